@@ -70,6 +70,7 @@ def run(options: argparse.Namespace) -> int:
 
     from scavenger_openstack.cmd import unix_signals
     from scavenger_openstack.conductor import service
+    from scavenger_openstack.conductor import silence
     from scavenger_openstack import conf as conf_
     from scavenger_openstack import conf_control
     from scavenger_openstack.db import connect
@@ -96,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
     server = rpc.Server(
         conf, lambda data, token: conductor.answer(data, token=token),
         conductor.name, conductor.tag)
-    leaders = [_silence(conf, engine, conductor.name),
+    leaders = [silence.make_leader(engine, conf.api.silent_s, conductor.name),
                *leaders_of(conf, engine, conductor.name)]
     signals = Signals(conf)
     unix_signals.report_on_sigusr2(conf, PROG)
@@ -134,17 +135,6 @@ def leaders_of(conf: cfg.ConfigOpts, engine: connect.Engine, name: str
                                   (_aggregates, conf.nova.enabled),
                                   (_evictions, conf.nova.enabled),
                                   (_policy, conf.nova.enabled)) if enabled]
-
-
-def _silence(conf: cfg.ConfigOpts, engine: connect.Engine, name: str
-             ) -> leader.Leader:
-    from scavenger_openstack.conductor import leader
-    from scavenger_openstack.conductor import silence
-    watch = silence.Watch(engine, conf.api.silent_s, time.time)
-    return leader.Leader(
-        engine, silence.CLAIM, name, time.time, watch.turn,
-        every_s=silence.EVERY_S,
-        what='hosts that do not report are not looked for')
 
 
 def _placement(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,

@@ -38,7 +38,7 @@ from scavenger_openstack.wire import report
 
 RELOAD_S = 10.0
 """All is read again after so long: what operators want is read when they have
-changed something, aggregates and the governor's hosts only then."""
+changed something, aggregates only then."""
 
 SEEN_S = 86400.0
 """The governor shares among the hosts that have reported within that."""
@@ -83,7 +83,8 @@ class Wishes:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._wanted = rows.Wanted()
-        self._places: governor.Places = {}
+        self._governed: governor.Scopes = frozenset()
+        self._shares: tuple[int, dict[str, int]] = -1, {}
         self._serial = 0
         self._generation = -1
         self._read_s = 0.0
@@ -96,11 +97,15 @@ class Wishes:
         :param generation: differs whenever an operator has changed
             something
         """
-        wanted, places, serial = self._current(connection, generation, now)
+        wanted, governed, serial = self._current(connection, generation, now)
         overrides = tuple(
             one for one in wanted.overrides.get(asker.host_id, ())
             if one.expires_s > now)
-        budget = governor.budget(wanted, places, asker.name, now)
+        budget = None
+        if governed:
+            budget = self._budget(
+                connection, asker.name,
+                not governed.isdisjoint(wanted.scopes(asker.name)), now)
         key = (serial, asker.workloads_digest, asker.settings, overrides,
                budget, asker.cpu_model, asker.tags)
         with self._lock:
@@ -120,23 +125,50 @@ class Wishes:
         return report.Directives(issued_s=now, digest=digest, **content)
 
     def _current(self, connection: reports.Connection, generation: int,
-                 now: float) -> tuple[rows.Wanted, governor.Places, int]:
-        """What is wanted, and a number that changes with it."""
+                 now: float) -> tuple[rows.Wanted, governor.Scopes, int]:
+        """What is wanted, where there is a governor, and a number that
+        changes with what is wanted."""
         with self._lock:
             recent = 0 <= now - self._read_s < RELOAD_S
             if recent and generation == self._generation:
-                return self._wanted, self._places, self._serial
+                return self._wanted, self._governed, self._serial
             before = self._wanted if recent else None
-        wanted = rows.wanted(connection, now, now - SEEN_S, before)
+        wanted = rows.wanted(connection, now, before)
         with self._lock:
             if wanted != self._wanted or self._generation < 0:
                 self._wanted = wanted
-                self._places = governor.places(wanted)
+                self._governed = governor.governed(wanted)
                 self._serial += 1
             self._generation = generation
             if not before:
                 self._read_s = now
-            return self._wanted, self._places, self._serial
+            return self._wanted, self._governed, self._serial
+
+    def _budget(self, connection: reports.Connection, host: str,
+                governed: bool, now: float) -> report.Budget | None:
+        """What a host may set in this minute: what it was given when the
+        minute was divided, also if it is governed no more.
+
+        :raises IntegrityError: another conductor has just divided it.
+        """
+        minute = governor.minute_of(now)
+        with self._lock:
+            known, shares = self._shares
+        if known != minute:
+            found = rows.shares(connection, minute)
+            if found is not None:
+                with self._lock:
+                    self._shares = minute, found
+            else:
+                # Not remembered before it is stored.
+                found = governor.divide(
+                    rows.wanted(connection, now),
+                    rows.hosts(connection, now - SEEN_S), minute)
+                rows.add_shares(connection, minute, found)
+            shares = found
+        if host in shares or governed:
+            return governor.budget(shares.get(host, 0), minute)
+        return None
 
 
 def _content(connection: reports.Connection, wanted: rows.Wanted,

@@ -15,49 +15,60 @@
 A scope's number is for each minute of the clock, and divided between its
 hosts: no host has to ask before it sets a limit, and all together never set
 more.  What cannot be divided goes to other hosts in the next minute.
+
+A minute is divided once, with its first report, and the database has the
+result: what changes later (the number, a host that joins, an aggregate)
+counts from the next minute on, in every conductor.
 Source: DESIGN, section 6 (fleet governor); not in the papers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from scavenger_openstack.algorithms import allowance
 from scavenger_openstack.db import directives as rows
 from scavenger_openstack.wire import report
 
-MINUTE_S = 60
-
-Places = dict[tuple[str, str], dict[str, int]]
-"""By scope and target: the hosts that share, and the place of each."""
+Scopes = frozenset[tuple[str, str]]
+"""Scope and target of each number."""
 
 
-def places(wanted: rows.Wanted) -> Places:
-    """The hosts that share in each number, where there is a governor."""
-    found: Places = {}
-    for (scope, target), switch in wanted.switches.items():
-        if switch.caps_per_minute is not None:
-            found[scope, target] = {name: place for place, name in enumerate(
-                name for name in wanted.places
-                if (scope, target) in wanted.scopes(name))}
+def minute_of(now: float) -> int:
+    return int(now // allowance.LEASE_S)
+
+
+def governed(wanted: rows.Wanted) -> Scopes:
+    """Where there is a governor."""
+    return frozenset(key for key, switch in wanted.switches.items()
+                     if switch.caps_per_minute is not None)
+
+
+def divide(wanted: rows.Wanted, hosts: Iterable[str], minute: int
+           ) -> dict[str, int]:
+    """What each host may set: the least of its parts in the numbers of the
+    scopes that it is in.  A host that is in none of these is left out.
+
+    :param hosts: those that share, in an order that stays
+    """
+    members: dict[tuple[str, str], list[str]] = {}
+    for name in hosts:
+        for key in wanted.scopes(name):
+            members.setdefault(key, []).append(name)
+    found: dict[str, int] = {}
+    for key, names in members.items():
+        total = (wanted.switches[key].caps_per_minute
+                 if key in wanted.switches else None)
+        if total is not None:
+            for place, name in enumerate(names):
+                limits = part(total, place, len(names), minute)
+                found[name] = min(limits, found.get(name, limits))
     return found
 
 
-def budget(wanted: rows.Wanted, shared: Places, host: str, now: float
-           ) -> report.Budget | None:
-    """What a host may set in this minute: the least of its parts in what
-    each scope that it is in may set; ``None`` without a governor."""
-    if not shared:
-        return None
-    minute = int(now // MINUTE_S)
-    parts = []
-    for key in wanted.scopes(host):
-        if key in shared:
-            hosts = shared[key]
-            parts.append(part(
-                wanted.switches[key].caps_per_minute or 0, hosts[host],
-                len(hosts), minute) if host in hosts else 0)
-    if not parts:
-        return None
-    return report.Budget(limits=min(parts),
-                         until_s=float((minute + 1) * MINUTE_S))
+def budget(limits: int, minute: int) -> report.Budget:
+    return report.Budget(limits=limits,
+                         until_s=(minute + 1) * allowance.LEASE_S)
 
 
 def part(total: int, place: int, hosts: int, minute: int) -> int:

@@ -22,10 +22,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Sequence
 import json
+import os
+import threading
 from typing import Any
 from typing import NamedTuple
 
+from scavenger_openstack.conductor import leader
 from scavenger_openstack.conductor import service
 from scavenger_openstack import errors
 from scavenger_openstack.wire.report import MAX_REPORT_BYTES
@@ -57,14 +61,22 @@ class Refused(Exception):
 
 
 class Application:
-    """For any WSGI server; threads may share it."""
+    """For any WSGI server; threads may share it.
 
-    def __init__(self, conductor: service.Conductor) -> None:
+    :param leaders: makes what else a process does, if no other one does
+    """
+
+    def __init__(self, conductor: service.Conductor,
+                 leaders: Callable[[], Sequence[leader.Leader]] = tuple
+                 ) -> None:
         self._conductor = conductor
+        self._make_leaders = leaders
+        self._lock = threading.Lock()
+        self._process = 0
 
     def __call__(self, environ: dict[str, Any],
                  start_response: Callable[..., Any]) -> Iterable[bytes]:
-        self._conductor.start()     # here: some servers fork after loading
+        self._start()
         try:
             reply = self._reply(environ)
         except Refused as exc:
@@ -81,6 +93,15 @@ class Application:
             ('Content-Type', 'application/json'),
             ('Content-Length', str(len(reply.body))), *reply.headers])
         return [reply.body]
+
+    def _start(self) -> None:
+        """With the first request: some servers fork after loading."""
+        with self._lock:
+            self._conductor.start()
+            if self._process != os.getpid():
+                self._process = os.getpid()
+                for one in self._make_leaders():
+                    one.start()
 
     def _reply(self, environ: dict[str, Any]) -> Reply:
         if environ.get('PATH_INFO') != PATH:

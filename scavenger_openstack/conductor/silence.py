@@ -20,9 +20,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Collection
+import time
 
 from oslo_log import log
 
+from scavenger_openstack.conductor import leader
 from scavenger_openstack.db import connect
 from scavenger_openstack.db.resources import hosts
 from scavenger_openstack.types import printable
@@ -74,6 +76,18 @@ class Watch:
         if again:
             LOG.info('reports come again from %s', _named(again))
         self._silent = silent
+
+
+def make_leader(engine: connect.Engine, silent_s: float, holder: str
+                ) -> leader.Leader:
+    """What looks for them in one of all conductors.
+
+    :param holder: see :class:`.leader.Leader`
+    """
+    return leader.Leader(
+        engine, CLAIM, holder, time.time,
+        Watch(engine, silent_s, time.time).turn, every_s=EVERY_S,
+        what='hosts that do not report are not looked for')
 
 
 def _named(names: Collection[str]) -> str:

@@ -21,7 +21,9 @@ from typing import NamedTuple
 from sqlalchemy import and_
 from sqlalchemy import bindparam
 from sqlalchemy import Connection
+from sqlalchemy import delete
 from sqlalchemy import func
+from sqlalchemy import insert
 from sqlalchemy import select
 
 from scavenger_openstack import conf
@@ -33,6 +35,9 @@ from scavenger_openstack.db import tables
 
 SPECS = 'specs'
 """The action of the audit's row that says that specs have changed."""
+
+KEPT_MINUTES = 10
+"""Of what the governor divided."""
 
 
 class Switch(NamedTuple):
@@ -67,17 +72,15 @@ class Wanted(NamedTuple):
     """All that operators want of the cloud.
 
     ``switches`` is by (scope, target), ``aggregates`` by host, ``rules`` by
-    (kind, scope, target), ``overrides`` by host id.  ``places`` says, where
-    there is a governor, the names of the hosts in the order of their ids.
-    ``specs`` is another number when specs have changed, 0 before the first.
-    ``settings`` are those of each aggregate that has some.
+    (kind, scope, target), ``overrides`` by host id.  ``specs`` is another
+    number when specs have changed, 0 before the first.  ``settings`` are
+    those of each aggregate that has some.
     """
 
     switches: dict[tuple[str, str], Switch] = {}
     aggregates: dict[str, tuple[str, ...]] = {}
     rules: dict[tuple[str, str, str], Rule] = {}
     overrides: dict[int, tuple[Override, ...]] = {}
-    places: tuple[str, ...] = ()
     specs: int = 0
     settings: dict[str, dict[str, Any]] = {}
 
@@ -104,19 +107,16 @@ def _over(values: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     return conf_params.laid_over(values, more, conf.OLD_NAMES)
 
 
-def wanted(connection: Connection, now: float, seen_since_s: float,
-           before: Wanted | None = None) -> Wanted:
+def wanted(connection: Connection, now: float, before: Wanted | None = None
+           ) -> Wanted:
     """Read it all; of overrides those that have not expired.
 
-    :param seen_since_s: the governor shares among the hosts that have
-        reported since then
-    :param before: has what no operator changes, aggregates and hosts, which
+    :param before: has the aggregates, which no operator changes and which
         may be many
     """
     switches, rules = tables.switches.c, tables.rules.c
-    hosts, audit = tables.hosts.c, tables.audit.c
-    common = tables.aggregate_settings.c
-    found = Wanted(
+    audit, common = tables.audit.c, tables.aggregate_settings.c
+    return Wanted(
         {(scope, target): Switch(*switch) for scope, target, *switch
          in connection.execute(select(
              switches.scope, switches.target, switches.protection,
@@ -130,13 +130,35 @@ def wanted(connection: Connection, now: float, seen_since_s: float,
             func.max(audit.id)).where(audit.action == SPECS)).scalar() or 0,
         settings=dict(connection.execute(select(
             common.aggregate, common.settings)).tuples().all()))
-    if any(switch.caps_per_minute is not None
-           for switch in found.switches.values()):
-        found = found._replace(places=before and before.places or tuple(
-            connection.execute(
-                select(hosts.name).where(hosts.last_seen_s >= seen_since_s)
-                .order_by(hosts.id)).scalars()))
+
+
+def hosts(connection: Connection, since_s: float) -> list[str]:
+    """The names of those that have reported since then, in the order of
+    their ids."""
+    table = tables.hosts.c
+    return list(connection.scalars(select(table.name).where(
+        table.last_seen_s >= since_s).order_by(table.id)))
+
+
+def shares(connection: Connection, minute: int) -> dict[str, int] | None:
+    """How many limits each host may set in that minute; ``None`` while it is
+    not divided."""
+    table = tables.governor_minutes.c
+    found: dict[str, int] | None = connection.execute(select(
+        table.shares).where(table.minute == minute)).scalar()
     return found
+
+
+def add_shares(connection: Connection, minute: int, shares: dict[str, int]
+               ) -> None:
+    """Divide a minute, once.
+
+    :raises IntegrityError: another conductor has done it meanwhile.
+    """
+    table = tables.governor_minutes
+    connection.execute(insert(table).values(minute=minute, shares=shares))
+    connection.execute(delete(table).where(
+        table.c.minute < minute - KEPT_MINUTES))
 
 
 def _overrides(connection: Connection, now: float

@@ -273,6 +273,12 @@ switches = _table(
     Column('changed_s', Double, nullable=False),
     UniqueConstraint('scope', 'target'))
 
+# How the governor divides a minute of the clock: {host: limits}.
+governor_minutes = _table(
+    'governor_minutes',
+    Column('minute', BigInteger, primary_key=True, autoincrement=False),
+    Column('shares', JSON, nullable=False))
+
 # Which hosts an operator named for an aggregate, and which Nova has in it; a
 # row is one or both.  See db.resources.aggregates for which of them count.
 aggregate_hosts = _table(

@@ -298,7 +298,8 @@ class Spec(Wire, frozen=True):
 
 
 class Budget(Wire, frozen=True):
-    """So many new limits of detectors may be set until then."""
+    """So many new limits of detectors may be set in the minute that ends
+    then."""
 
     limits: Count
     until_s: Time

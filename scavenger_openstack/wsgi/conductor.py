@@ -13,7 +13,9 @@
 """``application``: the conductor over HTTP, for a WSGI server.
 
 The configuration is /etc/scavenger/scavenger.conf, or the file that the
-environment variable ``SCAVENGER_CONFIG_FILE`` names.
+environment variable ``SCAVENGER_CONFIG_FILE`` names.  Each process does, if
+no other one does, what a conductor does from time to time; what is done in
+Nova and Placement is left to ``scavenger-conductor``.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ from oslo_config import cfg
 from oslo_log import log
 
 from scavenger_openstack.conductor import http
+from scavenger_openstack.conductor import leader
 from scavenger_openstack.conductor import service
+from scavenger_openstack.conductor import silence
 from scavenger_openstack import conf as conf_
 from scavenger_openstack import conf_control
 from scavenger_openstack.db import connect
@@ -37,9 +41,17 @@ def _create() -> http.Application:
     conf_.load(conf, ['--config-file', file] if file else [],
                'scavenger-conductor')
     log.setup(conf, 'scavenger')
-    return http.Application(service.Conductor(connect.engine(
-        conf_control.database(conf),
-        connections=conf.database.max_connections)))
+    engine = connect.engine(conf_control.database(conf),
+                            connections=conf.database.max_connections)
+    conductor = service.Conductor(
+        engine, keep_days=conf.database.keep_days,
+        keep_rows=conf.database.keep_rows)
+
+    def leaders() -> list[leader.Leader]:
+        return [silence.make_leader(engine, conf.api.silent_s,
+                                    f'{conductor.name}:{os.getpid()}')]
+
+    return http.Application(conductor, leaders)
 
 
 application = _create()

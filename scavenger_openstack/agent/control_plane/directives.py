@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 import contextlib
+import math
 import os
 import pathlib
 
@@ -66,6 +67,7 @@ class Directives:
         self._path = directory / FILE
         self._warn = warn
         self._allow_background = allow_background
+        self._loaded_s = -math.inf
         self.digest = ''
         self.issued_s = 0.0
         """When they were issued, UNIX time; 0: there are none."""
@@ -76,9 +78,19 @@ class Directives:
     def load(self, now: float, wall_s: float) -> None:
         """Follow what was kept.
 
+        But for the budget: what was used of it is not known any more, nor
+        what other hosts have now.  No limit of a detector is set before the
+        first answer, or the time for it.
+
         :param now: CLOCK_BOOTTIME in seconds
         :param wall_s: UNIX time
         """
+        self._loaded_s = now
+        self._load(now, wall_s)
+        self.orders = self.orders._replace(
+            budget=allowance.Budget(0, now, 0.0))
+
+    def _load(self, now: float, wall_s: float) -> None:
         data = b''
         try:
             data = status.read_file(self._path, report.MAX_ANSWER_BYTES + 1)
@@ -94,10 +106,12 @@ class Directives:
         self._take(found, now, max(wall_s, found.issued_s))
 
     def follow(self, found: report.Directives, now: float) -> None:
-        """Keep and follow directives that came now; see :meth:`load`.
+        """Keep and follow directives that were asked for at ``now``; see
+        :meth:`load`.
 
         Their times count from when they were issued: both are by the
-        conductor's clock, ours may be another.
+        conductor's clock, ours may be another.  That was not before
+        ``now``, so that none of them ends late.
 
         :raises WireError: they are of another version.
         """
@@ -171,9 +185,12 @@ class Directives:
             del background[instance]
         budget = None
         if found.budget is not None:
-            until_s = found.budget.until_s
+            until_s = now + found.budget.until_s - since_s
+            # The run before may have used that of the minute of the start.
+            began_s = until_s - allowance.LEASE_S
             budget = allowance.Budget(
-                found.budget.limits, now + until_s - since_s, until_s)
+                found.budget.limits if began_s >= self._loaded_s else 0,
+                until_s, found.budget.until_s)
         self.orders = orders_.Orders(
             '' if found.protection else 'the control plane: '
             + _reason(found),

@@ -256,7 +256,7 @@ class Sync:
             self.spool.batch(self._most, report.MAX_REPORT_BYTES // 2)
             if self._most else (self.spool.run_id, []))
         data = self._report(run_id, entries)
-        self._called_s = time.monotonic()
+        began_s, self._called_s = now_s(), time.monotonic()
         try:
             found = self._call(data)
         except errors.WireError as exc:
@@ -269,21 +269,24 @@ class Sync:
             self._called_s = None
         try:
             return self._answered(run_id, entries, codec.decode(
-                found, report.Answer, report.MAX_ANSWER_BYTES))
+                found, report.Answer, report.MAX_ANSWER_BYTES), began_s)
         except errors.WireError:
             self.directives.follow_kill_switch(found, now_s())
             raise
 
     def _answered(self, run_id: str, entries: list[report.AnyEntry],
-                  answer: report.Answer) -> bool:
-        """Do as the conductor says; whether more waits."""
+                  answer: report.Answer, began_s: float) -> bool:
+        """Do as the conductor says; whether more waits.
+
+        :param began_s: CLOCK_BOOTTIME when it was asked
+        """
         self._answered_s = time.time()
         self._their_digest = answer.workloads_digest
         more = (self._acknowledge(run_id, entries[-1].sequence,
                                   answer.acknowledged)
                 if entries else self._clear())
         if answer.directives is not None:
-            self.directives.follow(answer.directives, now_s())
+            self.directives.follow(answer.directives, began_s)
         return more
 
     def _acknowledge(self, run_id: str, last: int, sequence: int) -> bool:

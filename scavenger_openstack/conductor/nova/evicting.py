@@ -164,7 +164,7 @@ class Evicting:
         if server is not None and not why:
             now = self._clock()
             with connect.reading(self._engine) as connection:
-                wanted = wishes.wanted(connection, now, now)
+                wanted = wishes.wanted(connection, now)
                 why = (withdrawn(wanted, row, server)
                        or foreground(connection, wanted, row, server))
         if why:

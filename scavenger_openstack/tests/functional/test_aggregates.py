@@ -146,7 +146,7 @@ class Manage(managing.Command):
             self.url, 'aggregate', 'list'))
         with connect.reading(self.engine) as connection:
             self.assertEqual(('a', 'batch'), directives.wanted(
-                connection, NOW, 0.0).aggregates['h1'])
+                connection, NOW).aggregates['h1'])
         self.assertEqual((0, 'batch: 1 hosts, before 2\n', ''), self.command(
             self.url, 'aggregate', 'set', 'batch', 'h1'))
         self.assertEqual((0, 'batch: 0 hosts, before 1\n', ''), self.command(

@@ -33,6 +33,7 @@ from scavenger_openstack.tests.functional.servers import rabbitmq
 from scavenger_openstack.tests.unit.conductor import cloud
 from scavenger_openstack.tests.unit.conductor import directives_cases
 from scavenger_openstack.tests.unit.conductor import eviction_cases
+from scavenger_openstack.tests.unit.conductor import governor_cases
 from scavenger_openstack.tests.unit.conductor import schedules_cases
 from scavenger_openstack.tests.unit.conductor import service_cases
 from scavenger_openstack.tests.unit.conductor import specs_cases
@@ -76,6 +77,14 @@ class DirectivesOnMariaDb(directives_cases.Directives, databases.MariaDb):
 class DirectivesOnPostgreSql(directives_cases.Directives,
                              databases.PostgreSql):
     pass
+
+
+class GovernorOnMariaDb(governor_cases.Governor, databases.MariaDb):
+    seeds = 2
+
+
+class GovernorOnPostgreSql(governor_cases.Governor, databases.PostgreSql):
+    seeds = 2
 
 
 class AntagonistsOnMariaDb(eviction_cases.Antagonists, databases.MariaDb):

@@ -14,6 +14,8 @@
 
 from __future__ import annotations
 
+import pathlib
+import re
 import subprocess
 import sys
 import time
@@ -34,6 +36,8 @@ from scavenger_openstack.tests.functional.servers import rabbitmq
 
 SYNC_S = 1.0
 START_S = 60.0
+MOST_MIB = 100
+"""Of an agent: section 8 of the design."""
 
 
 class EndToEnd(agents.AgentTestCase, databases.Sqlite):
@@ -55,7 +59,7 @@ class EndToEnd(agents.AgentTestCase, databases.Sqlite):
             f'token_file = {self.directory}/token',
             f'[database]\nconnection = {self.url}')
         self.conductor()
-        self.start('standalone')
+        self.agent = self.start('standalone')
         self.wait_for('background is idle class', lambda: self.idle() == '1',
                       START_S)
         self.wait_for('the host is known', lambda: self.rows(tables.hosts),
@@ -102,6 +106,19 @@ class EndToEnd(agents.AgentTestCase, databases.Sqlite):
         self.assertEqual({f'{self.tree.name}/batch/a': 'background',
                           f'{self.tree.name}/services/s': 'foreground'},
                          names)
+
+    def test_memory_of_an_agent(self) -> None:
+        """With 100 workloads, and the library that speaks to the broker."""
+        for number in range(49):
+            self.tree.make(f'/batch/w{number}')
+            self.tree.make(f'/services/w{number}')
+        self.wait_for('all are known', lambda: len(self.rows(
+            tables.workloads, until_s=None)) == 100)
+        status = pathlib.Path(f'/proc/{self.agent.pid}/status').read_text()
+        [peak] = re.findall(r'VmHWM:\s+(\d+) kB', status)
+        self.addDetail('MiB', testtools.content.text_content(
+            f'{int(peak) / 1024:.1f}'))
+        self.assertLess(int(peak) / 1024, MOST_MIB)
 
     def test_what_operators_want_is_on_the_host(self) -> None:
         [host] = self.rows(tables.hosts)

@@ -43,6 +43,27 @@ class AllowanceTest(testtools.TestCase):
         self.one.give(Budget(3, 120.0, 2.0))
         self.assertEqual(3, self.taken(60.0))
 
+    def test_two_leases_by_turns(self) -> None:
+        """The clock of one of two conductors is 20 s ahead."""
+        for minute in range(3):
+            begin = 60.0 * minute
+            this, next_ = (Budget(3, begin + end, minute + number)
+                           for number, end in ((1, 60.0), (2, 100.0)))
+            if not minute:
+                self.one.give(this)
+                self.assertEqual(3, self.taken(begin))
+            taken = 0
+            for turn in range(10):
+                self.one.give((next_, this)[turn % 2])
+                taken += self.taken(begin + 41 + turn)
+            self.assertEqual(3, taken)
+
+    def test_a_clock_that_was_set_back(self) -> None:
+        self.one.give(Budget(2, 60.0, 9e9))
+        self.assertEqual(2, self.taken(0.0))
+        self.one.give(Budget(2, 110.0, 1.0))
+        self.assertEqual(2, self.taken(61.0))
+
     def test_after_its_end(self) -> None:
         """What is left of it would come on top of the next minute's."""
         self.one.give(Budget(1, 60.0, 1.0))

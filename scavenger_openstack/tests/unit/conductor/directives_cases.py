@@ -18,6 +18,7 @@ import json
 from typing import Any
 
 from scavenger_openstack.conductor import directives
+from scavenger_openstack.conductor import sync
 from scavenger_openstack.db import tables
 from scavenger_openstack.tests.unit.conductor import cloud
 from scavenger_openstack.tests.unit.conductor.cloud import batch
@@ -313,14 +314,93 @@ class Directives(cloud.Mixin):
         self.assertIsNone(self.get(holds=held, now=minute + 59))
         self.assertIsNotNone(self.get(holds=held, now=minute + 60))
 
-    def test_a_host_that_has_not_been_counted_yet(self) -> None:
+    def limits(self, host: str = HOST, now: float = NOW) -> int | None:
+        budget = self.got(host=host, now=now).budget
+        return None if budget is None else budget.limits
+
+    def test_a_host_that_joins(self) -> None:
+        """It has its part from the next minute on."""
         self.switch('cloud', '', caps_per_minute=100)
-        self.got()
-        budget = self.got(host='node-9').budget
-        self.assertEqual(0, budget and budget.limits)
-        budget = self.got(host='node-9',
-                          now=NOW + directives.RELOAD_S).budget
-        self.assertEqual(50, budget and budget.limits)
+        self.assertEqual([100, 0, 0, 100], [
+            self.limits(), self.limits('node-9'),
+            self.limits('node-9', NOW + directives.RELOAD_S),
+            self.limits(now=NOW + directives.RELOAD_S)])
+        self.assertEqual([50, 50], [
+            self.limits(host, NOW + 60) for host in (HOST, 'node-9')])
+
+    def test_a_host_that_comes_back(self) -> None:
+        """After more than a day; meanwhile the others have its part."""
+        self.switch('cloud', '', caps_per_minute=100)
+        self.got(host='node-2')
+        later = NOW + directives.SEEN_S + 60
+        self.assertEqual([100, 0, 100], [
+            self.limits(now=later), self.limits('node-2', later + 1),
+            self.limits(now=later + directives.RELOAD_S)])
+        self.assertEqual([50, 50], [
+            self.limits(host, later + 60) for host in (HOST, 'node-2')])
+
+    def test_a_number_that_changes(self) -> None:
+        """In the middle of a minute, whichever conductor is asked."""
+        self.get(host='node-2')
+        self.switch('cloud', '', caps_per_minute=100)
+        self.assertEqual(50, self.limits())
+        with self.engine.begin() as connection:
+            connection.execute(tables.switches.update().values(
+                caps_per_minute=10))
+        self.changed()
+        for _ in range(2):
+            self.assertEqual([50, 50, 5, 5], [
+                self.limits(host, now) for now in (NOW, NOW + 60)
+                for host in (HOST, 'node-2')])
+            self.wishes = directives.Wishes()
+
+    def test_a_number_that_is_removed(self) -> None:
+        """It counts no more, at once where it was the last."""
+        self.switch('cloud', '', caps_per_minute=100)
+        self.switch('host', 'node-2', caps_per_minute=1)
+        self.assertEqual([100, 0], [self.limits(), self.limits('node-2')])
+        with self.engine.begin() as connection:
+            connection.execute(tables.switches.update().where(
+                tables.switches.c.scope == 'cloud').values(
+                    caps_per_minute=None))
+        self.changed()
+        self.assertEqual([100, None, 1], [
+            self.limits(), self.limits(now=NOW + 60),
+            self.limits('node-2', NOW + 60)])
+        self.delete(tables.switches)
+        self.changed()
+        self.assertIsNone(self.limits('node-2', NOW + 60))
+
+    def test_a_host_that_leaves_an_aggregate(self) -> None:
+        """Its part of the minute stays its own."""
+        self.get(host='node-2')
+        self.aggregate('racks', HOST, 'node-2')
+        self.switch('aggregate', 'racks', caps_per_minute=10)
+        self.assertEqual(5, self.limits())
+        with self.engine.begin() as connection:
+            connection.execute(tables.aggregate_hosts.delete().where(
+                tables.aggregate_hosts.c.host == HOST))
+        self.changed()
+        self.wishes = directives.Wishes()
+        self.assertEqual([5, 5, None, 10], [
+            self.limits(host, now) for now in (NOW, NOW + 60)
+            for host in (HOST, 'node-2')])
+
+    def test_a_division_that_is_not_stored(self) -> None:
+        """The transaction fails, and another conductor divides."""
+        self.switch('cloud', '', caps_per_minute=100)
+        with self.engine.connect() as connection:
+            sync.sync(connection, report(), NOW, wishes=self.wishes)
+            connection.rollback()
+        self.sync(report(host='node-2'), wishes=directives.Wishes())
+        self.assertEqual(50, self.limits())
+        self.assertEqual(1, len(self.rows(tables.governor_minutes)))
+
+    def test_old_minutes_are_deleted(self) -> None:
+        self.switch('cloud', '', caps_per_minute=100)
+        for minute in range(15):
+            self.got(now=NOW + 60 * minute)
+        self.assertEqual(11, len(self.rows(tables.governor_minutes)))
 
     def test_the_same_in_every_process(self) -> None:
         self.rule('priority', 'project', 'p1', 'background')

@@ -296,6 +296,35 @@ class Service(cloud.Mixin):
         self.assertEqual(4, len(self.rows(tables.statistics)))
         self.assertEqual(1, len(self.rows(tables.incidents)))
 
+    def test_a_minute_is_divided_once(self) -> None:
+        """By the first of many reports, in whichever conductor."""
+        hosts = [f'node-{number}' for number in range(8)]
+        for host in hosts:
+            self.answer(report(host=host))
+        self.add(tables.switches, scope='cloud', target='', protection=True,
+                 caps_per_minute=11, reason='', changed_by='op',
+                 changed_s=NOW)
+        self.now += 60
+        conductors = [service.Conductor(self.engine, lambda: self.now)
+                      for _ in range(4)]
+        limits: list[int] = []
+
+        def ask(number: int, host: str) -> None:
+            answer = codec.decode(conductors[number % 4].answer(
+                codec.encode(report(host=host))), wire.Answer,
+                wire.MAX_ANSWER_BYTES)
+            assert answer.directives and answer.directives.budget
+            limits.append(answer.directives.budget.limits)
+
+        threads = [threading.Thread(target=ask, args=one)
+                   for one in enumerate(hosts)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual((8, 11), (len(limits), sum(limits)))
+        self.assertEqual(1, len(self.rows(tables.governor_minutes)))
+
     def test_specs_are_made_by_one(self) -> None:
         others = [service.Conductor(self.engine, lambda: self.now)
                   for _ in range(2)]

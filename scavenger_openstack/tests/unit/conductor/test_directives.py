@@ -19,9 +19,14 @@ import testtools
 from scavenger_openstack.conductor import governor
 from scavenger_openstack.tests.unit.conductor import cloud
 from scavenger_openstack.tests.unit.conductor import directives_cases
+from scavenger_openstack.tests.unit.conductor import governor_cases
 
 
 class OnSqlite(directives_cases.Directives, cloud.Sqlite):
+    pass
+
+
+class GovernorOnSqlite(governor_cases.Governor, cloud.Sqlite):
     pass
 
 

@@ -21,6 +21,7 @@ import pathlib
 import subprocess
 import sys
 import threading
+import time
 from typing import Any
 from wsgiref import simple_server
 
@@ -40,6 +41,19 @@ from scavenger_openstack.tests.unit.conductor.cloud import NOW
 from scavenger_openstack.tests.unit.conductor.cloud import report
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import report as wire
+
+
+SERVED = """
+import sys
+from scavenger_openstack.conductor import service
+from scavenger_openstack.conductor import silence
+from scavenger_openstack.wsgi import conductor
+
+service.AGAIN_S = silence.EVERY_S = 0.1
+conductor.application({'PATH_INFO': '/'}, lambda status, headers: None)
+sys.stdin.read()
+"""
+"""A process of a WSGI server after its first request, with less patience."""
 
 
 class Quiet(simple_server.WSGIRequestHandler):
@@ -172,15 +186,46 @@ class Http(cloud.Mixin, testtools.TestCase):
         self.assertEqual((503, '10'), (status, headers['Retry-After']))
         self.assertNotIn(str(self.path), document['error'])
 
+    def configured(self, more: str = '') -> dict[str, str]:
+        """The environment of a process that uses this database."""
+        file = self.path.with_name('conf')
+        file.write_text(f'[database]\nconnection = sqlite:///{self.path}\n'
+                        + more)
+        return {**os.environ, 'SCAVENGER_CONFIG_FILE': str(file)}
+
+    def test_what_is_due_from_time_to_time(self) -> None:
+        """Also where no scavenger-conductor runs: old rows are deleted, and
+        a silent host is noted."""
+        self.add(tables.audit, time_s=NOW, actor='admin', action='x',
+                 target='', reason='')
+        self.add(tables.hosts, name='node-9', facts={}, settings={},
+                 first_seen_s=NOW, last_seen_s=NOW)
+        log = self.path.with_name('log')
+        with log.open('w') as stderr:
+            process = subprocess.Popen(
+                [sys.executable, '-c', SERVED], stdin=subprocess.PIPE,
+                stderr=stderr, env=self.configured(
+                    'keep_days = 3\n[api]\nsilent_s = 1\n'))
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        until = time.monotonic() + 60
+        while time.monotonic() < until and process.poll() is None:
+            if (not self.rows(tables.audit)
+                    and 'from node-9: ' in log.read_text()):
+                break
+            time.sleep(0.05)
+        process.communicate(timeout=60)
+        self.assertEqual([], self.rows(tables.audit), log.read_text())
+        self.assertIn('no report for more than 1 s from node-9: ',
+                      log.read_text())
+
     def test_the_application(self) -> None:
         """As WSGI servers load it."""
-        file = self.path.with_name('conf')
-        file.write_text(f'[database]\nconnection = sqlite:///{self.path}\n')
         done = subprocess.run(
             [sys.executable, '-c',
              'from scavenger_openstack.wsgi import conductor\n'
              'print(type(conductor.application).__name__)'],
-            env={**os.environ, 'SCAVENGER_CONFIG_FILE': str(file)},
-            capture_output=True, text=True, timeout=60)
+            env=self.configured(), capture_output=True, text=True,
+            timeout=60)
         self.assertEqual((0, 'Application\n'), (done.returncode, done.stdout),
                          done.stderr)

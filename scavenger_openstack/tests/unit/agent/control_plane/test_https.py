@@ -14,12 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 import http.server
-import os
 import pathlib
-import shutil
 import socket
 import ssl
-import subprocess
 import threading
 import time
 
@@ -28,6 +25,7 @@ import testtools
 
 from scavenger_openstack.agent.control_plane import https
 from scavenger_openstack import errors
+from scavenger_openstack.tests.unit.agent.control_plane import certificates
 
 
 class Server(fixtures.Fixture):
@@ -84,8 +82,7 @@ class HttpsTest(testtools.TestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        for name in ('http_proxy', 'HTTP_PROXY', 'https_proxy',
-                     'HTTPS_PROXY', 'all_proxy', 'ALL_PROXY'):
+        for name in certificates.PROXIES:
             self.useFixture(fixtures.EnvironmentVariable(name))
         self.top = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         self.token = self.top / 'token'
@@ -178,18 +175,8 @@ class HttpsTest(testtools.TestCase):
             self.token, str(self.top / 'none.pem'))
 
     def test_certificates(self) -> None:
-        if not shutil.which('openssl'):
-            self.skipTest('needs openssl')
-        key, pem = self.top / 'key', self.top / 'pem'
-        subprocess.run(
-            ['openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt',
-             'ec_paramgen_curve:prime256v1', '-nodes', '-keyout', key, '-out',
-             pem, '-days', '1', '-subj', '/CN=127.0.0.1', '-addext',
-             'subjectAltName=IP:127.0.0.1'], check=True, capture_output=True,
-            env={'PATH': os.environ['PATH']}, timeout=60)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(pem, key)
-        server = self.useFixture(Server(context))
+        pem, key = certificates.make(self, self.top)
+        server = self.useFixture(Server(certificates.context(pem, key)))
         url = f'https://{server.address}'
         self.assertEqual(b'{}', https.caller(url, 'h', self.token, str(pem))(
             b'{}'))

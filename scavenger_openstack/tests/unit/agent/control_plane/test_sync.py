@@ -341,7 +341,7 @@ class FaultTest(SyncTestCase):
                      b'{"acknowledged":0,"directives":{"issued_s":NaN}}'):
             one = self.make(lambda told, data=data: data)
             self.assertFalse(one.turn())
-        self.assertEqual(orders.NONE, one.orders)
+        self.assertEqual(orders.NONE, one.orders._replace(budget=None))
 
     def test_errors_that_forge_lines(self) -> None:
         def fault(told: report.Report) -> Exception | None:
@@ -525,8 +525,51 @@ class DirectivesTest(SyncTestCase):
         self.assertEqual(0o600, path.stat().st_mode & 0o777)
         second = directives.Directives(self.directory)
         second.load(5.0, 1000.0)
-        self.assertEqual((first.orders, 'one', 1000.0),
-                         (second.orders, second.digest, second.issued_s))
+        self.assertEqual(
+            (first.orders._replace(budget=Budget(0, 5.0, 0.0)), 'one',
+             1000.0), (second.orders, second.digest, second.issued_s))
+
+    def test_a_budget_over_a_restart(self) -> None:
+        """What was used of its minute is not known any more."""
+        self.follow(DIRECTIVES)
+        one = directives.Directives(self.directory)
+        one.load(15.0, 1010.0)
+        self.assertEqual(Budget(0, 15.0, 0.0), one.orders.budget)
+        one.follow(codec.replace(DIRECTIVES, issued_s=1020.0, digest='two'),
+                   25.0)
+        self.assertEqual(Budget(0, 65.0, 1060.0), one.orders.budget)
+        one.follow(codec.replace(
+            DIRECTIVES, issued_s=1061.0, digest='three',
+            budget=report.Budget(limits=3, until_s=1120.0)), 66.0)
+        self.assertEqual(Budget(3, 125.0, 1120.0), one.orders.budget)
+
+    def test_before_the_first_answer(self) -> None:
+        """No limit while it is not known whether there is a governor."""
+        one = directives.Directives(self.directory)
+        one.load(15.0, 1010.0)
+        self.assertEqual(Budget(0, 15.0, 0.0), one.orders.budget)
+        self.follow(codec.replace(DIRECTIVES, budget=None))
+        one.load(15.0, 1010.0)
+        self.assertEqual(Budget(0, 15.0, 0.0), one.orders.budget)
+        one.follow(codec.replace(DIRECTIVES, budget=None), 16.0)
+        self.assertIsNone(one.orders.budget)
+
+    def test_a_budget_that_was_long_on_its_way(self) -> None:
+        asked_s: list[float] = []
+
+        def call(data: bytes) -> bytes:
+            asked_s.append(records.now_s())
+            time.sleep(0.05)
+            issued_s = time.time()
+            self.conductor.answer = {'directives': codec.replace(
+                DIRECTIVES, issued_s=issued_s, budget=report.Budget(
+                    limits=3, until_s=issued_s + 60))}
+            return self.conductor(data)
+
+        self.sync = self.make(call)
+        self.turn()
+        assert self.sync.orders.budget is not None
+        self.assertLess(self.sync.orders.budget.until_s, asked_s[0] + 60.01)
 
     def test_kept_ones_that_are_damaged(self) -> None:
         self.follow(DIRECTIVES)
@@ -538,8 +581,9 @@ class DirectivesTest(SyncTestCase):
             one = directives.Directives(self.directory)
             one.load(5.0, 1000.0)
             self.assertEqual(
-                orders.NONE._replace(stopped='the control plane: '
-                                     + directives.LOST), one.orders)
+                orders.NONE._replace(
+                    stopped='the control plane: ' + directives.LOST,
+                    budget=Budget(0, 5.0, 0.0)), one.orders)
 
         for data in (good[:-9], b'\xff' * 99, b''):
             path.write_bytes(data)

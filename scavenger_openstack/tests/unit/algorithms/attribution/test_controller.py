@@ -377,7 +377,7 @@ class LimitingTest(ShopCase):
         self.until(lambda decision: decision.incidents)
         for decision in self.turn(60):
             self.assertEqual((), decision.caps)
-        self.controller.allow(Budget(1, self.now + 60, 2.0))
+        self.controller.allow(Budget(1, self.now + 960, 2.0))
         self.until(lambda decision: decision.caps)
 
     def test_so_many_new_caps_in_a_minute(self) -> None:
