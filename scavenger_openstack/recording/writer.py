@@ -141,7 +141,7 @@ class RecordedKnobs:
         self.notify = knobs.notify
 
     def write(self, workload: str, knob: Knob, value: Value,
-              original: Sequence[base.RestoreAction] = ()) -> Value | None:
+              original: Sequence[base.RestoreAction]) -> Value | None:
         found = self._knobs.write(workload, knob, value, original)
         self._written.append((workload, knob, value, found))
         return found

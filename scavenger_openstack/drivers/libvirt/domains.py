@@ -289,7 +289,7 @@ class Domains:
                      values, self._libvirt.no_quota_us)}]
 
     def write(self, workload: str, knob: Knob, value: Value,
-              original: Sequence[base.RestoreAction] = ()) -> Value | None:
+              original: Sequence[base.RestoreAction]) -> Value | None:
         """See :meth:`.base.Knobs.write`; only background is written to.
 
         :raises WorkloadGone: also when the domain was started again since

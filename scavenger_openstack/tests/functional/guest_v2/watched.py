@@ -48,7 +48,7 @@ class Watched(tree.GuestTestCase):
             (found[web].priority, found[web].group, found[web].vcpus,
              found[web].memory_allotment_bytes, found[web].allowed_cpus))
         self.assertRaises(errors.Unsupported, driver.write, web,
-                          Knob.CPU_CORES, 0.5)
+                          Knob.CPU_CORES, 0.5, ())
 
     def test_counters_of_one_at_rest_are_zero(self) -> None:
         found = self.one(self.driver(pressure=True))
@@ -76,13 +76,13 @@ class Watched(tree.GuestTestCase):
         driver = self.driver()
         self.one(driver)
         self.lease(driver, Knob.CPU_CORES)
-        driver.write(self.job, Knob.CPU_CORES, 0.5)
+        driver.write(self.job, Knob.CPU_CORES, 0.5, ())
         self.tree.path('/batch/a').rmdir()
         self.assertRaises(errors.WorkloadGone, driver.read, self.job,
                           Knob.CPU_CORES)
         self.tree.make('/batch/a')
         self.assertRaises(errors.WorkloadGone, driver.write, self.job,
-                          Knob.CPU_CORES, 0.2)
+                          Knob.CPU_CORES, 0.2, ())
         self.assertRaises(actions.Gone, restoration.restore,
                           self.leases.pop())
         self.assertEqual('max 100000', self.tree.read('/batch/a', 'cpu.max'))
