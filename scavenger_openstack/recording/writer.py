@@ -204,7 +204,7 @@ class Recorder:
         line: dict[str, Any] = {'type': 'tick', 'time_s': tick.time_s}
         for name, said in (('stopped', tick.stopped),
                            ('unwatched', tick.unwatched),
-                           ('anew', tick.reset)):
+                           ('reset', tick.reset)):
             if said:
                 line[name] = True
         asked = order_format.changed(tick.orders, self._orders)

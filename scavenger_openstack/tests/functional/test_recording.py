@@ -261,7 +261,7 @@ class RecordingTest(RecordingTestCase):
         self.assertIn('the leases ran out', self.end(agent))
         header, *ticks = self.lines()
         self.assertTrue(header['controllers'][0]['state'])
-        for field, least in (('stopped', 1), ('anew', 2), ('unmet', 1),
+        for field, least in (('stopped', 1), ('reset', 2), ('unmet', 1),
                              ('originals', 1), ('wanted', 10),
                              ('written', 5), ('removed', 2)):
             self.assertGreaterEqual(
