@@ -292,7 +292,7 @@ class Cap(NamedTuple):
 
 
 class Action(NamedTuple):
-    """What cannot be taken back by restoring a value."""
+    """What cannot be undone by restoring a value."""
 
     workload: str
     kind: str

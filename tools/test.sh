@@ -167,7 +167,7 @@ status=0
 "${only:-everything}" | python tools/results.py --checks "$checks" \
     --again "$again" || status=$?
 
-# What root made in somebody's checkout belongs to its owner.
+# What root made in another user's checkout belongs to its owner.
 if [ "$(id -u)" = 0 ] && [ "$(stat -c %u .)" != 0 ]; then
     for made in .stestr .mypy_cache .ruff_cache doc/build; do
         [ ! -e "$made" ] || chown -Rh --reference=. "$made"

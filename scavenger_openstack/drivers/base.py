@@ -243,7 +243,7 @@ class Driver(Knobs, CpuSets, Protocol):
         ...
 
     def close(self) -> None:
-        """Give back what is kept open."""
+        """Close what is kept open."""
         ...
 
 

@@ -401,7 +401,7 @@ class Cgroups:
                 exc, f'cannot end {workload}') from exc
 
     def close(self) -> None:
-        """Give back what is kept open."""
+        """Close what is kept open."""
         for name in list(self._known):
             self._forget(name)
         self._opened.clear()

@@ -141,7 +141,7 @@ class Domains:
         return tuple(found)
 
     def _follow(self, snapshots: Mapping[str, Snapshot]) -> None:
-        """Take over what is new; who fails is tried again next time."""
+        """Take over what is new; what fails is tried again next time."""
         for uuid in self._known.keys() - snapshots.keys():
             self._ended(self._known[uuid])
         for uuid in self._failed.keys() - snapshots.keys():
@@ -395,7 +395,7 @@ class Domains:
             time.monotonic())
 
     def close(self) -> None:
-        """Give back what is kept open."""
+        """Close what is kept open."""
         self._health.close()
         self._remover.close()
         self._blocks.close()

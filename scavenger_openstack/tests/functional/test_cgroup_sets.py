@@ -113,13 +113,13 @@ class TestCpuSet(CgroupsCase):
         fast.set(one)
         self.assertEqual(['0', '0'], self.cpus('/bg', '/bg/b'))
         fast.set(both)
-        # A set that somebody gives to a cgroup is its own from then on.
+        # A set that another program gives a cgroup is its own from then on.
         self.tree.write('cpuset', '/bg/b', 'cpuset.cpus', '1')
         fast.refresh()
         fast.set(one)
         fast.set(both)
         self.assertEqual(['1', '0-1'], self.cpus('/bg/b', '/bg/new'))
-        # One that has no set yet is left to who made it.
+        # One that has no set yet is left to its maker.
         self.tree.path('cpuset', '/bg/empty').mkdir()
         fast.refresh()
         fast.set(one)
@@ -164,7 +164,7 @@ class TestKill(CgroupsCase):
         self.assertEqual(3, driver.kill(f'{self.parent}/a'))
         self.assertEqual([-9] * 3, [p.wait(30) for p in inside])
         self.assertIsNone(outside.poll())
-        self.wait_for('nobody is left to kill', lambda: driver.kill(
+        self.wait_for('nothing is left to kill', lambda: driver.kill(
             f'{self.parent}/a') == 0, 8.0)
         self.assertRaises(errors.WorkloadGone, driver.kill,
                           f'{self.parent}/c')

@@ -222,7 +222,7 @@ class TestAllKnobs(LimitsCase):
                     == ['5000000', '0', '0'] * 2)
 
         self.wait_for('both have it', lambda: shared(2))
-        # A limit of the other kind is of both; both are set anew for three.
+        # A limit of the other kind is of both; both are set again for three.
         caps = {**caps, Knob.IO_OPS_PER_S: 200}
         agent.tick({guest.uuid: caps})
         self.assertEqual(2, grouped(host))

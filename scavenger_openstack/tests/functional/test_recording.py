@@ -228,7 +228,7 @@ class RecordingTest(RecordingTestCase):
 
     def test_the_replay_decides_what_the_agent_decided(self) -> None:
         """Refused memory, a stop, a stand-still, a workload that goes and
-        comes again, somebody else's limit, and what was learned before."""
+        comes again, another program's limit, and what was learned before."""
         self.tree.put('memory', '', str(1024 * MIB))
         self.hold('/services/s', 100)
         self.spawn(BUSY.format(mib=2), self.tree, '/batch/b')

@@ -151,7 +151,7 @@ class Rates(taps.TapTestCase):
         self.vm.ip('link', 'set', 'many', 'master', 'br0', 'up')
         self.driver.attach('other', tap.Tap(f'{self.vm.host}:many'))
         self.driver.write('other', RATE, 1e6, ())
-        # To nobody that the bridge knows, of an experimental protocol.
+        # The bridge does not know the address; an experimental protocol.
         frame = bytes.fromhex('0e00000000aa0e00000000bb88b5') + bytes(1400)
         far = rtnetlink.Rtnetlink(self.vm.far)
         self.addCleanup(far.close)
@@ -266,7 +266,7 @@ class Life(taps.TapTestCase):
         self.assertGreater(self.sent(), before)
 
     def test_made_whole_again(self) -> None:
-        """What somebody else has deleted, part by part."""
+        """What another program has deleted, part by part."""
         step = self.step()
         ifb = f'scv{step["ifindex"]}'
         for words in (('link', 'del', ifb),
@@ -290,7 +290,7 @@ class Life(taps.TapTestCase):
         self.same()
 
     def test_orphans_are_swept(self) -> None:
-        """Those of taps that are gone, and of nobody else."""
+        """Those of taps that are gone, and no others."""
         fds = {}
         for name in ('gone', 'alive'):
             fds[name] = taps.inside(

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""A tap at which there is somebody else already, or comes later."""
+"""A tap that another program uses already, or later."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from scavenger_openstack import types
 
 
 class Others(taps.TapTestCase):
-    """What somebody else has at the ingress is never touched."""
+    """What another program has at the ingress is never touched."""
 
     def refused(self, what: str, *, late: bool = False) -> None:
         """Nothing is done; ``late``: but our limit has to be removed."""
@@ -47,7 +47,7 @@ class Others(taps.TapTestCase):
         self.assertTrue(self.vm.arrives(1))
 
     def drop(self, preference: str) -> None:
-        """A filter such as a firewall of somebody else may have."""
+        """A filter such as a firewall may have."""
         self.vm.tc('filter', 'add', 'dev', taps.TAP, 'ingress', 'protocol',
                    'ip', 'pref', preference, 'u32', 'match', 'ip', 'dport',
                    '4242', '0xffff', 'action', 'mirred', 'egress', 'mirror',

@@ -152,7 +152,7 @@ class Several(taps.TapTestCase):
             step = self.step()
             self.driver.write(VM, RATE, LIMIT, ())
             self.vm.unplug(gone)
-            # No IFB goes that a tap still needs, even if nobody knows it.
+            # No IFB goes that a tap still needs, even if no driver knows it.
             self.driver.attach('other', self.tap_of(1 - gone))
             self.assertTrue(self.vm.arrives(20, card=1 - gone))
             self.assertTrue(self.restore_by(step))
@@ -182,7 +182,7 @@ class Several(taps.TapTestCase):
         self.assertNotIn(f': scv{step["ifindex"]}:', self.vm.ip('link'))
 
     def test_a_part_is_made_whole(self) -> None:
-        """Somebody else has deleted what redirects one of them."""
+        """Another program has deleted what redirects one of them."""
         step = self.step()
         for card in range(self.cards):
             self.driver.write(VM, RATE, LIMIT, ())

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Who may import whom: the rooms of the package, read from its source."""
+"""What may import what: the rooms of the package, read from its source."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ HOMES = {
 }
 """Where each foreign library may be imported: the library's one edge.
 
-The two frames, options and log, have more: whoever is handed the options
+The two frames, options and log, have more: what is handed the options
 names their type, and level 2 and above may log.
 """
 

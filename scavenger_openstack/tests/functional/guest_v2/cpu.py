@@ -155,7 +155,7 @@ class CpuSet(tree.GuestTestCase):
         self.lease(driver, Knob.CPU_SET, self.parent)
         driver.write(self.parent, Knob.CPU_SET, '0', ())
         self.assertEqual({0}, self.cpus(pid))
-        # The kernel does not take a set away from who has processes.
+        # The kernel does not take the set of a cgroup with processes away.
         self.assertRaises(OSError, self.tree.write, '/batch', 'cpuset.cpus',
                           '\n')
         self.restore({'/batch/cpuset.cpus': '0-3\n'})

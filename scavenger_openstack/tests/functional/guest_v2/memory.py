@@ -67,7 +67,7 @@ class Memory(tree.GuestTestCase):
             32 * MIB, ())
         self.assertBetween(16 * MIB, refused.unmet_bytes, 24 * MIB)
         self.assertNotIn('\n', str(refused))
-        # It grows slowly at best, but nobody was killed for it.
+        # It grows slowly at best, but nothing was killed for it.
         self.assertEqual([str(32 * MIB), 'max'], self.files())
         self.assertIsNone(driver.read(self.job, Knob.MEMORY_BYTES))
         self.assertEqual('oom_kill 0', self.oom_kills())
@@ -79,7 +79,7 @@ class Memory(tree.GuestTestCase):
         self.assertIn(pid, self.tree.pids('/batch/a'))
 
     def test_memory_limit_at_what_is_held_is_not_refused(self) -> None:
-        """No growth is what a fresh agent wants; nobody shall stand still
+        """No growth is what a fresh agent wants; nothing shall stand still
         for it because of slab that the kernel does not drop at once."""
         self.tree.run('/batch/a', tree.hold(16 * MIB, 8 * MIB))
         driver = self.driver()
@@ -136,7 +136,7 @@ class Kill(tree.GuestTestCase):
         self.tree.run('/batch/a/x', tree.hold(MIB))
         for _ in range(2):
             self.tree.run('/batch/a/below', tree.spin)
-        # Who is frozen has to be killed, too.
+        # What is frozen has to be killed, too.
         self.tree.write('/batch/a/below', 'cgroup.freeze', '1')
         driver = self.driver(killable_parents=[self.parent])
         self.assertEqual(3, driver.kill(self.job))
@@ -146,7 +146,7 @@ class Kill(tree.GuestTestCase):
         self.assertEqual(0, driver.kill(self.job))
 
     def running(self, *below: str) -> list[int]:
-        """Who does not only wait for us to look at its exit code."""
+        """Those that do not only wait for us to look at their exit code."""
         found = []
         for pid in set().union(*map(self.tree.pids, below)):
             with open(f'/proc/{pid}/stat') as file:

@@ -38,7 +38,7 @@ KNOBS: dict[Knob, tuple[Value, str, str]] = {
 
 
 def as_nobody(work: Callable[[], object]) -> object:
-    """What ``work`` returns, as JSON, when somebody without rights does
+    """What ``work`` returns, as JSON, when a user without rights does
     it."""
     reader, writer = os.pipe()
     pid = os.fork()

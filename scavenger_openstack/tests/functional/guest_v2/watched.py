@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What the driver sees on cgroup v2: who is there, counters, pressure."""
+"""What the driver sees on cgroup v2: what is there, counters, pressure."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Watched(tree.GuestTestCase):
             self.driver(pressure=False)).psi_cpu_s)
         driver = self.driver(pressure=True)
         self.assertBetween(0.5, self.rate(driver, 'psi_cpu_s', 1.0), 1.1)
-        # No swap, no limit: nobody waits for memory or for the disk.
+        # No swap, no limit: nothing waits for memory or for the disk.
         found = self.one(driver)
         self.assertEqual((0, 0), (found.psi_memory_s, found.psi_io_s))
 

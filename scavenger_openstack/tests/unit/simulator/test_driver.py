@@ -186,7 +186,7 @@ class Driver(testtools.TestCase):
         self.simulator.remove('hog', Knob.CPU_CORES)
 
     def test_limits_that_do_not_bind_change_nothing(self) -> None:
-        """The plant does not know who watches, or that anything does."""
+        """The plant does not know what watches, or that anything does."""
         other = Simulator(Machine(cpus=4), [WEB, HOG, LATE], seed=1)
         other.write('hog', Knob.CPU_CORES, 99.0, ())
         other.write('hog', Knob.EGRESS_BYTES_PER_S, 1e12, ())
