@@ -26,7 +26,8 @@ Prints, before a guest disturbs, while one does that is not limited, while all
 that do are, and after they have stopped: the victims' own work, what each
 guest used, which was named for which victim and why, the caps, and whether in
 the end all domains are as they were.  Nothing is asserted; numbers compare
-only within one run.  It takes --quiet + --seconds + --after, and some two minutes.
+only within one run.  It takes --quiet + --seconds + --after, and some two
+minutes.
 
     python benchmarks/agent/ten_guests.py [--seconds 300] [--json FILE]
 """
