@@ -170,7 +170,8 @@ class Host:
         for key in in_force:
             if dice.random() < 0.5:
                 cap = tick.decided.wanted[key]  # type: ignore[union-attr]
-                self.recorder.knobs.write(*cap[:3], ())
+                self.recorder.knobs.write(cap.workload, cap.knob,
+                                          cap.value, ())
         self.recorder.tick(tick, in_force, self.params)
         return tick
 

@@ -251,8 +251,8 @@ class ReadTest(testtools.TestCase):
             status.write(path, document(schema=schema, counters={counter: 3}))
             self.assertIn(f'counted    3 {counter}\n',
                           status.table(status.read(path), 10.0) + '\n')
-        for schema in (0, 3, '2', [2], None):
-            status.write(path, document(schema=schema))
+        for other in (0, 3, '2', [2], None):
+            status.write(path, document(schema=other))
             self.assertIn('not a status of version 1 or 2; restart', str(
                 self.assertRaises(errors.ScavengerError, status.read, path)))
 

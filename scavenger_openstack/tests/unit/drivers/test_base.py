@@ -55,7 +55,7 @@ class TestContract(testtools.TestCase):
                 wanted = parameters(getattr(base.Driver, name))
                 for part in parts:
                     self.assertEqual(wanted, parameters(getattr(part, name)),
-                                     (part, name))
+                                     f'{part} {name}')
         self.assertEqual(parameters(base.Knobs.write),
                          parameters(writer.RecordedKnobs.write))
 

@@ -254,7 +254,7 @@ class ReportTest(SyncTestCase):
             sum((value - mean) ** 2 for value in values), m2, 9)
 
     def test_statistics_of_the_samples_between_reports(self) -> None:
-        self.sync._stop.set()   # then they are told at once
+        self.sync.stop()        # then they are told at once
         self.turn(sample(10), sample(20))
         found = [one for _, one in self.conductor.entries
                  if isinstance(one, report.Statistics)]
