@@ -67,8 +67,11 @@ shell_syntax() {
     return $status
 }
 
+# As tox -e docs: the manual pages are made of what is read for the first.
 docs() {
-    sphinx-build -W --keep-going -q -b html doc/source doc/build/html
+    sphinx-build -W --keep-going -q -b html doc/source doc/build/html &&
+        sphinx-build -W --keep-going -q -b man -d doc/build/html/.doctrees \
+            doc/source doc/build/man
 }
 
 static_checks() {
