@@ -26,15 +26,15 @@ import hashlib
 from typing import Any
 from typing import NamedTuple
 
+# Defined where limits are restored, which imports nothing else of ours.
+from scavenger_openstack.restore.grammar import MAX_CPU as MAX_CPU
+from scavenger_openstack.restore.grammar import parse_cpus as parse_cpus
+
 SCHEMA = 1
 """Version of the JSON form of :class:`HostSample`."""
 
 Value = float | str
 """What a knob can hold: a number, or the text of a CPU list."""
-
-MAX_CPU = 65535
-"""No host has a CPU with a higher number; a text that names one is garbage
-and must not fill the memory."""
 
 
 class Priority(enum.StrEnum):
@@ -292,7 +292,7 @@ class Cap(NamedTuple):
 
 
 class Action(NamedTuple):
-    """What cannot be taken back by restoring a value."""
+    """What cannot be undone by restoring a value."""
 
     workload: str
     kind: str
@@ -357,24 +357,6 @@ def incident_id(host: str, boot_id: str, victim: str, signal: str,
     told = '\0'.join((host, boot_id, victim, signal, repr(start_s)))
     return hashlib.sha256(
         told.encode('utf-8', 'surrogatepass')).hexdigest()[:32]
-
-
-def parse_cpus(text: str) -> frozenset[int]:
-    """Read a kernel CPU list such as ``0-1,4``.
-
-    :raises ValueError: the text is not a CPU list.
-    """
-    cpus: set[int] = set()
-    for part in text.strip().split(','):
-        if not part:
-            continue
-        first, dash, last = part.partition('-')
-        low = int(first)
-        high = int(last) if dash else low
-        if low < 0 or high < low or high > MAX_CPU:
-            raise ValueError(f'not a CPU list: {text!r}')
-        cpus.update(range(low, high + 1))
-    return frozenset(cpus)
 
 
 def format_cpus(cpus: Iterable[int]) -> str:

@@ -236,7 +236,7 @@ PY
     fi
 fi
 
-# What root made in somebody's checkout belongs to its owner.
+# What root made in another user's checkout belongs to its owner.
 if [ "$(id -u)" = 0 ] && [ "$(stat -c %u .)" != 0 ]; then
     chown -Rh --reference=. .venv
 fi

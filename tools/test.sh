@@ -67,8 +67,11 @@ shell_syntax() {
     return $status
 }
 
+# As tox -e docs: the manual pages are made of what is read for the first.
 docs() {
-    sphinx-build -W --keep-going -q -b html doc/source doc/build/html
+    sphinx-build -W --keep-going -q -b html doc/source doc/build/html &&
+        sphinx-build -W --keep-going -q -b man -d doc/build/html/.doctrees \
+            doc/source doc/build/man
 }
 
 static_checks() {
@@ -167,7 +170,7 @@ status=0
 "${only:-everything}" | python tools/results.py --checks "$checks" \
     --again "$again" || status=$?
 
-# What root made in somebody's checkout belongs to its owner.
+# What root made in another user's checkout belongs to its owner.
 if [ "$(id -u)" = 0 ] && [ "$(stat -c %u .)" != 0 ]; then
     for made in .stestr .mypy_cache .ruff_cache doc/build; do
         [ ! -e "$made" ] || chown -Rh --reference=. "$made"

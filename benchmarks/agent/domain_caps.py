@@ -137,7 +137,7 @@ def held(bench: Bench, work: str, knob: Knob, cap: float,
 
 
 def balloon(bench: Bench, args: argparse.Namespace) -> dict[str, Any]:
-    """Seconds until the guest has given back, and has, its memory."""
+    """Seconds until the guest has returned, and has, its memory."""
     found: dict[str, list[float]] = {'down': [], 'up': []}
     for _ in range(args.rounds):
         for way, words in (('down', (Knob.MEMORY_BYTES, BALLOON_BYTES)),

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Who stands still beside a background that is limited in CPU.
+"""What stands still beside a background that is limited in CPU.
 
 A background group runs stress-ng (six CPU hogs, three times the weight), a
 foreground group memcached and its client, which asks 2,500 times a second

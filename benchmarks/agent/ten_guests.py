@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Ten guests on two CPUs and one disk: who disturbs, and does a limit help?
+"""Ten guests on two CPUs and one disk: which disturbs, and does a limit help?
 
 Starts a libvirtd of its own with ten guests under TCG (root): three are the
 instances of one foreground application, a service that reads from its disk
@@ -19,14 +19,15 @@ and computes under open load and measures its own latency; one background
 guest takes the CPUs and one the disk, each for some seconds at a time, at
 random; of five other background guests three do a little and two nothing.
 The real agent, with the detector ``attribution`` in enforce mode and nothing
-else (regulators would limit the two before they could disturb anybody), sees
+else (regulators would limit the two before they could disturb others), sees
 only what it always sees.
 
-Prints, before anybody disturbs, while somebody does who is not limited,
-while all who do are, and after they have stopped: the victims' own work, what
-each guest used, who was named for whom and why, the caps, and whether in the
-end all domains are as they were.  Nothing is asserted; numbers compare only
-within one run.  It takes --quiet + --seconds + --after, and some two minutes.
+Prints, before a guest disturbs, while one does that is not limited, while all
+that do are, and after they have stopped: the victims' own work, what each
+guest used, which was named for which victim and why, the caps, and whether in
+the end all domains are as they were.  Nothing is asserted; numbers compare
+only within one run.  It takes --quiet + --seconds + --after, and some two
+minutes.
 
     python benchmarks/agent/ten_guests.py [--seconds 300] [--json FILE]
 """
@@ -316,7 +317,7 @@ def main() -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--quiet', type=float, default=75,
-                        help='seconds before anybody disturbs (%(default)s)')
+                        help='seconds before a guest disturbs (%(default)s)')
     parser.add_argument('--seconds', type=float, default=300,
                         help='from the first disturbance to the last '
                              '(%(default)s)')

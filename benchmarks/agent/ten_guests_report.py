@@ -35,7 +35,7 @@ MB = 1e6
 
 
 class Timeline:
-    """Who worked, and who was limited by the knob that fits, when.
+    """Which worked, and which was limited by the knob that fits, when.
 
     :param record: what :mod:`ten_guests` saw
     """
@@ -67,7 +67,7 @@ class Timeline:
         return any(one[0] <= at_s < one[1] for one in self.worked[name])
 
     def worked_s(self, name: str, until_s: float) -> float:
-        """How long somebody has worked until then."""
+        """How long a guest has worked until then."""
         return sum(max(0.0, min(one[1], until_s) - one[0])
                    for one in self.worked[name])
 
@@ -199,12 +199,12 @@ def recovered(record: Mapping[str, Any], timeline: Timeline,
     for phase in phases:
         if not phase.endswith(WORKS):
             continue
-        who = phase.removesuffix(f' {WORKS}')
-        row = [who]
+        guest = phase.removesuffix(f' {WORKS}')
+        row = [guest]
         for name in record['victims']:
             alone, disturbed, limited = (
                 mean_s(list(in_phase(record, timeline, name, one)))
-                for one in (BEFORE, phase, f'{who} {LIMITED}'))
+                for one in (BEFORE, phase, f'{guest} {LIMITED}'))
             if alone is None or disturbed is None or limited is None:
                 row.append('-')
             elif disturbed <= alone:
@@ -237,21 +237,21 @@ def news(look: Mapping[str, Any]) -> list[str]:
     """What there is to tell of a look, in lines that do not change."""
     found = [f'incident: {one["victim"]} suffers, {one["signal"]} '
              f'({one["cause"]}), by '
-             f'{", ".join(one["antagonists"]) or "nobody else"}: '
+             f'{", ".join(one["antagonists"]) or "none"}: '
              f'{one["outcome"]}' for one in look['incidents']]
     return found + [f'cap: {cap["workload"]} {cap["knob"]}: {cap["reason"]}'
                     for cap in look['caps']]
 
 
 def told(record: Mapping[str, Any], timeline: Timeline) -> list[str]:
-    """Who was named and limited, when, and why."""
+    """Which guest was named and limited, when, and why."""
     start_s = record['start_s']
     found = []
     named: dict[tuple[str, ...], tuple[float, Mapping[str, Any]]] = {}
     caps: dict[tuple[str, str], list[tuple[float, float, str]]] = {}
     for look in record['looks']:
         for one in look['incidents']:
-            for name in one['antagonists'] or ['nobody else']:
+            for name in one['antagonists'] or ['none']:
                 key = name, one['victim'], one['signal'], one['cause']
                 named[key] = named.get(key, (look['at_s'],))[0], one
         for cap in look['caps']:
@@ -275,7 +275,7 @@ def told(record: Mapping[str, Any], timeline: Timeline) -> list[str]:
             f'{max(values):.4g}: {seen[0][2]}')
     innocent = sorted({name for name, *_ in [*named, *caps]
                        if name not in timeline.worked})
-    found.append('nobody else was named or limited' if not innocent else
+    found.append('no other was named or limited' if not innocent else
                  f'INNOCENT: {", ".join(innocent)}')
     return found
 

@@ -17,7 +17,7 @@ One hypervisor with three servers of a foreground application, which answer
 lookups under open load, and a background server of two virtual CPUs; flavors
 alone tell them apart. The agent has the detector ``attribution`` in enforce
 mode, and its regulators observe (they would limit the background server before
-it could disturb anybody). After a while the background server begins to
+it could disturb others). After a while the background server begins to
 compute.
 
 Prints when the API lists it, when it has a limit, and what lookups took

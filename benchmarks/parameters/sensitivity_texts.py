@@ -59,7 +59,7 @@ own controller on the series below; the paper has the like in sections 6.1
 
 * A *violation* is a sample of the foreground's use above what was reserved
   before it. mu then jumps to that use, so the next sample above is judged
-  anew: violations are the samples above the reserve.
+  again: violations are the samples above the reserve.
 * *Afforded* is the mean of what background work was given, in % of the
   capacity; *of the oracle* is its share of what is left to one who knows the
   foreground's use in advance. *Overshoot* is by how much a violation was

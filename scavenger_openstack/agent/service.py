@@ -82,6 +82,21 @@ def set_up_log(conf: cfg.ConfigOpts) -> None:
         handler.addFilter(log_filter.Filter())
 
 
+class MissingLog:
+    """Logs what protecting lacks on this host: each resource once."""
+
+    def __init__(self) -> None:
+        self._known: frozenset[str] = frozenset()
+
+    def log(self, missing: Sequence[str]) -> None:
+        """:param missing: sentences that begin with a resource and ``:``"""
+        before, self._known = self._known, frozenset(
+            sentence.partition(':')[0] for sentence in missing)
+        for sentence in missing:
+            if sentence.partition(':')[0] not in before:
+                LOG.warning('missing: %s', sentence)
+
+
 class Service:
     """One agent: opens, turns until it is told to stop, closes.
 
@@ -103,7 +118,7 @@ class Service:
                                         conf.agent.history_mib * 2 ** 20,
                                         log_filter.NAMES)
         self._rows = instances.InstanceRows()
-        self._logged_missing: frozenset[str] = frozenset()
+        self._missing = MissingLog()
         self._sync = parts.load_sync(conf, call, self._evidence)
         self._parameters = parameters.Parameters(conf)
         if self._sync:      # those that were kept hold from the start
@@ -234,21 +249,13 @@ class Service:
                 COST_SMOOTHING if self._cpu_share else 1)
         self._cpu_s, self._seen_s = used_s, seen_s
 
-    def _log_missing(self, missing: tuple[str, ...]) -> None:
-        """Log what protecting lacks on this host: each resource once."""
-        before, self._logged_missing = self._logged_missing, frozenset(
-            sentence.partition(':')[0] for sentence in missing)
-        for sentence in missing:
-            if sentence.partition(':')[0] not in before:
-                LOG.warning('missing: %s', sentence)
-
     def _tell(self, tick: loop_.Tick) -> None:
         state = (f'stopped: {tick.why_stopped}' if tick.stopped else
                  'holding back: no watcher' if tick.unwatched else
                  'cannot read the host' if tick.sample is None else
                  journal.RUNNING)
         isolation, facts = self._isolation.facts(), self._driver.facts()
-        self._log_missing(facts.missing)
+        self._missing.log(facts.missing)
         log_filter.NAMES.follow(facts.instances)
         self._journal.tick(tick, state, isolation.get('cpu_set'),
                            self._loop.actions)

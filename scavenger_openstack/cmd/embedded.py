@@ -79,7 +79,7 @@ class Embedded:
         return self._conductor.answer(data)
 
     def _run(self) -> None:
-        """Run it, and again after a fault that nobody expects."""
+        """Run it, and again after a fault that was not expected."""
         pause_s = FIRST_PAUSE_S
         while True:
             began = time.monotonic()

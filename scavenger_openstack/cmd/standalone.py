@@ -140,7 +140,7 @@ def _control_plane(conf: cfg.ConfigOpts
         yield None
         return
     conf.set_override('enabled', True, 'conductor')
-    # Only who may read the password that root made may ask for that.
+    # Only users who may read the password that root made may ask for it.
     conf.set_default('allow_background', True, 'conductor')
     for name, value in KEEP.items():
         conf.set_default(name, value, 'database')
@@ -168,7 +168,7 @@ class Watcher:
         self._process = self._start()
         self._state = ownership.Ownership(state_dir)
         self._thread = threading.Thread(target=self._keep, daemon=True,
-                                        name='watcher-keeper')
+                                        name='watcher-restart')
 
     def __enter__(self) -> Watcher:
         self._thread.start()

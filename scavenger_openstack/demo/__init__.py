@@ -15,6 +15,6 @@
 ``stage`` is where it plays (cgroups, disk and uplink of its own), ``load``
 what plays there (C programs).  ``filling`` is the first act: the service and
 batch work in six ways, run round by round; ``who`` is the second: which job
-disturbs which service.  The product takes part as anybody would use it: as a
-process with a configuration file (``product``).
+disturbs which service.  The product takes part as an operator would use it:
+as a process with a configuration file (``product``).
 """

@@ -23,14 +23,14 @@ SLICE_S = 0.1
 
 
 class Interrupted(Exception):
-    """Somebody wants the demo to end."""
+    """A signal asks the demo to end."""
 
 
 class Interrupt:
-    """Remembers a signal until somebody waits.
+    """Remembers a signal until the next wait.
 
     Nothing is ever broken off in the middle: a handler that raised could
-    leave a process that no one knows of.  So the signal only sets a mark,
+    leave a process that nothing knows of.  So the signal only sets a mark,
     and each wait looks at it ten times a second.
     """
 

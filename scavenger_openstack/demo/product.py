@@ -161,16 +161,16 @@ class Agent:
         self._interrupt = interrupt
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self, text: str, *more: str, anew: bool = True) -> Status:
+    def start(self, text: str, *more: str, reset: bool = True) -> Status:
         """Start it on a configuration and wait until it says that it turns.
 
         :param more: arguments
-        :param anew: without the state of one before
+        :param reset: without the state of one before
         :raises DriverError: it does not start.
         :raises Interrupted: a signal asks to stop.
         """
         directory = self._stage.directory
-        if anew:
+        if reset:
             shutil.rmtree(directory / 'state', ignore_errors=True)
         status = Status(directory)
         self._process = self._stage.launch_outside(

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What the agent would do on cgroups that somebody else made."""
+"""What the agent would do on cgroups of other programs."""
 
 from __future__ import annotations
 

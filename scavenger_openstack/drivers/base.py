@@ -121,8 +121,8 @@ class Knobs(Protocol):
         """Put ``value`` in force; return what :meth:`read` then says.
 
         :param original: the actions of the knob's lease: what it held before
-            us.  A driver keeps no other memory of that, but for what has to
-            travel with the workload.
+            us; empty, if it holds that now.  A driver keeps no other memory
+            of it, but for what has to travel with the workload.
         :raises Refused: the kernel does not take this value now.
         """
         ...
@@ -243,7 +243,7 @@ class Driver(Knobs, CpuSets, Protocol):
         ...
 
     def close(self) -> None:
-        """Give back what is kept open."""
+        """Close what is kept open."""
         ...
 
 

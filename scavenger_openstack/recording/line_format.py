@@ -218,7 +218,7 @@ def turn(document: Any, line: int, samples: json_fields.Samples,
         line=line, time_s=found['time_s'], sample=found.get('sample'),
         stopped=found.get('stopped', False),
         unwatched=found.get('unwatched', False),
-        reset=found.get('anew', False),
+        reset=found.get('reset', found.get('anew', False)),
         originals=found.get('originals', above.originals if above else {}),
         fast_sets=fast.get('sets', frozenset()),
         floors=fast.get('floors', ()), unmet=found.get('unmet', {}),
@@ -304,7 +304,8 @@ def _told(value: Any, where: str) -> IncidentChange:
 
 
 _TURN: Mapping[str, Check] = {
-    'time_s': number, 'stopped': flag, 'unwatched': flag, 'anew': flag,
+    'time_s': number, 'stopped': flag, 'unwatched': flag,
+    'reset': flag, 'anew': flag,    # which it was called before
     'originals': _originals, 'fast': _fast,
     'unmet': json_fields.by_name(number), 'pending': lambda v, w: frozenset(
         _keys(v, w)), 'written': _written,

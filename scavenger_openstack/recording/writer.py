@@ -141,7 +141,7 @@ class RecordedKnobs:
         self.notify = knobs.notify
 
     def write(self, workload: str, knob: Knob, value: Value,
-              original: Sequence[base.RestoreAction] = ()) -> Value | None:
+              original: Sequence[base.RestoreAction]) -> Value | None:
         found = self._knobs.write(workload, knob, value, original)
         self._written.append((workload, knob, value, found))
         return found
@@ -204,7 +204,7 @@ class Recorder:
         line: dict[str, Any] = {'type': 'tick', 'time_s': tick.time_s}
         for name, said in (('stopped', tick.stopped),
                            ('unwatched', tick.unwatched),
-                           ('anew', tick.reset)):
+                           ('reset', tick.reset)):
             if said:
                 line[name] = True
         asked = order_format.changed(tick.orders, self._orders)

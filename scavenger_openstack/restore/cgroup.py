@@ -110,6 +110,8 @@ def check(action: RestoreAction) -> None:
         raise Refused(f'dir {action["dir"]!r:.99} is not a plain path')
     grammar.text(action, 'file', '|'.join(map(re.escape, _ANY)))
     grammar.text(action, 'text', _ANY[action['file']])
+    if action['file'] == 'cpuset.cpus':
+        grammar.cpus(action['text'])
     if action['file'] in _THROTTLE or action['file'] == 'io.max':
         grammar.text(action, 'device', _DEVICE)
     elif 'device' in action:
@@ -296,13 +298,13 @@ def _beside_partitions(directory: int, action: RestoreAction) -> RestoreAction:
     return {**action, 'text': ','.join(map(str, sorted(cpus)))}
 
 
-def _partition(name: str, parent: int, us: int) -> set[int]:
+def _partition(name: str, parent: int, us: int) -> frozenset[int]:
     """The CPUs that a cgroup has to itself; none if it is the inode ``us``."""
     child = os.open(name, _DIRECTORY, dir_fd=parent)
     try:
         if (os.fstat(child).st_ino == us or
                 _read(child, 'cpuset.cpus.partition') not in _PARTITIONS):
-            return set()
+            return frozenset()
         try:
             return parse_cpus(_read(child, 'cpuset.cpus.exclusive.effective'))
         except FileNotFoundError:       # before Linux 6.7
@@ -363,7 +365,7 @@ def _write(directory: int, file: str, text: str) -> None:
         os.close(fd)
 
 
-def _widen(directory: int, capped: Collection[set[int]], text: str,
+def _widen(directory: int, capped: Collection[frozenset[int]], text: str,
            named: Collection[int], depth: int = 0) -> bool:
     """Give groups below that have a ``capped`` set that of their parent.
 

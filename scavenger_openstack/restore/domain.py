@@ -83,6 +83,8 @@ def validate(action: RestoreAction) -> None:
         if not (isinstance(value, str)
                 and re.fullmatch(pattern, f'{key}={value}')):
             raise Refused(f'{key!r:.99} = {value!r:.99} is not allowed')
+        if action['knob'] == 'cpu_set':
+            grammar.cpus(value)
     if action['knob'] == 'cpu_cores' and len(values) != 2:
         raise Refused('a quota needs its period')
 

@@ -26,6 +26,9 @@ import re
 from typing import Any
 
 MAX_TEXT = 4096
+MAX_CPU = 65535
+"""No host has a CPU with a higher number; a text that names one is garbage
+and must not fill the memory."""
 
 RestoreAction = Mapping[str, Any]
 
@@ -102,11 +105,30 @@ def number(action: RestoreAction, key: str) -> None:
         raise Refused(f'{key} {action.get(key)!r:.99} is not a number above 0')
 
 
-def parse_cpus(text: str) -> set[int]:
-    """The CPUs of a kernel list such as ``0-1,4``.
+def cpus(found: str) -> None:
+    """Hold the text of a CPU set.
 
-    :raises ValueError: it is none.
+    :raises Refused: no host has such CPUs.
     """
-    ranges = [part.split('-') for part in text.split(',') if part]
-    return {cpu for ends in ranges
-            for cpu in range(int(ends[0]), int(ends[-1]) + 1)}
+    try:
+        parse_cpus(found)
+    except ValueError as exc:
+        raise Refused(str(exc)) from None
+
+
+def parse_cpus(text: str) -> frozenset[int]:
+    """Read a kernel CPU list such as ``0-1,4``.
+
+    :raises ValueError: the text is not a CPU list.
+    """
+    found: set[int] = set()
+    for part in text.strip().split(','):
+        if not part:
+            continue
+        first, dash, last = part.partition('-')
+        low = int(first)
+        high = int(last) if dash else low
+        if low < 0 or high < low or high > MAX_CPU:
+            raise ValueError(f'not a CPU list: {text!r:.99}')
+        found.update(range(low, high + 1))
+    return frozenset(found)

@@ -149,7 +149,7 @@ class Simulator(StillHost):
                  'text': str(self._caps.get((workload, knob), ''))}]
 
     def write(self, workload: str, knob: Knob, value: Value,
-              original: Sequence[base.RestoreAction] = ()) -> Value | None:
+              original: Sequence[base.RestoreAction]) -> Value | None:
         members = self._members(workload)
         if knob not in KNOBS:
             raise errors.Unsupported(f'{workload}: no {knob} here')

@@ -27,7 +27,7 @@ import os
 import time
 
 DEADLINE_S = 2.0
-"""Whoever opens a file for a moment has closed it by then."""
+"""What opens a file for a moment has closed it by then."""
 
 Opened = Callable[[], set[tuple[int, str]]]
 

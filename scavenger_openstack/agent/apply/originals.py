@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What a lease gives back, when others change the world meanwhile.
+"""What a lease restores, when others change the world meanwhile.
 
 The restore actions of a lease are the state before us.  That state does not
 stand still: groups are born below a capped one and inherit the cap, another
@@ -127,7 +127,7 @@ def changed_below(actions: Sequence[RestoreAction],
 
 
 def within(actions: Sequence[RestoreAction], text: str) -> list[RestoreAction]:
-    """CPU sets to give back after another program set the first to ``text``.
+    """CPU sets to restore after another program set the first to ``text``.
 
     What is below cannot hold more than that.
     """
@@ -141,7 +141,7 @@ def within(actions: Sequence[RestoreAction], text: str) -> list[RestoreAction]:
 def after_drift(actions: Sequence[RestoreAction],
                 ours: Sequence[RestoreAction],
                 now: Sequence[RestoreAction]) -> list[RestoreAction]:
-    """What to give back after another program wrote a part of a knob.
+    """What to restore after another program wrote a part of a knob.
 
     A part that still holds what we wrote (``ours``) keeps its original; any
     other holds theirs.  The parts of an action with ``values`` are these, and
@@ -224,7 +224,7 @@ def _action_key(action: RestoreAction) -> tuple[object, ...]:
 
 
 def keys(actions: Sequence[RestoreAction]) -> set[str]:
-    """What of a VM the actions give back: a limit, a disk, a vCPU."""
+    """What of a VM the actions restore: a limit, a disk, a vCPU."""
     return {key for action in actions for key in action.get('values', ())}
 
 

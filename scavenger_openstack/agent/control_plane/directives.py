@@ -78,17 +78,18 @@ class Directives:
     def load(self, now: float, wall_s: float) -> None:
         """Follow what was kept.
 
-        But for the budget: what was used of it is not known any more, nor
-        what other hosts have now.  No limit of a detector is set before the
-        first answer, or the time for it.
+        But for a budget: what was used of it is not known any more, nor
+        what other hosts have now.  Then no limit of a detector is set before
+        the first answer, or the time for it.
 
         :param now: CLOCK_BOOTTIME in seconds
         :param wall_s: UNIX time
         """
         self._loaded_s = now
         self._load(now, wall_s)
-        self.orders = self.orders._replace(
-            budget=allowance.Budget(0, now, 0.0))
+        if self.orders.budget is not None:
+            self.orders = self.orders._replace(
+                budget=allowance.Budget(0, now, 0.0))
 
     def _load(self, now: float, wall_s: float) -> None:
         data = b''

@@ -214,7 +214,8 @@ class Controller:
                    for incident in one.incidents(
                        self._host, self._boot_id, self._caps.limited(one))]),
             {'samples': len(self._history.samples),
-             'analyses': self.analyses, 'cases': len(self._disturbances),
+             'analyses': self.analyses,
+             'disturbances': len(self._disturbances),
              'tried': dataclasses.asdict(self._caps.tally)})
 
     def _forget_the_gone(self, now: float, rates: Rates) -> None:

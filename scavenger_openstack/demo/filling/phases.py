@@ -72,7 +72,7 @@ def clear_quota(stage: stage_.Stage) -> None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Phase:
-    """One way: what is set before it, and how that is taken back."""
+    """One way: what is set before it, and how that is undone."""
 
     name: str
     title: str

@@ -86,7 +86,7 @@ static inline void *share(const char *path, size_t bytes)
 
 /* Address space without memory behind it; a touched page becomes real.
  * Small pages: where a hypervisor has to find the memory first, a huge one
- * can stop the CPU for 3 ms, whoever wants to run on it. */
+ * can stop the CPU for 3 ms, whatever wants to run on it. */
 static inline char *reserve(size_t bytes)
 {
     char *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,

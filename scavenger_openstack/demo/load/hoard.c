@@ -25,7 +25,7 @@
  *
  * Where a limit holds for us it stays at 90 % of it, as batch frameworks
  * size themselves by their container and leave a tenth for overhead; it
- * looks four times a second and gives back at once what is too much.
+ * looks four times a second and frees at once what is too much.
  * Without a limit of its own it takes what the host has left, up to the
  * last 24 MiB, and keeps it.  It grows by 384 MiB/s
  * and touches what it holds once a second.
@@ -71,7 +71,7 @@ int main(int argc, char **argv)
         double target = limit < host ? SHARE * limit
             : held + host - read_number(usage_fd, "") / MIB - LEAVE_MIB;
         if (limit >= host && target < held)
-            target = held;   /* nobody asks it to give anything back */
+            target = held;   /* nothing asks it to free memory */
         if (target > held + GROW_MIB_PER_S * dt)
             target = held + GROW_MIB_PER_S * dt;
         if (target > space / MIB)

@@ -88,7 +88,7 @@ class Disk:
     def remove(self) -> None:
         """Take the disk and its file away, also of a demo that was killed.
 
-        A disk that somebody still uses goes with its last user.
+        A disk that is still in use goes with its last user.
 
         :raises DriverError: it is not one that we made, or does not go.
         """
@@ -111,9 +111,9 @@ class Disk:
     def _is_there(self) -> bool:
         """Whether there is anything to remove, all of it ours.
 
-        Nobody else can change that later, in a directory of our own.
+        No other user can change that later, in a directory of our own.
 
-        :raises DriverError: it is somebody else's; nothing was touched.
+        :raises DriverError: it is not ours; nothing was touched.
         :raises OSError: it cannot be looked at
         """
         if not os.path.lexists(self.directory):
@@ -145,7 +145,7 @@ def left_over() -> set[str]:
 
 
 def _is_own(path: pathlib.Path) -> bool:
-    """Whether it is a directory that nobody but us can write to."""
+    """Whether it is a directory that only we can write to."""
     try:
         what = path.lstat()
     except OSError:

@@ -82,7 +82,7 @@ def take_lock(directory: pathlib.Path) -> int | None:
 def left_over() -> set[str]:
     """Names of demos that are here, alive or not.
 
-    What else is called like our own may be anybody's, and is left alone.
+    What else is called like our own may be another program's: it stays.
     """
     found = {path.name.removeprefix(PREFIX)
              for path in RUN.glob(PREFIX + '*')}
@@ -175,7 +175,7 @@ def end_agent(directory: pathlib.Path) -> None:
     except (OSError, ValueError):
         return
     if os.fsencode(directory) not in command:
-        return   # the number belongs to somebody else by now
+        return   # the number belongs to another process by now
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
         deadline_s = time.monotonic() + AGENT_END_S

@@ -15,7 +15,7 @@
 """The second act: who did it?
 
 Two services, one on the CPU and one on a disk, beside three batch jobs that
-work and rest: one takes the CPUs, one the disk, and one disturbs nobody.
+work and rest: one takes the CPUs, one the disk, and one disturbs nothing.
 The product's detector sees only what it always sees.  It has to name the
 right two, limit them while they disturb, and leave the third alone.
 """
@@ -50,7 +50,7 @@ GROUPS = ('', '/foreground', SERVICE, LOOKUP,
           '/background', CRUNCH, SCAN, STEADY)
 
 QUIET_S = 40.0
-"""Before anybody disturbs."""
+"""Before the first job disturbs."""
 
 IRREGULAR = (0.4, 1.6)
 """Bounds of the times of a job, as parts of their mean."""
@@ -66,8 +66,8 @@ SETTLE_S = 4.0
 """After a cap is set, until it is judged: two samples."""
 
 BUSY = 2
-"""Times the service's load per CPU in the first act: ``run_delay`` of who
-uses less than a quarter of a CPU is not looked at."""
+"""Times the service's load per CPU in the first act: ``run_delay`` of a
+workload that uses less than a quarter of a CPU is not looked at."""
 
 CPU_TIME = '0'
 """The service's requests are CPU time: a CPU that is now slow and now fast
@@ -98,8 +98,8 @@ sample_s = {sample_s:g}
 class Job(NamedTuple):
     """Batch work that works for about ``on_s`` and rests for ``off_s``.
 
-    ``victim`` is who suffers from it by which cause, for those that
-    disturb.
+    ``victim`` is the service that suffers from it, by the cause ``signal``,
+    for those that disturb.
     """
 
     group: str
@@ -200,7 +200,7 @@ class Who:
         :raises DriverError: it does not start.
         :raises Interrupted: a signal asks to stop.
         """
-        self._agent.start(self._config(), anew=False)
+        self._agent.start(self._config(), reset=False)
 
     def play_on(self) -> None:
         """Play the act again and again, and look at nothing.
@@ -226,7 +226,7 @@ class Who:
         self._agent.stop()
 
     def _divide(self) -> None:
-        """Who shares what: the CPUs are divided between the two pairs, as
+        """What shares what: the CPUs are divided between the two pairs, as
         between VMs that are pinned, so that each has one antagonist."""
         stage = self._stage
         half = len(stage.cpus) // 2
@@ -237,7 +237,7 @@ class Who:
         # VMs of one size: the service is not to be starved, but to wait.
         stage.tree.set_cpu_weight('/background', 1)
         # A fiftieth of a CPU, whatever it wants, in short pieces: it disturbs
-        # nobody.
+        # nothing.
         stage.tree.set_cpu_quota(STEADY, 0.02)
 
     def _launch(self, start_s: float) -> None:
@@ -297,7 +297,7 @@ class Who:
         process = self._jobs.get(group)
         if process is None:
             # Only once it works: one that is stopped before it is in its
-            # cgroup would be found by nobody.
+            # cgroup would not be found.
             if works:
                 self._jobs[group] = self._stage.launch(
                     *self._programs[group], below=group)
@@ -375,7 +375,7 @@ def _show(at_s: float, total_s: float, look: Mapping[str, Any]) -> None:
     """What happens now."""
     def short(groups: Iterable[str]) -> str:
         return ', '.join(group.rsplit('/', 1)[-1] for group in groups) \
-            or 'nobody'
+            or 'none'
     works = short(group for group, on in look['working'].items() if on)
     named = short(sorted({group for one in look['incidents']
                           for group in one['antagonists']}))

@@ -80,7 +80,7 @@ def _panel(record: Mapping[str, Any], job: play.Job, title: str, unit: str,
 
 def limits(looks: Sequence[Mapping[str, Any]],
            group: str) -> list[tuple[float, float]]:
-    """When somebody was limited."""
+    """When a job was limited: from, to."""
     found: list[tuple[float, float]] = []
     begun_s: float | None = None
     for look in looks:

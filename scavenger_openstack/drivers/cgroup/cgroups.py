@@ -327,12 +327,11 @@ class Cgroups:
         return actions
 
     def write(self, workload: str, knob: Knob, value: Value,
-              original: Sequence[base.RestoreAction] = ()) -> Value | None:
+              original: Sequence[base.RestoreAction]) -> Value | None:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.write`.
 
         Only background is ever written to.
 
-        :param original: without it, the knob holds its original
         :raises WorkloadGone: also when the cgroup was made again since
             :meth:`restore_actions` described this knob.
         :raises Refused: the memory in use cannot be reclaimed.  v2: growth
@@ -402,7 +401,7 @@ class Cgroups:
                 exc, f'cannot end {workload}') from exc
 
     def close(self) -> None:
-        """Give back what is kept open."""
+        """Close what is kept open."""
         for name in list(self._known):
             self._forget(name)
         self._opened.clear()

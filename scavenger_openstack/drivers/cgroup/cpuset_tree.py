@@ -269,7 +269,7 @@ class FastCpuSet:
             if any(not node.now or node.directory.links() != node.links
                    for node in self._order
                    if node.directory.version == 1):
-                self._refresh()     # who was born has the set of this moment
+                self._refresh()     # one born now has the set of now
             try:
                 self._move(cpus)
             except OSError:

@@ -97,6 +97,6 @@ class Directories:
             del self._sets[name]
 
     def clear(self) -> None:
-        """Give back what is kept open."""
+        """Close what is kept open."""
         self._directories.clear()
         self._sets.clear()

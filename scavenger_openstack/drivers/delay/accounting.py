@@ -116,7 +116,7 @@ class DelayAccounting:
         except (OSError, ValueError) as exc:
             self._hang_up()
             # What happens once costs one tick; what goes on costs the
-            # others, who wait for the kernel with us.
+            # others, which wait for the kernel with us.
             if now < self._failed_s + RETRY_S:
                 self._refuse(exc, now)
             self._failed_s = now
@@ -140,7 +140,7 @@ class DelayAccounting:
         return sample
 
     def close(self) -> None:
-        """Give back what is kept open."""
+        """Close what is kept open."""
         self._hang_up()
         if self._switch is not None:
             os.close(self._switch)
@@ -215,7 +215,7 @@ class DelayAccounting:
     # --- who
 
     def _follow(self, samples: Sequence[WorkloadSample]) -> None:
-        """Forget who is gone or was made again, take down who is new."""
+        """Forget what is gone or was made again, take down what is new."""
         assert self._mount is not None
         known = self._known
         made = {sample[0].id: sample[0].created_s for sample in samples}
@@ -272,7 +272,7 @@ class DelayAccounting:
 
     def _take_turns(self, samples: Sequence[WorkloadSample],
                     waiting: Sequence[WorkloadSample]) -> None:
-        """Let others come first after a while: who waited longest.
+        """Let others come first after a while: those that waited longest.
 
         In every other turn those come before that need no more than their
         share, so that many small ones do not wait for one that is large;

@@ -99,7 +99,7 @@ class OnlineCpus:
         return True
 
     def close(self) -> None:
-        """Give back what is kept open."""
+        """Close what is kept open."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None

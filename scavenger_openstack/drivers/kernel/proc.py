@@ -202,7 +202,7 @@ class Proc:
                 or (None, None))
 
     def close(self) -> None:
-        """Give back what is kept open."""
+        """Close what is kept open."""
         for fd in self._fds.values():
             os.close(fd)
         self._fds = {}

@@ -257,7 +257,7 @@ class Libvirt:
     def blocks(self, connection: Any) -> dict[str, Blocks]:
         """What the disks of each running domain have done since its start.
 
-        Who has a job, also one that hangs, is left out instead of being
+        A domain with a job, also one that hangs, is left out instead of being
         waited for.
 
         :raises DriverError: libvirt does not tell.
@@ -283,7 +283,7 @@ class Libvirt:
             connection.close()
 
     def close(self) -> None:
-        """Give back what is kept open."""
+        """Close what is kept open."""
         with self._mutex:
             idle, self._idle = self._idle, []
         for connection in idle:

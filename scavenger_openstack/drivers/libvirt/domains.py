@@ -143,7 +143,7 @@ class Domains:
         return tuple(found)
 
     def _follow(self, snapshots: Mapping[str, Snapshot]) -> None:
-        """Take over what is new; who fails is tried again next time."""
+        """Take over what is new; what fails is tried again next time."""
         for uuid in self._known.keys() - snapshots.keys():
             self._ended(self._known[uuid])
         for uuid in self._failed.keys() - snapshots.keys():
@@ -291,7 +291,7 @@ class Domains:
                      values, self._libvirt.no_quota_us)}]
 
     def write(self, workload: str, knob: Knob, value: Value,
-              original: Sequence[base.RestoreAction] = ()) -> Value | None:
+              original: Sequence[base.RestoreAction]) -> Value | None:
         """See :meth:`.base.Knobs.write`; only background is written to.
 
         :raises WorkloadGone: also when the domain was started again since
@@ -397,7 +397,7 @@ class Domains:
             time.monotonic())
 
     def close(self) -> None:
-        """Give back what is kept open."""
+        """Close what is kept open."""
         self._health.close()
         self._remover.close()
         self._blocks.close()

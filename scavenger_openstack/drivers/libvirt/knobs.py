@@ -99,7 +99,7 @@ def apply(handle: domain_handle.Handle, knob: Knob, values: Values, *,
 
 
 def _pause(handle: domain_handle.Handle, wanted: bool) -> None:
-    """Never resumes who stands still for another reason."""
+    """Never resumes what stands still for another reason."""
     seen = handle.look()
     if seen is not None and seen.held != wanted:
         handle.pause(wanted)
@@ -165,7 +165,7 @@ def _online() -> frozenset[int]:
 
 def _pins(seen: Snapshot) -> dict[str, str]:
     """What agents of earlier releases set for a CPU set; a domain that comes
-    with our record of it has these pins taken back."""
+    with our record of it has these pins removed."""
     domain = seen.domain
     free = domain.allowed_cpus or _online()
     values = {f'vcpupin.{vcpu}': format_cpus(domain.pins.get(vcpu, free))

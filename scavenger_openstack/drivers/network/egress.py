@@ -186,7 +186,7 @@ class Network:
                  **({'also': also} if also else {})}]
 
     def write(self, workload: str, knob: Knob, value: Value,
-              original: Sequence[base.RestoreAction] = ()) -> float | None:
+              original: Sequence[base.RestoreAction]) -> float | None:
         """Set the rate in bytes per second; packets that wait stay."""
         interface = self._interface(workload, knob)
         device = devices.first(interface)

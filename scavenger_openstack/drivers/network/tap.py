@@ -231,7 +231,7 @@ class Taps:
 
     def _build(self, links: Links, ifb: rtnetlink.Link | None,
                targets: Sequence[int | None], bucket: TokenBucket) -> None:
-        """Put everything in place; what fails half-way is taken back.
+        """Put everything in place; what fails half-way is undone.
 
         All packets get through after each of these calls.
         """

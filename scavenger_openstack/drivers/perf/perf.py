@@ -241,7 +241,7 @@ class Perf:
         return found
 
     def _follow(self, samples: Sequence[WorkloadSample]) -> None:
-        """Forget who is gone or was made again, take down who is new."""
+        """Forget what is gone or was made again, take down what is new."""
         known = self._known
         for name in known.keys() - {s[0].id for s in samples}:
             known.pop(name).forget()
@@ -397,7 +397,7 @@ class Perf:
         return tuple(found)
 
     def close(self) -> None:
-        """Give back what is kept open."""
+        """Close what is kept open."""
         for one in self._known.values():
             one.forget()
         self._known = {}

@@ -337,7 +337,7 @@ int main(void)
     open_console();
     load_modules();
     replace(&current, &rest);
-    /* Who measures comes before who works. */
+    /* What measures comes before what works. */
     sched_setscheduler(0, SCHED_FIFO, &first);
     pthread_create(&thread, 0, reporter, 0);
     pthread_create(&thread, 0, button, 0);

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""A bridge for the taps of guests, and who listens at its other end."""
+"""A bridge for the taps of guests, and what listens at its other end."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ double take(struct tally *into)
     return due_s;
 }
 
-/* What a stopped worker did counts for nobody. */
+/* What a stopped worker did is not counted. */
 static void did(struct order *o, uint64_t bytes, double latency_s)
 {
     pthread_mutex_lock(&lock);

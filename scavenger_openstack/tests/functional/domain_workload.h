@@ -56,7 +56,7 @@ worker *worker_named(const char *work);
 void replace(struct order **current, struct order *by);
 
 /* Take what was counted in a second, and begin again.  Returns 0, or when the
- * second ends that has begun: with a command one begins anew. */
+ * second ends that has begun: with a command a new one begins. */
 double take(struct tally *into);
 
 #endif

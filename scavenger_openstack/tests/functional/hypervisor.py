@@ -45,12 +45,12 @@ from scavenger_openstack.tests.functional import domain_console
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import domain_image
 from scavenger_openstack.tests.functional import guest_image
-from scavenger_openstack.tests.functional import hypervisor_keeper
+from scavenger_openstack.tests.functional import hypervisor_supervisor
 from scavenger_openstack.tests.functional import namespaces
 
 START_TIMEOUT_S = 60
 VIRSH_TIMEOUT_S = 60
-KEEPER_TIMEOUT_S = hypervisor_keeper.CLEAR_DEADLINE_S + 10
+SUPERVISOR_TIMEOUT_S = hypervisor_supervisor.CLEAR_DEADLINE_S + 10
 
 AT_A_TIME = 2
 """Domains are started by so many virsh at once: more are not faster."""
@@ -102,7 +102,7 @@ def unavailable() -> str:
     if platform.machine() != 'x86_64':
         return 'needs an x86_64 machine: its guests are x86_64'
     directory = pathlib.Path(tempfile.gettempdir()).resolve()
-    for hidden in hypervisor_keeper.BOUND.values():
+    for hidden in hypervisor_supervisor.BOUND.values():
         if directory.is_relative_to(hidden):
             return (f'needs a directory for its files that is not below '
                     f'{hidden}: set TMPDIR')
@@ -123,7 +123,7 @@ class Hypervisor(fixtures.Fixture):
     """A running libvirtd; what it ever started ends with the fixture.
 
     Also when the process of the tests is killed: see
-    :mod:`.hypervisor_keeper`.  Every wait has a deadline.
+    :mod:`.hypervisor_supervisor`.  Every wait has a deadline.
 
     :param own_network: in a network namespace of its own; two hypervisors
         between which guests with NICs migrate need that, as the tap has one
@@ -172,15 +172,15 @@ class Hypervisor(fixtures.Fixture):
     def _setUp(self) -> None:
         if why := unavailable():
             raise Unavailable(why)
-        self._keeper = subprocess.Popen(
-            [sys.executable, '-I', hypervisor_keeper.__file__,
+        self._supervisor = subprocess.Popen(
+            [sys.executable, '-I', hypervisor_supervisor.__file__,
              str(os.getpid())], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             start_new_session=True)
         self._answers = b''
-        self.addCleanup(self._end_keeper)
+        self.addCleanup(self._end_supervisor)
         self.directory = pathlib.Path(self._answer()['directory'])
-        # If the keeper should have been killed.
+        # If the supervisor should have been killed.
         self.addCleanup(shutil.rmtree, self.directory, ignore_errors=True)
         self.tree = self.useFixture(base.CgroupTree())
         cgroups = {str(where): str(self.tree.path(controller))
@@ -192,7 +192,7 @@ class Hypervisor(fixtures.Fixture):
             cgroups.pop(str(self.tree.mounts['cpuacct']))
         self._order('adopt', cgroups=cgroups)
         # Before the tree's own clean-up, which then finds nothing.
-        self.addCleanup(self._end_keeper)
+        self.addCleanup(self._end_supervisor)
         if self.netns:
             self.at_end('ip', 'netns', 'delete', self.netns)
             namespaces.run('ip', 'netns', 'add', self.netns)
@@ -410,7 +410,7 @@ class Hypervisor(fixtures.Fixture):
                 *options: str) -> None:
         """Migrate a domain live, peer to peer as Nova does it.
 
-        Its console here is closed.  Nobody reads it meanwhile, and after
+        Its console here is closed.  Nothing reads it meanwhile, and after
         some 300 bytes its socket is full; a serial port that waits then goes
         on waiting on the other side, where there is no socket yet (QEMU
         7.2), and the guest is never heard of again.
@@ -423,7 +423,7 @@ class Hypervisor(fixtures.Fixture):
                    name, '--desturi', target.uri,
                    '--migrateuri', f'unix://{via}')
 
-    # --- the keeper
+    # --- the supervisor
 
     def at_end(self, *command: str) -> None:
         """Have a command run when everything here has ended, even if the
@@ -431,44 +431,46 @@ class Hypervisor(fixtures.Fixture):
         self._order('at_end', command=command)
 
     def _order(self, what: str, **arguments: Any) -> Any:
-        assert self._keeper.stdin
-        self._keeper.stdin.write(json.dumps(
+        assert self._supervisor.stdin
+        self._supervisor.stdin.write(json.dumps(
             {'do': what, **arguments}).encode() + b'\n')
-        self._keeper.stdin.flush()
+        self._supervisor.stdin.flush()
         answer = self._answer()
         if 'error' in answer:
             raise HypervisorError(answer['error'])
         return answer['done']
 
     def _answer(self) -> dict[str, Any]:
-        assert self._keeper.stdout
-        fd = self._keeper.stdout.fileno()
-        deadline = time.monotonic() + KEEPER_TIMEOUT_S
+        assert self._supervisor.stdout
+        fd = self._supervisor.stdout.fileno()
+        deadline = time.monotonic() + SUPERVISOR_TIMEOUT_S
         while b'\n' not in self._answers:
             ready, _, _ = select.select(
                 [fd], [], [], max(0.0, deadline - time.monotonic()))
             read = os.read(fd, 65536) if ready else b''
             if not read:
                 raise HypervisorError(
-                    'no answer of the keeper'
-                    + ('' if ready else f' within {KEEPER_TIMEOUT_S} s'))
+                    'no answer of the supervisor'
+                    + ('' if ready else f' within {SUPERVISOR_TIMEOUT_S} s'))
             self._answers += read
         line, self._answers = self._answers.split(b'\n', 1)
         found: dict[str, Any] = json.loads(line)
         return found
 
-    def _end_keeper(self) -> None:
-        if self._keeper.stdin and self._keeper.stdin.closed:
+    def _end_supervisor(self) -> None:
+        if self._supervisor.stdin and self._supervisor.stdin.closed:
             return
         try:
-            _, said = self._keeper.communicate(timeout=KEEPER_TIMEOUT_S)
+            _, said = self._supervisor.communicate(
+                timeout=SUPERVISOR_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            self._keeper.kill()
-            self._keeper.communicate()
-            raise HypervisorError('the keeper did not end in time') from None
-        if self._keeper.returncode:
+            self._supervisor.kill()
+            self._supervisor.communicate()
             raise HypervisorError(
-                f'the keeper ended with {self._keeper.returncode}: '
+                'the supervisor did not end in time') from None
+        if self._supervisor.returncode:
+            raise HypervisorError(
+                f'the supervisor ended with {self._supervisor.returncode}: '
                 f'{said.decode().strip()}')
 
 

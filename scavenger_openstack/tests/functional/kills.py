@@ -101,7 +101,7 @@ def traced(code: str, words: Sequence[str], inject: Sequence[str], *,
         process.kill()
         raise AssertionError('strace could not attach: it ended with '
                              f'{tracer.returncode}')
-    # Nobody need wait for it.
+    # Nothing need wait for it.
     threading.Thread(target=tracer.wait, daemon=True).start()
     process.send_signal(signal.SIGCONT)
     return process, tracer

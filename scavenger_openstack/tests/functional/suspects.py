@@ -55,7 +55,7 @@ def work(cpu_s, every_s):
         until = time.thread_time() + cpu_s
         while time.thread_time() < until:
             pass
-        # Whoever is late catches up: its load does not depend on others.
+        # One that is late catches up: its load does not depend on others.
         due = max(due + every_s, time.monotonic() - 0.1)
         time.sleep(max(0, due - time.monotonic()))
 def work_and_rest(groups, mean_s, processes=3):
@@ -153,7 +153,7 @@ class SuspectsTestCase(delays.DelaysTestCase):
         return {self.tree.name + below for below in belows}
 
     def named(self, status: product.Status, allowed: set[str]) -> set[str]:
-        """Whom attribution names now; never one that is not allowed."""
+        """What attribution names now; never one that is not allowed."""
         found: set[str] = set()
         for one in self.incidents(status):
             self.assertEqual((self.victim_id, 'run_delay'),

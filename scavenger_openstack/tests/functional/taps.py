@@ -116,7 +116,7 @@ def listing(netns: str) -> str:
         if f'dev {device} parent ffff:fff1' in shown[1]:
             shown.append(run('tc', '-n', netns, 'filter', 'show', 'dev',
                              device, 'ingress'))
-    # The last: while somebody else's namespace is being deleted.
+    # The last: while the namespace of another program is being deleted.
     return re.sub(r'refcnt \d+|index \d+ ref|\S+_timer +\S+|'
                   r'Error: Peer netns reference is invalid\.\n', '',
                   ''.join(shown))
@@ -241,7 +241,7 @@ class VirtualMachine(fixtures.Fixture):
 
 
 def send(sender: socket.socket, stop: threading.Event) -> None:
-    """Send until told to stop, or nobody listens any more."""
+    """Send until told to stop, or nothing listens any more."""
     payload = bytes(1 << 18)
     try:
         while not stop.is_set():

@@ -125,7 +125,7 @@ class AgentTest(agents.AgentTestCase):
                 return False
             return True
 
-        self.wait_for('an operator has his way', narrow_to_0)
+        self.wait_for('the set of the operator stays', narrow_to_0)
         self.wait_for('it is adopted', lambda: any(
             json.loads(path.read_text().splitlines()[0]).get('original')
             == '0' for path in (self.state_dir / 'leases').glob('*.json')))

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""A real agent names and limits a real antagonist, and nobody else."""
+"""A real agent names and limits a real antagonist, and no other."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""A real agent and input that should not be: nobody innocent is named.
+"""A real agent and input that should not be: no innocent is named.
 
 Hardware counters are in ``test_perf`` and ``test_guest_pmu``, delay
 accounting in ``test_delay_accounting``; here are odd victims, odd suspects,
@@ -99,7 +99,7 @@ class OddInputTest(suspects.SuspectsTestCase):
                                           size=mmap.PAGESIZE))
 
     def wait_for_samples(self, status: product.Status, count: int) -> None:
-        """Wait for attribution to have so many; nobody is named meanwhile.
+        """Wait for attribution to have so many; none is named meanwhile.
         """
         def enough() -> bool:
             self.assertEqual(set(), self.named(status, set()))
@@ -108,11 +108,11 @@ class OddInputTest(suspects.SuspectsTestCase):
         self.wait_for(f'{count} samples', enough, DEADLINE_S)
 
     def wait_for_names(self, status: product.Status, hogs: set[str]) -> None:
-        self.wait_for(f'{sorted(hogs)} are named, and nobody else',
+        self.wait_for(f'{sorted(hogs)} are named, and no others',
                       lambda: self.named(status, hogs) == hogs, DEADLINE_S)
 
     def test_a_victim_alone_and_a_suspect_that_comes_later(self) -> None:
-        """Most of what is known is of the time before he came."""
+        """Most of what is known is of the time before the suspect came."""
         self.run_innocents()
         for below in ('/fore/lookup', '/fore/catalog'):
             self.run_reader(below)
@@ -128,7 +128,7 @@ class OddInputTest(suspects.SuspectsTestCase):
             one for one in self.incidents(status, 'unknown')
             if (one['victim'], one['signal']) == (self.victim_id,
                                                   'run_delay')], DEADLINE_S)
-        # Who is of no application differs from nobody.
+        # One of no application has none to differ from.
         found = facts(status.last, 'perfcloud')
         self.assertEqual({'cpi', 'io_wait'}, found.keys())
         for one in found.values():
@@ -231,7 +231,7 @@ class OddInputTest(suspects.SuspectsTestCase):
         self.keep('cpi2', histories=list(histories.values()))
 
         status = agent()
-        self.wait_for('whoever waits at all is an outlier',
+        self.wait_for('one that waits at all is an outlier',
                       lambda: outliers(status), DEADLINE_S)
         [one] = outliers(status)
         self.assertEqual((self.victim_id, 'run_delay', 0.0), (

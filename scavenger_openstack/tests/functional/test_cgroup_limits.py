@@ -48,7 +48,7 @@ class TestLimits(CgroupsCase):
         self.assertIsNone(driver.read(name, Knob.CPU_CORES))
         steps = driver.restore_actions(name, Knob.CPU_CORES)
         self.job(SPIN, '/bg/a')
-        self.assertEqual(0.2, driver.write(name, Knob.CPU_CORES, 0.2))
+        self.assertEqual(0.2, driver.write(name, Knob.CPU_CORES, 0.2, ()))
         self.assertEqual(['10000', '50000'], self.texts(
             'cpu', '/bg/a', 'cpu.cfs_quota_us', 'cpu.cfs_period_us'))
         time.sleep(0.1)
@@ -58,9 +58,10 @@ class TestLimits(CgroupsCase):
         self.wait_for('it is throttled', lambda: (
             self.one(driver, name).throttled_s or 0.0) > before + 0.2)
         # The kernel takes no less than 1 ms.
-        self.assertEqual(0.02, driver.write(name, Knob.CPU_CORES, 0.001))
+        self.assertEqual(0.02, driver.write(name, Knob.CPU_CORES, 0.001, ()))
         # Never above the cap, or it would be tightened again.
-        self.assertEqual(0.66666, driver.write(name, Knob.CPU_CORES, 0.666675))
+        self.assertEqual(0.66666, driver.write(name, Knob.CPU_CORES, 0.666675,
+                                               ()))
         restore(steps)
         self.assertEqual(['-1', '50000'], self.texts(
             'cpu', '/bg/a', 'cpu.cfs_quota_us', 'cpu.cfs_period_us'))
@@ -72,7 +73,7 @@ class TestLimits(CgroupsCase):
         self.assertEqual(['cpu.idle', self.tree.file('weight').name],
                          [step['file'] for step in steps])
         self.assertEqual(0, driver.read(self.parent, Knob.CPU_IDLE))
-        self.assertEqual(1, driver.write(self.parent, Knob.CPU_IDLE, 1))
+        self.assertEqual(1, driver.write(self.parent, Knob.CPU_IDLE, 1, ()))
         self.assertEqual('1', self.tree.get('idle', '/bg'))
         now = driver.restore_actions(self.parent, Knob.CPU_IDLE)
         self.assertEqual([('cpu.idle', '1')],
@@ -91,7 +92,7 @@ class TestLimits(CgroupsCase):
         steps = driver.restore_actions(name, Knob.MEMORY_BYTES)
         before = self.tree.get('memory', '/bg/a')
         self.assertEqual(64 * MIB,
-                         driver.write(name, Knob.MEMORY_BYTES, 64 * MIB))
+                         driver.write(name, Knob.MEMORY_BYTES, 64 * MIB, ()))
         hog = self.spawn(HOLD.format(size=100 * MIB), self.tree, '/bg/a')
         self.assertNotEqual(0, hog.wait(60))  # the limit was in its way
         restore(steps)
@@ -105,7 +106,7 @@ class TestLimits(CgroupsCase):
             self.skipTest('needs a machine without swap')
         self.up(HOLD.format(size=50 * MIB), '/bg/a')
         refused = self.assertRaises(errors.Refused, driver.write, name,
-                                    Knob.MEMORY_BYTES, 16 * MIB)
+                                    Knob.MEMORY_BYTES, 16 * MIB, ())
         self.assertTrue(30 * MIB < refused.unmet_bytes < 50 * MIB,
                         refused.unmet_bytes)
         self.assertIsNone(driver.read(name, Knob.MEMORY_BYTES))
@@ -116,7 +117,7 @@ class TestLimits(CgroupsCase):
         self.job(SPIN, '/bg/a')
         steps = driver.restore_actions(name, Knob.PAUSED)
         self.assertEqual(0, driver.read(name, Knob.PAUSED))
-        self.assertEqual(1, driver.write(name, Knob.PAUSED, 1))
+        self.assertEqual(1, driver.write(name, Knob.PAUSED, 1, ()))
         self.wait_for('its process stops', lambda: self.tree.get(
             'frozen', '/bg/a') == 'FROZEN', 2.0)
         self.assertLess(self.cores(driver, name, 0.3), 0.01)
@@ -137,7 +138,7 @@ class TestLimits(CgroupsCase):
                 self.assertRaises(errors.Unsupported, method,
                                   f'{self.parent}/a', knob)
             self.assertRaises(errors.Unsupported, driver.write,
-                              f'{self.parent}/a', knob, 1)
+                              f'{self.parent}/a', knob, 1, ())
 
     def test_only_background_is_written_to(self) -> None:
         self.tree.make('/fg')
@@ -148,25 +149,25 @@ class TestLimits(CgroupsCase):
                      self.tree.name, '/', '', f'{self.parent}/../fg',
                      f'{self.parent}/a/deeper'):
             self.assertRaises(errors.Unsupported, driver.write, name,
-                              Knob.CPU_CORES, 0.5)
+                              Knob.CPU_CORES, 0.5, ())
         self.assertEqual('-1', self.tree.get('quota', '/fg/web'))
 
     def test_made_anew_gets_no_write_without_a_lease(self) -> None:
         driver = self.driver('a')
         name = f'{self.parent}/a'
         steps = driver.restore_actions(name, Knob.CPU_CORES)
-        driver.write(name, Knob.CPU_CORES, 0.5)
+        driver.write(name, Knob.CPU_CORES, 0.5, ())
         self.tree.delete('/bg/a')
         self.tree.make('/bg/a')
         for sample in (False, True, False):
             if sample:
                 driver.sample()
             self.assertRaises(errors.WorkloadGone, driver.write, name,
-                              Knob.CPU_CORES, 0.4)
+                              Knob.CPU_CORES, 0.4, ())
             self.assertEqual('-1', self.tree.get('quota', '/bg/a'))
         again = driver.restore_actions(name, Knob.CPU_CORES)
         self.assertNotEqual(steps[0]['inode'], again[0]['inode'])
-        self.assertEqual(0.4, driver.write(name, Knob.CPU_CORES, 0.4))
+        self.assertEqual(0.4, driver.write(name, Knob.CPU_CORES, 0.4, ()))
 
     def test_read_only_tree(self) -> None:
         self.tree.make('/bg/a')
@@ -189,7 +190,7 @@ class TestLimits(CgroupsCase):
                                 (Knob.IO_BYTES_PER_S, 1e6)):
                 driver.restore_actions(name, knob)
                 try:
-                    driver.write(name, knob, value)
+                    driver.write(name, knob, value, ())
                     print('written')
                 except errors.DriverError as exc:
                     print(exc)
@@ -212,13 +213,13 @@ class TestLimits(CgroupsCase):
         self.tree.put('quota', '/bg', '20000')
         if self.tree.version == 1:  # version 2 takes more than the parent's
             self.assertRaises(errors.DriverError, driver.write, name,
-                              Knob.CPU_CORES, 0.5)
+                              Knob.CPU_CORES, 0.5, ())
         for knob, value in ((Knob.CPU_SET, '4000'),
                             (Knob.CPU_SET, ''), (Knob.CPU_SET, 'x'),
                             (Knob.CPU_CORES, 'x'),
                             (Knob.MEMORY_BYTES, float('nan'))):
             exc = self.assertRaises(errors.DriverError, driver.write, name,
-                                    knob, value)
+                                    knob, value, ())
             self.assertNotIn('\n', str(exc))
 
 
@@ -265,7 +266,7 @@ class TestIo(CgroupsCase):
         self.assertIsNone(self.one(driver, name).io_bytes)
         steps = driver.restore_actions(name, Knob.IO_BYTES_PER_S)
         self.assertIsNone(driver.read(name, Knob.IO_BYTES_PER_S))
-        self.assertEqual(4e6, driver.write(name, Knob.IO_BYTES_PER_S, 4e6))
+        self.assertEqual(4e6, driver.write(name, Knob.IO_BYTES_PER_S, 4e6, ()))
         before = self.one(driver, name)
         rate = self.read_disk(1.0, 65536)
         self.assertTrue(2e6 < rate < 6e6, rate)
@@ -284,7 +285,7 @@ class TestIo(CgroupsCase):
         driver = self.driver('a', io_devices=[self.number])
         name = f'{self.parent}/a'
         steps = driver.restore_actions(name, Knob.IO_OPS_PER_S)
-        self.assertEqual(50, driver.write(name, Knob.IO_OPS_PER_S, 50))
+        self.assertEqual(50, driver.write(name, Knob.IO_OPS_PER_S, 50, ()))
         self.assertLess(self.read_disk(1.0, 4096), 75 * 4096)
         restore(steps)
         self.assertGreater(self.read_disk(0.5, 4096), 150 * 4096)

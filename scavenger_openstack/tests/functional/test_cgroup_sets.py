@@ -54,7 +54,7 @@ class TestCpuSet(CgroupsCase):
         before = self.cpus(*everywhere)
         for cpus in ('0', '1', '0-1', '1'):
             self.assertEqual(cpus, driver.write(self.parent, Knob.CPU_SET,
-                                                cpus))
+                                                cpus, ()))
             self.assertEqual([cpus] * 4, self.cpus(*everywhere))
         self.assertEqual({1}, os.sched_getaffinity(hog.pid))
         restore(steps)
@@ -63,7 +63,7 @@ class TestCpuSet(CgroupsCase):
     def test_one_workload(self) -> None:
         driver = self.driver()
         self.assertEqual('0', driver.write(f'{self.parent}/a', Knob.CPU_SET,
-                                           '0'))
+                                           '0', ()))
         self.assertEqual(['0-1', '0', '0', '0-1'], self.cpus(
             '/bg', '/bg/a', '/bg/a/deep', '/bg/b'))
 
@@ -91,7 +91,7 @@ class TestCpuSet(CgroupsCase):
         before = self.cpus(*everywhere)
         driver = self.driver()
         steps = driver.restore_actions(self.parent, Knob.CPU_SET)
-        driver.write(self.parent, Knob.CPU_SET, '0')
+        driver.write(self.parent, Knob.CPU_SET, '0', ())
         self.assertEqual(['0'] * 4, self.cpus(*everywhere))
         restore(steps)
         self.assertEqual(before, self.cpus(*everywhere))
@@ -113,13 +113,13 @@ class TestCpuSet(CgroupsCase):
         fast.set(one)
         self.assertEqual(['0', '0'], self.cpus('/bg', '/bg/b'))
         fast.set(both)
-        # A set that somebody gives to a cgroup is its own from then on.
+        # A set that another program gives a cgroup is its own from then on.
         self.tree.write('cpuset', '/bg/b', 'cpuset.cpus', '1')
         fast.refresh()
         fast.set(one)
         fast.set(both)
         self.assertEqual(['1', '0-1'], self.cpus('/bg/b', '/bg/new'))
-        # One that has no set yet is left to who made it.
+        # One that has no set yet is left to its maker.
         self.tree.path('cpuset', '/bg/empty').mkdir()
         fast.refresh()
         fast.set(one)
@@ -142,9 +142,9 @@ class TestCpuSet(CgroupsCase):
         self.assertRaises(errors.WorkloadGone, fast.set, frozenset({0}))
         self.assertRaises(errors.WorkloadGone, fast.refresh)
         self.assertRaises(errors.WorkloadGone, driver.write, self.parent,
-                          Knob.CPU_SET, '0')
+                          Knob.CPU_SET, '0', ())
         self.tree.make('/bg')
-        self.assertEqual('0', driver.write(self.parent, Knob.CPU_SET, '0'))
+        self.assertEqual('0', driver.write(self.parent, Knob.CPU_SET, '0', ()))
 
 
 class TestKill(CgroupsCase):
@@ -160,11 +160,11 @@ class TestKill(CgroupsCase):
         inside = [self.up(SLEEP, beside), self.up(SLEEP, '/bg/a/deep'),
                   self.up(SLEEP, '/bg/a/deep')]
         outside = self.up(SLEEP, '/bg/b')
-        driver.write(f'{self.parent}/a', Knob.PAUSED, 1)
+        driver.write(f'{self.parent}/a', Knob.PAUSED, 1, ())
         self.assertEqual(3, driver.kill(f'{self.parent}/a'))
         self.assertEqual([-9] * 3, [p.wait(30) for p in inside])
         self.assertIsNone(outside.poll())
-        self.wait_for('nobody is left to kill', lambda: driver.kill(
+        self.wait_for('nothing is left to kill', lambda: driver.kill(
             f'{self.parent}/a') == 0, 8.0)
         self.assertRaises(errors.WorkloadGone, driver.kill,
                           f'{self.parent}/c')

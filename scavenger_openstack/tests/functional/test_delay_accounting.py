@@ -438,7 +438,7 @@ class DelaysTest(delays.DelaysTestCase):
         for seconds in (4, 32):
             self.assertIsNone(run_delay(seconds))
         self.assertIsNotNone(run_delay(34))
-        # Accounting was on all the time, so nobody is a stranger.
+        # Accounting was on all the time, so none is a stranger.
         self.assertEqual(1, self.io.facts()['measured_io_wait'])
         self.assertEqual((2, 3), (
             self.logs.output.count('are not measured'),

@@ -93,7 +93,7 @@ class TurnsTest(delays.DelaysTestCase):
         first = self.known(1)
         half = TURN_TICKS // 2
         found = self.known(half)
-        self.assertEqual({half}, set(found.values()))   # nobody changes
+        self.assertEqual({half}, set(found.values()))   # none changes
         self.assertEqual(set(first), set(found))
         self.assertLess(len(found), 4)
         self.assertEqual({'back/one', 'back/two', 'back/three',

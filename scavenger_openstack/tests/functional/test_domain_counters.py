@@ -166,7 +166,7 @@ class Tap(fixtures.Fixture):
                        timeout=60)
 
     def send(self, size: int) -> None:
-        """As the guest does: an Ethernet frame to nobody."""
+        """As the guest does: an Ethernet frame to an unused address."""
         os.write(self.fd, b'\x02' + b'\0' * 11 + b'\x88\xb5'
                  + b'x' * (size - 14))
 
@@ -299,7 +299,7 @@ class TestDomainCounters(base.FunctionalTestCase):
         self.wait_for('vCPU 1 to run', lambda: self.sample(counters)
                       and counters.vcpu_s > 0.2, timeout_s=60)
         vcpu_s = counters.vcpu_s
-        qemu.unplug(1)      # nobody says so
+        qemu.unplug(1)      # it is not said
         self.wait_for('vCPU 1 to be missed', lambda: self.sample(counters)
                       and set(counters.vcpu_threads) == {0}, timeout_s=60)
         self.assertGreaterEqual(counters.vcpu_s, vcpu_s)
@@ -331,7 +331,7 @@ class TestDomainCounters(base.FunctionalTestCase):
             self.assertEqual(1000, self.sample(counters).net_tx_bytes)
 
     def test_an_end_at_any_time(self) -> None:
-        """Also one that nobody waited for, and a cgroup still there."""
+        """Also one that was not waited for, and a cgroup still there."""
         qemu = self.qemu()
         qemu.plug(0)
         counters = self.counters(qemu)

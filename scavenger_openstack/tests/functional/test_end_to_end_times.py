@@ -79,7 +79,8 @@ class EndToEndTimes(fleet.FleetTestCase):
         self.keeps('an antagonist is listed', NAMED_S, self.antagonist)
         self.keeps('an override is in the cgroups', FOLLOWED_S,
                    self.override)
-        self.keeps('the kill switch lifts all', FOLLOWED_S, self.kill_switch)
+        self.keeps('the kill switch removes every limit', FOLLOWED_S,
+                   self.kill_switch)
         self.keeps('a deleted override has gone', FOLLOWED_S, self.deleted)
         self.keeps('an override that ran out has gone', EXPIRED_S,
                    self.expired)

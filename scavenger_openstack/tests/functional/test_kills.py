@@ -25,7 +25,7 @@ from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional import kills
 from scavenger_openstack.tests.functional import watcher_kills
 
-LANES = 3
+WORKERS = 3
 
 
 class KillsTest(base.FunctionalTestCase):
@@ -61,20 +61,21 @@ class KillsTest(base.FunctionalTestCase):
 
     def test_sigkill_at_every_call(self) -> None:
         # Most of it is waiting: side by side it takes a third of the time.
-        stages = [self.stage(name=f'stage{lane}') for lane in range(LANES)]
+        stages = [self.stage(name=f'stage{number}')
+                  for number in range(WORKERS)]
 
-        def kill(lane: int) -> int:
+        def kill(worker: int) -> int:
             instants = 0
             for call, number, took, left in kills.enumerate_kills(
-                    stages[lane], first=lane + 1, step=LANES):
+                    stages[worker], first=worker + 1, step=WORKERS):
                 instants += 1
                 self.assertEqual(
                     {}, left, f'killed at {call} number {number}, after '
                               f'{took:.2f} s')
             return instants
 
-        with futures.ThreadPoolExecutor(LANES) as lanes:
-            self.assertGreater(sum(lanes.map(kill, range(LANES))), 50)
+        with futures.ThreadPoolExecutor(WORKERS) as pool:
+            self.assertGreater(sum(pool.map(kill, range(WORKERS))), 50)
         for stage in stages:
             self.assertTrue(stage.wait_no_leases(kills.LEASE_S))
 
@@ -113,8 +114,8 @@ class KillsTest(base.FunctionalTestCase):
                               f'looked {took:.2f} s after its return')
             return instants
 
-        with futures.ThreadPoolExecutor(LANES) as lanes:
-            self.assertGreater(sum(lanes.map(down, stages, lots)), 15)
+        with futures.ThreadPoolExecutor(WORKERS) as pool:
+            self.assertGreater(sum(pool.map(down, stages, lots)), 15)
 
     def test_watcher_and_agent_at_random_instants(self) -> None:
         for name in ('KILL', 'STOP'):

@@ -33,10 +33,11 @@ GIVEN_BACK_S = 180.0
 """For an emulated guest to give 63 vCPUs back, on a busy machine."""
 
 
-class TestMadeAnew(ChangesCase):
+class TestMadeAgain(ChangesCase):
 
-    def anew(self, host: hypervisor.Hypervisor, agent: virtual_host.Agent,
-             guest: domain_guest.DomainGuest) -> None:
+    def made_again(self, host: hypervisor.Hypervisor,
+                   agent: virtual_host.Agent,
+                   guest: domain_guest.DomainGuest) -> None:
         """As Nova does it on one host, while the domain is capped."""
         self.cap(agent, guest.uuid)
         old = agent.leases.held()
@@ -58,7 +59,7 @@ class TestMadeAnew(ChangesCase):
         host = self.hypervisor()
         guest = self.one(host)
         agent = self.agent(host)
-        self.anew(host, agent, dataclasses.replace(
+        self.made_again(host, agent, dataclasses.replace(
             guest, vcpus=3, memory_bytes=2 * guest.memory_bytes))
         workload = agent.sample()[guest.uuid].workload
         self.assertEqual((3, 2 * guest.memory_bytes), (
@@ -67,7 +68,7 @@ class TestMadeAnew(ChangesCase):
     def test_rebuilt(self) -> None:
         host = self.hypervisor()
         guest = self.one(host)
-        self.anew(host, self.agent(host), dataclasses.replace(
+        self.made_again(host, self.agent(host), dataclasses.replace(
             guest, disks=(domain_guest.Disk.make(host.disks / 'b'),)))
 
     def test_renamed(self) -> None:

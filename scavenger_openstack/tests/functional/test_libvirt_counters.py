@@ -94,7 +94,7 @@ class TestCounters(CountersCase):
         return (first.workloads[0], last.workloads[0],
                 rates.rates(first, last).workloads[0].cpi)
 
-    def test_all_of_qemu_is_counted_and_a_new_start_anew(self) -> None:
+    def test_all_of_qemu_is_counted_and_a_new_start_again(self) -> None:
         host = self.bench()
         guest = self.busy(host)
         agent = self.agent(host)
@@ -117,13 +117,13 @@ class TestCounters(CountersCase):
             one.workload.created_s for one in agent.driver.sample()
         ] not in ([], [before.workload.created_s]))
         host.console('one').tell('cpu 1')
-        anew, later, cpi = self.pair(agent, counters)
-        assert cpi is not None and anew.cycles is not None
+        started, later, cpi = self.pair(agent, counters)
+        assert cpi is not None and started.cycles is not None
         self.assertTrue(0.95 < cpi < 1.05, str(cpi))
         self.assertIsNone(rates.rates(*(HostSample(
             host='h', boot_id='1', time_s=time_s, wall_time_s=time_s,
             workloads=(one,)) for time_s, one in (
-                (1.0, after), (2.0, anew)))).workloads[0].cpi)
+                (1.0, after), (2.0, started)))).workloads[0].cpi)
         self.assertEqual(1, counters.measured)
         held = counters._known[guest.uuid].counters
         place = agent.driver.place(guest.uuid)

@@ -80,7 +80,7 @@ class TestItEnds(domain_life.LifeCase):
         self.warned_of()
         host.virsh('start one --paused')
         self.assertEqual(self.before, self.limits(host, 'one'))
-        self.wait_for('capped anew', lambda: (
+        self.wait_for('limited again', lambda: (
             agent.tick({uuid: domain_life.CAPS}),
             self.limits(host, 'one') != self.before)[-1])
         self.nothing_held(agent)

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""A dead agent's limits on a domain are taken back, whenever it died."""
+"""A dead agent's limits on a domain are removed, whenever it died."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class TestStarts(LifeCase):
                 self.assertNotEqual(before, self.limits(host, 'one'))
             else:
                 self.assertEqual(before, self.limits(host, 'one'))
-                self.wait_for('capped anew', lambda: (
+                self.wait_for('limited again', lambda: (
                     agent.tick({guest.uuid: CAPS}),
                     self.limits(host, 'one') != before)[-1])
             agent.tick()

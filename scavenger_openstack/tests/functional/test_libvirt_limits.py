@@ -104,7 +104,7 @@ class TestAllKnobs(LimitsCase):
         self.assertIn('never limited', self.log.output)
         for knob in (Knob.CPU_CORES, Knob.CPU_IDLE, Knob.PAUSED):
             self.assertRaises(errors.Unsupported, agent.driver.write,
-                              guest.uuid, knob, 1)
+                              guest.uuid, knob, 1, ())
 
     def test_what_the_control_plane_makes_background(self) -> None:
         """Only a VM whose flavor says nothing; it can then be limited, and
@@ -129,7 +129,7 @@ class TestAllKnobs(LimitsCase):
             key for key in agent.leases.held() if agent.driver.read(
                 *key) == 0.2})
         self.assertRaises(errors.Unsupported, agent.driver.write,
-                          guarded.uuid, Knob.CPU_CORES, 0.2)
+                          guarded.uuid, Knob.CPU_CORES, 0.2, ())
         agent.tick()
         self.assertEqual(before, self.limits(host, 'one'))
 
@@ -222,7 +222,7 @@ class TestAllKnobs(LimitsCase):
                     == ['5000000', '0', '0'] * 2)
 
         self.wait_for('both have it', lambda: shared(2))
-        # A limit of the other kind is of both; both are set anew for three.
+        # A limit of the other kind is of both; both are set again for three.
         caps = {**caps, Knob.IO_OPS_PER_S: 200}
         agent.tick({guest.uuid: caps})
         self.assertEqual(2, grouped(host))

@@ -211,7 +211,7 @@ class TestStays(XmlCase):
         self.compare(rescue)
 
     def test_pinned_by_another_meanwhile(self) -> None:
-        """libvirt can do that, and that is what is given back."""
+        """libvirt can do that, and that is what is restored."""
         host = self.hypervisor()
         guest = virtual_host.tiny('one', machine='pc', vcpus=2)
         host.start_all([guest])
@@ -227,7 +227,7 @@ class TestStays(XmlCase):
             self.assertIn(one, self.limits(host, 'one'))
 
     def test_pins_of_an_earlier_release(self) -> None:
-        """They are taken back before a CPU set is set."""
+        """They are removed before a CPU set is set."""
         host = self.hypervisor()
         guest = self.one(host)
         for pin in ('vcpupin one 0', 'emulatorpin one'):

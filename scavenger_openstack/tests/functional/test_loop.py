@@ -191,12 +191,12 @@ class LoopTest(LoopTestCase):
         self.assertEqual(('10000', '20000'),
                          (self.quota('/batch/a'), self.quota('/batch/b')))
 
-    def test_what_somebody_else_writes_becomes_the_original(self) -> None:
+    def test_what_another_program_writes_becomes_the_original(self) -> None:
         wish = Wish()
         loop = self.loop((wish, Mode.ENFORCE))
         wish.want((self.id('/batch/a'), Knob.CPU_CORES, 0.5))
         loop.tick(self.now)
-        # Looser than ours: ours stays in force, theirs is given back.
+        # Looser than ours: ours stays in force, theirs is restored.
         self.tree.put('quota', '/batch/a', '90000')
         self.look(loop)
         self.assertEqual('50000', self.quota('/batch/a'))
@@ -275,7 +275,7 @@ class LoopTest(LoopTestCase):
         self.assertEqual([], tick.outcome.problems)
         self.assertEqual([self.id('/batch/b')],
                          [key[0] for key in self.leases.held()])
-        # Who is still there is regulated on, though the other is wished for.
+        # What is still there is regulated on, though the other is wanted.
         wish.want((self.id('/batch/a'), Knob.CPU_CORES, 0.5),
                   (self.id('/batch/b'), Knob.CPU_CORES, 0.25))
         self.assertEqual([], loop.tick(self.now).outcome.problems)
@@ -288,7 +288,7 @@ class LoopTest(LoopTestCase):
         self.assertEqual('-1', self.quota('/batch/a'))
 
     def test_odd_names_are_limited_like_others(self) -> None:
-        """A tenant's choice of a name must not save him from a limit."""
+        """A tenant's choice of a name prevents no limit."""
         names = ['/batch/a\udcff', '/batch/b\x1b[2J', '/batch/c\u200b d']
         for name in names:
             self.tree.make(name)

@@ -66,7 +66,7 @@ try:
 except OSError:
     pass    # others may come between, and prove less
 '''
-"""Lets nobody else onto its CPU, for two seconds at most."""
+"""Lets nothing else onto its CPU, for two seconds at most."""
 
 RESET = 0x2403
 """PERF_EVENT_IOC_RESET of linux/perf_event.h."""
@@ -219,7 +219,7 @@ class TestPerf(base.FunctionalTestCase):
         self.assertEqual(1.0, a.cpu_s)  # what was in the sample stays
 
     def test_who_never_leaves_its_cpu_is_counted(self) -> None:
-        """Nobody else runs there, so that CPU changes no cgroup."""
+        """Nothing else runs there, so that CPU changes no cgroup."""
         allowed = os.sched_getaffinity(0)
         if len(allowed) < 2:
             self.skipTest('needs two CPUs')
@@ -287,7 +287,7 @@ class TestPerf(base.FunctionalTestCase):
         self.assertEqual(2, counters.measured)
         before = descriptors()
         self.path('a').rmdir()
-        self.look(counters)     # nobody has told yet
+        self.look(counters)     # nothing has told yet
         del self.made['a']
         self.look(counters)
         self.assertEqual((1, before - EACH),
@@ -312,11 +312,11 @@ class TestPerf(base.FunctionalTestCase):
         base.remove_cgroup(self.path('a'))
         self.make('/a')
         self.spin('a')
-        anew, later = self.looks(counters)
-        self.assertLess(anew.workloads[1].cycles or 0,
+        made, later = self.looks(counters)
+        self.assertLess(made.workloads[1].cycles or 0,
                         last.workloads[0].cycles or 0)
-        self.assertIsNone(self.cpi(last, anew)['a'])
-        self.assertIsNotNone(self.cpi(anew, later)['a'])
+        self.assertIsNone(self.cpi(last, made)['a'])
+        self.assertIsNotNone(self.cpi(made, later)['a'])
 
     def limit_files(self, soft: int) -> None:
         gc.collect()

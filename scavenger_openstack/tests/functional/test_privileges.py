@@ -99,7 +99,7 @@ class PrivilegesTest(base.FunctionalTestCase):
                           f'is {paranoid}; the others are needed')
 
     def test_the_whole_job_as_an_unprivileged_user(self) -> None:
-        """Every knob is set, and given back after a SIGKILL."""
+        """Every knob is set, and restored after a SIGKILL."""
         directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         shutil.chown(directory, pwd.getpwnam('nobody').pw_uid)
         python = directory / 'python'

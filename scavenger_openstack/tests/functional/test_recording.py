@@ -228,7 +228,7 @@ class RecordingTest(RecordingTestCase):
 
     def test_the_replay_decides_what_the_agent_decided(self) -> None:
         """Refused memory, a stop, a stand-still, a workload that goes and
-        comes again, somebody else's limit, and what was learned before."""
+        comes again, another program's limit, and what was learned before."""
         self.tree.put('memory', '', str(1024 * MIB))
         self.hold('/services/s', 100)
         self.spawn(BUSY.format(mib=2), self.tree, '/batch/b')
@@ -261,7 +261,7 @@ class RecordingTest(RecordingTestCase):
         self.assertIn('the leases ran out', self.end(agent))
         header, *ticks = self.lines()
         self.assertTrue(header['controllers'][0]['state'])
-        for field, least in (('stopped', 1), ('anew', 2), ('unmet', 1),
+        for field, least in (('stopped', 1), ('reset', 2), ('unmet', 1),
                              ('originals', 1), ('wanted', 10),
                              ('written', 5), ('removed', 2)):
             self.assertGreaterEqual(

@@ -111,7 +111,7 @@ class RunningTestCase(base.FunctionalTestCase):
     def test_who_runs(self):
         cpu = self.cpus[-1]
         if len(self.cpus) > 1:
-            # Or, on a busy machine, who looks is who runs there.
+            # Or, on a busy machine, what looks is what runs there.
             self.addCleanup(os.sched_setaffinity, 0, self.cpus)
             os.sched_setaffinity(0, self.cpus[:-1])
         spinner = self.spinner(cpu)

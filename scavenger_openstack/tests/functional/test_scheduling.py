@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Who runs before ordinary processes: an agent that enforces, its watcher."""
+"""What runs before ordinary processes: an agent that enforces, its watcher."""
 
 from __future__ import annotations
 

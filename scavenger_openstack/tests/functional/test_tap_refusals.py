@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""A tap at which there is somebody else already, or comes later."""
+"""A tap that another program uses already, or later."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from scavenger_openstack import types
 
 
 class Others(taps.TapTestCase):
-    """What somebody else has at the ingress is never touched."""
+    """What another program has at the ingress is never touched."""
 
     def refused(self, what: str, *, late: bool = False) -> None:
         """Nothing is done; ``late``: but our limit has to be removed."""
         before = taps.listing(self.vm.host)
         for call in (lambda: self.driver.read(VM, RATE),
                      lambda: self.driver.restore_actions(VM, RATE),
-                     lambda: self.driver.write(VM, RATE, 1e6)):
+                     lambda: self.driver.write(VM, RATE, 1e6, ())):
             exc = self.assertRaises(errors.WorkloadGone if late
                                     else errors.Unsupported, call)
             self.assertIn(what, str(exc))
@@ -47,7 +47,7 @@ class Others(taps.TapTestCase):
         self.assertTrue(self.vm.arrives(1))
 
     def drop(self, preference: str) -> None:
-        """A filter such as a firewall of somebody else may have."""
+        """A filter such as a firewall may have."""
         self.vm.tc('filter', 'add', 'dev', taps.TAP, 'ingress', 'protocol',
                    'ip', 'pref', preference, 'u32', 'match', 'ip', 'dport',
                    '4242', '0xffff', 'action', 'mirred', 'egress', 'mirror',
@@ -60,13 +60,13 @@ class Others(taps.TapTestCase):
             self.drop('7')
             self.refused('a filter (u32, pref 7)')
             self.vm.tc('qdisc', 'del', 'dev', taps.TAP, kind)
-        self.assertEqual(1e6, self.driver.write(VM, RATE, 1e6))
+        self.assertEqual(1e6, self.driver.write(VM, RATE, 1e6, ()))
 
     def test_filters_that_came_later(self) -> None:
         """Ours goes, theirs stays."""
         step = self.step()
         for preference in ('7', '50000'):
-            self.driver.write(VM, RATE, 1e6)
+            self.driver.write(VM, RATE, 1e6, ())
             self.drop(preference)
             self.refused(f'pref {preference}', late=True)
             self.assertTrue(self.restore_by(step))
@@ -78,7 +78,7 @@ class Others(taps.TapTestCase):
             self.assertNotIn(': scv', self.vm.ip('link'))
             self.assertTrue(self.vm.arrives(20))
             self.vm.tc('qdisc', 'del', 'dev', taps.TAP, 'ingress')
-        self.driver.write(VM, RATE, 1e6)
+        self.driver.write(VM, RATE, 1e6, ())
         self.vm.tc('qdisc', 'del', 'dev', taps.TAP, 'ingress')
         self.vm.tc('qdisc', 'add', 'dev', taps.TAP, 'clsact')
         self.drop('7')
@@ -127,7 +127,7 @@ class Others(taps.TapTestCase):
         self.refused('the nftables chain "scv filter"')
         taps.unhook_nftables(self.vm.host)
         step = self.step()
-        self.driver.write(VM, RATE, 1e6)
+        self.driver.write(VM, RATE, 1e6, ())
         taps.hook_nftables(self.vm.host, taps.TAP, family=1, hook=5)
         self.refused('the nftables chain "scv filter"', late=True)
         self.assertTrue(self.restore_by(step))
@@ -135,7 +135,7 @@ class Others(taps.TapTestCase):
         taps.unhook_nftables(self.vm.host)
         for device, hook in (('br0', 0), (taps.TAP, 1)):
             taps.hook_nftables(self.vm.host, device, hook=hook)
-            self.assertEqual(1e6, self.driver.write(VM, RATE, 1e6))
+            self.assertEqual(1e6, self.driver.write(VM, RATE, 1e6, ()))
             taps.unhook_nftables(self.vm.host)
         self.assertTrue(self.restore_by(step))
         try:
@@ -166,4 +166,4 @@ class Others(taps.TapTestCase):
                                  'other', RATE)
         self.assertIn('as a device, not as a tap', str(exc_))
         self.driver.attach('other', f'{self.vm.far}:mac0')
-        self.assertEqual(1e6, self.driver.write('other', RATE, 1e6))
+        self.assertEqual(1e6, self.driver.write('other', RATE, 1e6, ()))

@@ -94,7 +94,7 @@ class Several(taps.TapTestCase):
         self.assertEqual([self.vm.index_of(1)], step['also'])
         self.assertTrue(any(sum(self.flood(1, 0, 1).values()) > 1.5 * LIMIT
                             for _ in range(8)), 'it can send more')
-        self.assertEqual(LIMIT, self.driver.write(VM, RATE, LIMIT))
+        self.assertEqual(LIMIT, self.driver.write(VM, RATE, LIMIT, ()))
         seen = []
 
         def shared(*cards: int) -> bool:
@@ -128,7 +128,7 @@ class Several(taps.TapTestCase):
             def limit() -> None:
                 for _ in range(5):
                     for rate in (500e3, 5e6, 500e3):
-                        self.driver.write(VM, RATE, rate)
+                        self.driver.write(VM, RATE, rate, ())
                         time.sleep(0.02)
                     self.restore_by(step)
                 stop.set()
@@ -150,9 +150,9 @@ class Several(taps.TapTestCase):
     def test_removed_when_a_tap_has_gone(self) -> None:
         for gone in (0, 1):
             step = self.step()
-            self.driver.write(VM, RATE, LIMIT)
+            self.driver.write(VM, RATE, LIMIT, ())
             self.vm.unplug(gone)
-            # No IFB goes that a tap still needs, even if nobody knows it.
+            # No IFB goes that a tap still needs, even if no driver knows it.
             self.driver.attach('other', self.tap_of(1 - gone))
             self.assertTrue(self.vm.arrives(20, card=1 - gone))
             self.assertTrue(self.restore_by(step))
@@ -163,7 +163,7 @@ class Several(taps.TapTestCase):
             self.driver.close()
             self.driver = self.new_driver({VM: self.tap})
         step = self.step()
-        self.driver.write(VM, RATE, LIMIT)
+        self.driver.write(VM, RATE, LIMIT, ())
         self.vm.stop()
         for _ in range(2):
             self.assertRaises(actions.Gone, self.restore_by, step)
@@ -172,23 +172,23 @@ class Several(taps.TapTestCase):
     def test_sweeping_leaves_an_ifb_in_use(self) -> None:
         self.vm.ip('link', 'add', 'x0', 'type', 'veth', 'peer', 'name', 'x1')
         step = self.step()
-        self.driver.write(VM, RATE, LIMIT)
+        self.driver.write(VM, RATE, LIMIT, ())
         self.vm.unplug(0)
         other = self.new_driver({'x': tap.Tap(f'{self.vm.host}:x0')})
-        other.write('x', RATE, LIMIT)       # sweeps
+        other.write('x', RATE, LIMIT, ())       # sweeps
         self.assertTrue(self.vm.arrives(20, card=1))
         self.assertIn(f': scv{step["ifindex"]}:', self.vm.ip('link'))
         self.assertTrue(self.restore_by(step))
         self.assertNotIn(f': scv{step["ifindex"]}:', self.vm.ip('link'))
 
     def test_a_part_is_made_whole(self) -> None:
-        """Somebody else has deleted what redirects one of them."""
+        """Another program has deleted what redirects one of them."""
         step = self.step()
         for card in range(self.cards):
-            self.driver.write(VM, RATE, LIMIT)
+            self.driver.write(VM, RATE, LIMIT, ())
             self.vm.tc('qdisc', 'del', 'dev', f'vm{card}', 'ingress')
             self.assertIsNone(self.driver.read(VM, RATE))
-            self.assertEqual(LIMIT, self.driver.write(VM, RATE, LIMIT))
+            self.assertEqual(LIMIT, self.driver.write(VM, RATE, LIMIT, ()))
             self.assertTrue(self.arrive(20))
         self.assertTrue(self.restore_by(step))
         self.same()
@@ -196,7 +196,7 @@ class Several(taps.TapTestCase):
     def test_one_is_taken_over(self) -> None:
         """Then the limit of all has to go, and is not just left."""
         self.step()
-        self.driver.write(VM, RATE, LIMIT)
+        self.driver.write(VM, RATE, LIMIT, ())
         self.vm.tc('qdisc', 'del', 'dev', 'vm1', 'ingress')
         self.vm.tc('qdisc', 'add', 'dev', 'vm1', 'clsact')
         exc = self.assertRaises(errors.WorkloadGone, self.driver.read,
@@ -207,7 +207,7 @@ class Several(taps.TapTestCase):
         """Then none is: the limit would not hold."""
         self.vm.tc('qdisc', 'add', 'dev', 'vm1', 'clsact')
         exc = self.assertRaises(errors.Unsupported, self.driver.write,
-                                VM, RATE, LIMIT)
+                                VM, RATE, LIMIT, ())
         self.assertIn('vm1', str(exc))
         self.assertNotIn(': scv', self.vm.ip('link'))
         self.assertNotIn('ingress', self.vm.tc('qdisc', 'show'))

@@ -304,8 +304,8 @@ class Libvirtd(fixtures.Fixture):
         self.addCleanup(self.machine.stop)
         self.library = Library(self.machine)
         self.useFixture(fixtures.MonkeyPatch(
-            'scavenger_openstack.drivers.libvirt.client.LOOP._module',
-            self.library))
+            'scavenger_openstack.drivers.libvirt.client.LOOP.module',
+            lambda: self.library))
         self.driver = domains.Domains(
             'qemu:///system', run_dir=str(self.path), timeout_s=30.0)
         self.addCleanup(self.driver.close)

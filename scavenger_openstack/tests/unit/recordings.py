@@ -68,7 +68,7 @@ class Nowhere:
         return []
 
     def write(self, workload: str, knob: Knob, value: Value,
-              original: Sequence[base.RestoreAction] = ()) -> Value:
+              original: Sequence[base.RestoreAction]) -> Value:
         return value
 
     def queue(self, workload: str, knob: Knob) -> str:
@@ -170,7 +170,8 @@ class Host:
         for key in in_force:
             if dice.random() < 0.5:
                 cap = tick.decided.wanted[key]  # type: ignore[union-attr]
-                self.recorder.knobs.write(*cap[:3])
+                self.recorder.knobs.write(cap.workload, cap.knob,
+                                          cap.value, ())
         self.recorder.tick(tick, in_force, self.params)
         return tick
 

@@ -37,7 +37,7 @@ class Alone(testtools.TestCase):
 
     def test_no_conductor(self) -> None:
         client = rpc.Client(configuration('fake://nobody'), timeout_s=0.2)
-        for _ in range(rpc.REBUILD_AFTER + 1):      # and connects anew
+        for _ in range(rpc.REBUILD_AFTER + 1):      # and connects again
             self.assertEqual(
                 'no answer from a conductor within 0.2 s',
                 str(self.assertRaises(errors.Unreachable, client.sync,

@@ -19,8 +19,10 @@ import random
 
 import testtools
 
+from scavenger_openstack.restore import grammar
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import incident_id
+from scavenger_openstack.types import MAX_CPU
 from scavenger_openstack.types import parse_cpus
 
 
@@ -33,9 +35,21 @@ class CpusTest(testtools.TestCase):
             self.assertEqual(cpus, parse_cpus(text), text)
 
     def test_garbage(self) -> None:
-        for text in ('x', '1-', '-1', '3-1', '1-2-3', '0x1', '0-4000000000',
-                     '1 2', '0-6:2/4'):
+        for text in ('x', '1-', '-1', '3-1', '1-2-3', '0x1', '1 2',
+                     '0-6:2/4'):
             self.assertRaises(ValueError, parse_cpus, text)
+
+    def test_one_that_would_fill_the_memory(self) -> None:
+        self.assertEqual(MAX_CPU + 1, len(parse_cpus(f'0-{MAX_CPU}')))
+        for text in ('0-4294967295', f'{MAX_CPU + 1}', f'0-{MAX_CPU + 1}',
+                     '1,0-99999999999999999999', ',' + '9' * 4000,
+                     '0-65535-4294967295'):
+            exc = self.assertRaises(ValueError, parse_cpus, text)
+            self.assertLess(len(str(exc)), 200)
+
+    def test_one_reader_for_all(self) -> None:
+        """Also for what restores, which imports nothing else of ours."""
+        self.assertIs(grammar.parse_cpus, parse_cpus)
 
     def test_format(self) -> None:
         for cpus, text in (((), ''), ({0}, '0'), ({0, 1, 4}, '0-1,4'),

@@ -42,7 +42,7 @@ CPU1 = pathlib.Path('/sys/devices/system/cpu/cpu1/online')
 
 
 def pinned(event: perf_event.Event, cpu: int) -> int:
-    """A counter of one CPU that nobody else gets; ours never are."""
+    """A counter of one CPU that no other gets; ours never are."""
     attr = ctypes.create_string_buffer(perf_event.ATTR.pack(
         event.type, perf_event.ATTR.size, event.config, 0, 0, 0, PINNED,
         0, 0, 0), perf_event.ATTR.size)

@@ -39,7 +39,7 @@ class Disk(tree.GuestTestCase):
             driver, 'io_bytes', 0.3) > 8e6)
         self.lease(driver, Knob.IO_BYTES_PER_S)
         self.assertEqual(5_000_000, driver.write(
-            self.job, Knob.IO_BYTES_PER_S, 5_000_000))
+            self.job, Knob.IO_BYTES_PER_S, 5_000_000, ()))
         self.assertEqual(f'{self.device} rbps=5000000 wbps=5000000 '
                          'riops=90000 wiops=max', self.limits())
         self.rate(driver, 'io_bytes', 0.3)      # what was on its way
@@ -56,7 +56,7 @@ class Disk(tree.GuestTestCase):
             driver, 'io_ops', 0.3) > 400)
         self.lease(driver, Knob.IO_OPS_PER_S)
         self.assertEqual(200, driver.write(
-            self.job, Knob.IO_OPS_PER_S, 200))
+            self.job, Knob.IO_OPS_PER_S, 200, ()))
         self.rate(driver, 'io_ops', 0.3)
         self.assertHolds(180, lambda: self.rate(driver, 'io_ops', 1.0), 220)
         self.restore()
@@ -69,7 +69,7 @@ class Disk(tree.GuestTestCase):
         for knob, value in ((Knob.IO_BYTES_PER_S, 3_000_000),
                             (Knob.IO_OPS_PER_S, 300)):
             self.lease(driver, knob)
-            driver.write(self.job, knob, value)
+            driver.write(self.job, knob, value, ())
         first = self.leases.pop(0)
         restoration.restore(first)
         self.assertEqual(f'{self.device} rbps=max wbps=max riops=300 '
@@ -89,6 +89,6 @@ class Disk(tree.GuestTestCase):
         self.assertIn('name whole disks', str(exc))
         driver = self.driver(io_devices=['240:7'])
         said = str(self.assertRaises(errors.DriverError, driver.write,
-                                     self.job, Knob.IO_OPS_PER_S, 100))
+                                     self.job, Knob.IO_OPS_PER_S, 100, ()))
         self.assertIn('io.max', said)
         self.assertNotIn('\n', said)

@@ -47,13 +47,13 @@ class Memory(tree.GuestTestCase):
         self.assertEqual(300 * MIB, driver.read(self.job, Knob.MEMORY_BYTES))
         self.lease(driver, Knob.MEMORY_BYTES)
         self.assertEqual(40 * MIB, driver.write(
-            self.job, Knob.MEMORY_BYTES, 40 * MIB))
+            self.job, Knob.MEMORY_BYTES, 40 * MIB, ()))
         self.assertEqual([str(40 * MIB)] * 2, self.files())
         self.assertLessEqual(
             int(self.tree.read('/batch/a', 'memory.current')), 40 * MIB)
         # Up again: never a memory.high above memory.max on the way.
         self.assertEqual(64 * MIB, driver.write(
-            self.job, Knob.MEMORY_BYTES, 64 * MIB))
+            self.job, Knob.MEMORY_BYTES, 64 * MIB, ()))
         self.assertEqual([str(64 * MIB)] * 2, self.files())
         self.restore()
         self.assertIn(pid, self.tree.pids('/batch/a'))
@@ -64,29 +64,29 @@ class Memory(tree.GuestTestCase):
         self.lease(driver, Knob.MEMORY_BYTES)
         refused = self.assertRaises(
             errors.Refused, driver.write, self.job, Knob.MEMORY_BYTES,
-            32 * MIB)
+            32 * MIB, ())
         self.assertBetween(16 * MIB, refused.unmet_bytes, 24 * MIB)
         self.assertNotIn('\n', str(refused))
-        # It grows slowly at best, but nobody was killed for it.
+        # It grows slowly at best, but nothing was killed for it.
         self.assertEqual([str(32 * MIB), 'max'], self.files())
         self.assertIsNone(driver.read(self.job, Knob.MEMORY_BYTES))
         self.assertEqual('oom_kill 0', self.oom_kills())
         self.lease(driver, Knob.PAUSED)
-        driver.write(self.job, Knob.PAUSED, 1)
+        driver.write(self.job, Knob.PAUSED, 1, ())
         self.wait_for('it is frozen', lambda: 'frozen 1' in self.tree.read(
             '/batch/a', 'cgroup.events'))
         self.restore()
         self.assertIn(pid, self.tree.pids('/batch/a'))
 
     def test_memory_limit_at_what_is_held_is_not_refused(self) -> None:
-        """No growth is what a fresh agent wants; nobody shall stand still
+        """No growth is what a fresh agent wants; nothing shall stand still
         for it because of slab that the kernel does not drop at once."""
         self.tree.run('/batch/a', tree.hold(16 * MIB, 8 * MIB))
         driver = self.driver()
         held = self.one(driver).memory_bytes
         assert held is not None
         self.lease(driver, Knob.MEMORY_BYTES)
-        found = driver.write(self.job, Knob.MEMORY_BYTES, held)
+        found = driver.write(self.job, Knob.MEMORY_BYTES, held, ())
         self.assertEqual(held // mmap.PAGESIZE * mmap.PAGESIZE, found)
         self.restore()
 
@@ -107,7 +107,7 @@ class Paused(tree.GuestTestCase):
         driver = self.driver()
         self.assertEqual(0, driver.read(self.job, Knob.PAUSED))
         self.lease(driver, Knob.PAUSED)
-        self.assertEqual(1, driver.write(self.job, Knob.PAUSED, 1))
+        self.assertEqual(1, driver.write(self.job, Knob.PAUSED, 1, ()))
         self.wait_for('it is frozen', lambda: 'frozen 1' in self.tree.read(
             '/batch/a', 'cgroup.events'))
         self.assertLess(self.rate(driver, 'cpu_s', 0.3), 0.02)
@@ -119,7 +119,7 @@ class Paused(tree.GuestTestCase):
         driver = self.driver()
         self.assertEqual(0, driver.read(self.job, Knob.PAUSED))
         self.lease(driver, Knob.PAUSED)
-        driver.write(self.job, Knob.PAUSED, 1)
+        driver.write(self.job, Knob.PAUSED, 1, ())
         self.restore()
         self.assertEqual(['1', '0'], [
             self.tree.read(name, 'cgroup.freeze')
@@ -136,7 +136,7 @@ class Kill(tree.GuestTestCase):
         self.tree.run('/batch/a/x', tree.hold(MIB))
         for _ in range(2):
             self.tree.run('/batch/a/below', tree.spin)
-        # Who is frozen has to be killed, too.
+        # What is frozen has to be killed, too.
         self.tree.write('/batch/a/below', 'cgroup.freeze', '1')
         driver = self.driver(killable_parents=[self.parent])
         self.assertEqual(3, driver.kill(self.job))
@@ -146,7 +146,7 @@ class Kill(tree.GuestTestCase):
         self.assertEqual(0, driver.kill(self.job))
 
     def running(self, *below: str) -> list[int]:
-        """Who does not only wait for us to look at its exit code."""
+        """Those that do not only wait for us to look at their exit code."""
         found = []
         for pid in set().union(*map(self.tree.pids, below)):
             with open(f'/proc/{pid}/stat') as file:

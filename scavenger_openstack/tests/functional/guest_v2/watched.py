@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What the driver sees on cgroup v2: who is there, counters, pressure."""
+"""What the driver sees on cgroup v2: what is there, counters, pressure."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Watched(tree.GuestTestCase):
             (found[web].priority, found[web].group, found[web].vcpus,
              found[web].memory_allotment_bytes, found[web].allowed_cpus))
         self.assertRaises(errors.Unsupported, driver.write, web,
-                          Knob.CPU_CORES, 0.5)
+                          Knob.CPU_CORES, 0.5, ())
 
     def test_counters_of_one_at_rest_are_zero(self) -> None:
         found = self.one(self.driver(pressure=True))
@@ -68,7 +68,7 @@ class Watched(tree.GuestTestCase):
             self.driver(pressure=False)).psi_cpu_s)
         driver = self.driver(pressure=True)
         self.assertBetween(0.5, self.rate(driver, 'psi_cpu_s', 1.0), 1.1)
-        # No swap, no limit: nobody waits for memory or for the disk.
+        # No swap, no limit: nothing waits for memory or for the disk.
         found = self.one(driver)
         self.assertEqual((0, 0), (found.psi_memory_s, found.psi_io_s))
 
@@ -76,13 +76,13 @@ class Watched(tree.GuestTestCase):
         driver = self.driver()
         self.one(driver)
         self.lease(driver, Knob.CPU_CORES)
-        driver.write(self.job, Knob.CPU_CORES, 0.5)
+        driver.write(self.job, Knob.CPU_CORES, 0.5, ())
         self.tree.path('/batch/a').rmdir()
         self.assertRaises(errors.WorkloadGone, driver.read, self.job,
                           Knob.CPU_CORES)
         self.tree.make('/batch/a')
         self.assertRaises(errors.WorkloadGone, driver.write, self.job,
-                          Knob.CPU_CORES, 0.2)
+                          Knob.CPU_CORES, 0.2, ())
         self.assertRaises(actions.Gone, restoration.restore,
                           self.leases.pop())
         self.assertEqual('max 100000', self.tree.read('/batch/a', 'cpu.max'))

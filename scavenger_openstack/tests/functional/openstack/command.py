@@ -63,13 +63,13 @@ def up(state: state_.State) -> int:
     if state.read():
         print('It is up already; next: env, status or down.')
         return 0
-    keeper = subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, '-m', f'{__package__}.command', 'keep'],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         start_new_session=True)
-    assert keeper.stdin and keeper.stdout
+    assert process.stdin and process.stdout
     try:
-        for line in keeper.stdout:
+        for line in process.stdout:
             if line.strip() == READY:
                 print(f'\n{state.read().get("summary")}\n{NEXT}')
                 return 0
@@ -77,10 +77,10 @@ def up(state: state_.State) -> int:
     except KeyboardInterrupt:
         print('\nInterrupted: what has come up goes down again.', flush=True)
     with contextlib.suppress(KeyboardInterrupt):
-        keeper.stdin.close()        # which it waits for
-        for line in keeper.stdout:
+        process.stdin.close()       # which it waits for
+        for line in process.stdout:
             print(line, end='', flush=True)
-        return keeper.wait() or 1
+        return process.wait() or 1
     return 130
 
 
@@ -120,7 +120,7 @@ def keep(state: state_.State) -> int:
 
 
 def say(line: str) -> None:
-    """One line for whoever waits."""
+    """One line for what waits."""
     print(line, flush=True)
 
 
@@ -153,14 +153,14 @@ def down(state: state_.State) -> int:
         print('It comes up or goes down: interrupt tools/openstack.sh up'
               if starting else 'There is none.')
         return 1 if starting else 0
-    keeper = os.pidfd_open(found['pid'])
+    process = os.pidfd_open(found['pid'])
     try:
         for number in (signal.SIGTERM, signal.SIGKILL):
-            signal.pidfd_send_signal(keeper, number)
-            if select.select([keeper], [], [], DOWN_S)[0]:
+            signal.pidfd_send_signal(process, number)
+            if select.select([process], [], [], DOWN_S)[0]:
                 break
     finally:
-        os.close(keeper)
+        os.close(process)
     print('It is down.')
     return 0
 
@@ -224,7 +224,7 @@ def _end_with_starter(come_up: threading.Event) -> None:
 
 
 def _write_to(log: pathlib.Path) -> None:
-    """Nobody reads any more: what is said from now on goes to a file."""
+    """Nothing reads any more: what is said from now on goes to a file."""
     fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     for standard in (1, 2):
         os.dup2(fd, standard)

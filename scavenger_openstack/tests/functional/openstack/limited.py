@@ -153,7 +153,7 @@ class LimitedCase(case.Case):
         return found
 
     def nothing_stays(self, server: str) -> None:
-        """With limits switched off a server has none, whoever set them."""
+        """With limits switched off a server has none, whatever set them."""
         self.addCleanup(self.protect, True)
         self.protect(False)
         name = self.domain(server)

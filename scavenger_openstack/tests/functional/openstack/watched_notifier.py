@@ -83,7 +83,7 @@ def _raising(function: Any, path: pathlib.Path) -> Any:
 
 
 def _instance(payload: Any) -> str:
-    """Whom a notification is about, '' for no instance."""
+    """Which instance a notification is about, '' for no instance."""
     data = payload.get('nova_object.data', payload)
     return str(data.get('uuid', data.get('instance_id', '')))
 

@@ -235,7 +235,7 @@ class JsonTest(testtools.TestCase):
         path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 's')
         made = instances.InstanceRows()
         for found in ([], [instance(1), instance(2)]):
-            status.write(path, {'schema': 1, 'time_s': 1.0},
+            status.write(path, {'schema': status.SCHEMA, 'time_s': 1.0},
                          made.look(1.0, found, None))
             self.assertEqual([one.uuid for one in found], [
                 row['uuid'] for row in status.read(path)['instances']])

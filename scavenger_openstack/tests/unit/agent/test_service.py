@@ -23,13 +23,12 @@ class Missing(testtools.TestCase):
     def test_one_line_for_each_resource(self) -> None:
         """Whatever workload is named, and until it is there."""
         log = self.useFixture(fixtures.FakeLogger())
-        agent = object.__new__(service.Service)
-        agent._logged_missing = frozenset()
+        found = service.MissingLog()
         for missing in (
                 (), ('cpu: no /a/cpu.max', 'cpu: no /b/cpu.max', 'disk: off'),
                 ('cpu: no /c/cpu.max',), ('cpu: no /d/cpu.max',), (),
                 ('cpu: no /e/cpu.max', 'disk: off')):
-            agent._log_missing(missing)
+            found.log(missing)
         self.assertEqual(
             ['missing: cpu: no /a/cpu.max', 'missing: cpu: no /b/cpu.max',
              'missing: disk: off', 'missing: cpu: no /e/cpu.max',

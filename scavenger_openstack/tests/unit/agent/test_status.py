@@ -245,10 +245,21 @@ class TableTest(testtools.TestCase):
 
 class ReadTest(testtools.TestCase):
 
+    def test_the_versions_before_and_after(self) -> None:
+        path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 's.json')
+        for schema, counter in ((1, 'lifts'), (2, 'removals')):
+            status.write(path, document(schema=schema, counters={counter: 3}))
+            self.assertIn(f'counted    3 {counter}\n',
+                          status.table(status.read(path), 10.0) + '\n')
+        for other in (0, 3, '2', [2], None):
+            status.write(path, document(schema=other))
+            self.assertIn('not a status of version 1 or 2; restart', str(
+                self.assertRaises(errors.ScavengerError, status.read, path)))
+
     def test_only_what_an_agent_wrote(self) -> None:
         path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 's.json')
-        status.write(path, document(schema=1))
-        self.assertEqual(1, status.read(path)['schema'])
+        status.write(path, document(schema=status.SCHEMA))
+        self.assertEqual(2, status.read(path)['schema'])
 
         def refused() -> str:
             return str(self.assertRaises(errors.ScavengerError, status.read,
@@ -265,7 +276,7 @@ class ReadTest(testtools.TestCase):
         path.write_text('[' * 100000)       # deeper than Python goes
         self.assertIn('not readable', refused())
         path.rename(path.with_name('other'))
-        status.write(path.with_name('other'), document(schema=1))
+        status.write(path.with_name('other'), document(schema=2))
         path.symlink_to('other')
         self.assertIn('not readable', refused())
         path.unlink()

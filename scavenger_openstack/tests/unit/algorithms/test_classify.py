@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Who is background, and who said so."""
+"""What is background, and what said so."""
 
 from __future__ import annotations
 

@@ -82,6 +82,7 @@ class AgentTest(testtools.TestCase):
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.05)
         document = status.read(path)
+        self.assertEqual(status.SCHEMA, document['schema'])
         self.assertEqual(os.path.abspath(f'{self.directory}/state/stop'),
                          document['stop_file'])
         self.assertIn('incident: victim foreground, cause overcommitted: ',

@@ -42,7 +42,7 @@ class OnSqlite(Service, testtools.TestCase):
         self.addCleanup(self.engine.dispose)
 
     def test_an_entry_that_cannot_be_stored(self) -> None:
-        """For a reason that nobody expects: it alone is left out."""
+        """For a reason that was not expected: it alone is left out."""
         with connect.writing(self.engine) as connection:
             connection.exec_driver_sql(
                 'CREATE TRIGGER bad BEFORE INSERT ON caps WHEN '

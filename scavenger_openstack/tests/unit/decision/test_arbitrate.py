@@ -120,7 +120,7 @@ class SplitTest(testtools.TestCase):
             for share, floor in zip(shares, floors, strict=True):
                 self.assertGreaterEqual(share, floor)
             self.assertAlmostEqual(max(budget, sum(floors)), sum(shares))
-            # Max-min: who has less than it wants has, per weight, no less
+            # Max-min: one that has less than it wants has, per weight, no less
             # than any that is above its floor and not in the rest.
             if sum(floors) < budget < sum(map(max, demands, floors)):
                 level = max((share / weight for share, weight, floor

@@ -278,7 +278,7 @@ class AnswerTest(DeciderTestCase):
         self.one = decider.Decider([(self.controller, Mode.ENFORCE)])
 
     def paused(self, seen: Rates | None = None) -> list[str]:
-        """Who is paused by the next proposal."""
+        """What is paused by the next proposal."""
         self.decide(self.one, seen or rates('/a', '/b'))
         return [cap.workload for cap in self.proposal.pauses]
 

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Whom a refused memory limit freezes, and whom it may kill."""
+"""What a refused memory limit freezes, and what it may kill."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Who is background, and whom a refused memory limit pauses or kills."""
+"""What is background, and what a refused memory limit pauses or kills."""
 
 from __future__ import annotations
 

@@ -15,7 +15,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 import inspect
+from typing import Any
 
 import testtools
 
@@ -25,11 +27,18 @@ from scavenger_openstack.drivers import host
 from scavenger_openstack.drivers.libvirt import domains
 from scavenger_openstack.drivers.network import egress
 from scavenger_openstack.recording import replay
+from scavenger_openstack.recording import writer
 from scavenger_openstack.simulator import driver as simulator
 
 
 def contract(of: type) -> set[str]:
     return {name for name in vars(of) if not name.startswith('_')}
+
+
+def parameters(of: Callable[..., Any]) -> list[tuple[str, Any]]:
+    """Each name, and its default."""
+    return [(name, one.default) for name, one
+            in inspect.signature(of).parameters.items()]
 
 
 class TestContract(testtools.TestCase):
@@ -43,11 +52,12 @@ class TestContract(testtools.TestCase):
                 (knobs, (cgroups.Cgroups, domains.Domains, egress.Network)),
                 (every, (host.Host, replay.Replay, simulator.Simulator))):
             for name in names:
-                wanted = list(inspect.signature(
-                    getattr(base.Driver, name)).parameters)
+                wanted = parameters(getattr(base.Driver, name))
                 for part in parts:
-                    self.assertEqual(wanted, list(inspect.signature(
-                        getattr(part, name)).parameters), name)
+                    self.assertEqual(wanted, parameters(getattr(part, name)),
+                                     f'{part} {name}')
+        self.assertEqual(parameters(base.Knobs.write),
+                         parameters(writer.RecordedKnobs.write))
 
     def test_types(self) -> None:
         """Checked by mypy: each can stand where the contract is asked for."""

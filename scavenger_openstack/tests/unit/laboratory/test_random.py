@@ -100,7 +100,7 @@ class Host(Simulator):
         return (self.online - own) or {max(self.online)}
 
     def write(self, workload: str, knob: Knob, value: Value,
-              original: Sequence[base.RestoreAction] = ()) -> Value | None:
+              original: Sequence[base.RestoreAction]) -> Value | None:
         self.judged[knob] += 1
         if workload not in (GROUP, *[one.id for one in BATCH]):
             self.faults.append(f'{self.now} s: {workload} {knob} = {value}')
@@ -109,7 +109,7 @@ class Host(Simulator):
             if not cpus or not cpus <= self.given:
                 self.faults.append(f'{self.now} s: {sorted(cpus)} is not in '
                                    f'{sorted(self.given)}')
-        return super().write(workload, knob, value)
+        return super().write(workload, knob, value, original)
 
 
 class TestRandomChanges(testtools.TestCase):

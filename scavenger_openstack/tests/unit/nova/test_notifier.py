@@ -146,11 +146,13 @@ class Tagging(testtools.TestCase):
         self.sent: list[dict[str, Any]] = []
         self.go = threading.Event()
         self.addCleanup(self.go.set)
+        self.begun = threading.Event()
         self.tagger = notifier.Tagger(self.send, self.specs, 3)
         self.fault: Exception | None = None
         self.wait_s = 0.0
 
     def send(self, tag: dict[str, Any]) -> None:
+        self.begun.set()
         if self.wait_s:
             self.go.wait(self.wait_s)
         if self.fault is not None:
@@ -204,8 +206,7 @@ class Tagging(testtools.TestCase):
         waits for none of them."""
         self.wait_s = 30.0
         self.tagger.take(message())
-        while self.tagger._queue.qsize():       # the thread has it
-            time.sleep(0.001)
+        self.assertTrue(self.begun.wait(30))    # the thread has it
         worst = 0.0
         for _ in range(100):
             began = time.thread_time()
@@ -333,8 +334,20 @@ class Driver(testtools.TestCase):
 
     def test_loaded_twice_it_is_one(self) -> None:
         """As with notification_format = both."""
-        one, two = (notifier.Driver(self.conf, [], None) for _ in range(2))
-        self.assertIs(one._tagger, two._tagger)
+        made: list[notifier.Tagger] = []
+
+        class Tagger(notifier.Tagger):
+
+            def __init__(self, *args: Any) -> None:
+                super().__init__(*args)
+                made.append(self)
+
+        with fixtures.MonkeyPatch(
+                'scavenger_openstack.nova.notifier.Tagger', Tagger):
+            for _ in range(2):
+                notifier.Driver(self.conf, [], None)
+        self.assertEqual(1, len(made))
+        self.assertIs(made[0], notifier.shared(self.conf))
 
     def test_a_password_is_not_logged(self) -> None:
         """What is wrong with a URL may be its password."""

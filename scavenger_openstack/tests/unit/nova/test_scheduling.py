@@ -123,14 +123,16 @@ class Scheduling(testtools.TestCase):
         conf.set_override('endpoint_override', self.api.url, options.SECTION)
         self.addCleanup(conf.clear_override, 'endpoint_override',
                         options.SECTION)
+        self.later_s = 0.0
         self.summary = summary.Summary(
-            summary.Reader(conf).read, interval_s=0.05, max_age_s=60.0)
-        # Its thread ends when nobody has asked for long.
-        self.addCleanup(setattr, self.summary, '_asked_s', -math.inf)
+            summary.Reader(conf).read, interval_s=0.05, max_age_s=60.0,
+            clock=lambda: time.monotonic() + self.later_s)
+        # Its thread ends when nothing has asked for long.
+        self.addCleanup(setattr, self, 'later_s', math.inf)
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.nova.summary.shared', lambda: self.summary))
         self.filter = filters.BackgroundFilter()
-        self.filter._summary = self.summary
         self.weigher = weights.InterferenceWeigher()
-        self.weigher._summary = self.summary
 
     def say(self, *hosts: dict[str, Any]) -> None:
         self.api.answer = json.dumps({'hosts': hosts})

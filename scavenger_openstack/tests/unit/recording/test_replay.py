@@ -168,11 +168,22 @@ class ReadTest(RecordingTestCase):
         header = {**HEADER, 'schema': 1}
         line = {name: value for name, value in TICK.items()
                 if name != 'removed'}
-        self.write(header, {**line, 'lifted': TICK['removed']})
-        [first] = self.read()
+        self.write(header, {**line, 'lifted': TICK['removed'], 'anew': True},
+                   {**NEXT, 'reset': True}, {**NEXT, 'time_s': 4.0})
+        first, *others = self.read()
         self.assertEqual((('/a', Knob.PAUSED),), first.removed)
+        self.assertEqual([True, True, False],
+                         [one.reset for one in (first, *others)])
         self.write(header, TICK)
         self.fails(2, 'removed: no such field')
+
+    def test_version_2_with_an_old_name(self) -> None:
+        self.write(HEADER, {**TICK, 'anew': True}, {**NEXT, 'reset': True},
+                   {**NEXT, 'time_s': 4.0})
+        self.assertEqual([True, True, False],
+                         [one.reset for one in self.read()])
+        self.write(HEADER, {**TICK, 'anew': 1})
+        self.fails(2, 'anew: ', 'true or false')
 
     def test_a_wrong_field_is_named(self) -> None:
         for where, value, *words in (

@@ -58,6 +58,8 @@ class Steps(testtools.TestCase):
                 {'text': -1}, {'text': None},
                 {'file': 'freezer.state', 'text': 'FREEZING'},
                 {'file': 'cpuset.cpus', 'text': '0-'},
+                {'file': 'cpuset.cpus', 'text': '1-0'},
+                {'file': 'cpuset.cpus', 'text': '0-4294967295'},
                 {'inode': 0}, {'inode': '7'}, {'inode': True},
                 {'inode': None}, {'device': '8:0'}, {'more': 1},
                 {'do': 'exec'}, {'do': None}):

@@ -124,6 +124,9 @@ class Closed(testtools.TestCase):
         for knob, values in (
                 ('cpu_set', {'vcpupin.0': '0 1'}),
                 ('cpu_set', {'vcpupin.x': '0'}),
+                ('cpu_set', {'vcpupin.0': '0-65536'}),
+                ('cpu_set', {'vcpupin.0': '0-4294967295'}),
+                ('cpu_set', {'vcpupin.0': '1-0'}),
                 ('memory_bytes', {'hard_limit_kib': '1'}),
                 ('io_bytes_per_s', {'vda;x.read_bytes_sec': '1'}),
                 ('io_bytes_per_s', {'--a.read_bytes_sec': '1'}),

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Who gets which CPU time: worked by hand, and beside exact queues."""
+"""What gets which CPU time: worked by hand, and beside exact queues."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Fill(testtools.TestCase):
             [2.0, 2.0], [1, 1], [0b1111] * 2, [(0b1111, 3.0)]))
 
     def test_taken_inside_of_a_set(self) -> None:
-        # CPU 0 is taken by half; who is confined to it gets the rest.
+        # CPU 0 is taken by half; what is confined to it gets the rest.
         self.assertEqual([0.5, 1.0], self.shares(
             [1.0, 1.0], [1, 1], [0b01, 0b10], [(0b01, 0.5)]))
 

@@ -237,7 +237,7 @@ class Interference(testtools.TestCase):
         self.assertGreater(mean_s, 5.0)
 
     def test_each_request_is_counted_once(self) -> None:
-        """Those who give up, too."""
+        """Requests that are given up, too."""
         busy = dataclasses.replace(DB, requests_per_s=400)
         plant = Plant(SMT, [busy], seed=1)
         came = 0.0

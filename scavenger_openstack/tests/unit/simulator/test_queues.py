@@ -30,7 +30,7 @@ class Disk(testtools.TestCase):
         self.assertAlmostEqual(0.05, queues.disk_response(0.01, 80, []))
 
     def test_closed_alone(self) -> None:
-        # Who arrives finds 4 in flight: R = s (1 + 4).
+        # One that arrives finds 4 in flight: R = s (1 + 4).
         self.assertAlmostEqual(0.05, queues.disk_response(
             0.01, 0.0, [(4, float('inf'))]))
 
@@ -78,7 +78,7 @@ class Disk(testtools.TestCase):
 
     def test_closed_beside_open(self) -> None:
         # Mean value analysis by hand: R = s (1 + N), N = 0.5 / s x R', where
-        # those who come from outside find R' = s (1 + N + 1): R = 3 s.
+        # those that come from outside find R' = s (1 + N + 1): R = 3 s.
         self.assertEqual([round(100 / 3, 6)], self.closed(1, rate=50))
 
     def test_a_cap_on_the_closed_one(self) -> None:

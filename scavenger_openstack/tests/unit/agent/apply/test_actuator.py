@@ -47,7 +47,7 @@ class Host(Simulator):
         self.handed: list[tuple[Value, Sequence[base.RestoreAction]]] = []
 
     def write(self, workload: str, knob: Knob, value: Value,
-              original: Sequence[base.RestoreAction] = ()) -> Value | None:
+              original: Sequence[base.RestoreAction]) -> Value | None:
         self.handed.append((value, original))
         return super().write(workload, knob, value, original)
 
@@ -78,7 +78,7 @@ class OriginalTest(testtools.TestCase):
     def test_what_another_program_set_is_the_original_from_then_on(self
                                                                    ) -> None:
         self.tick(0.7)
-        Simulator.write(self.host, *KEY, 0.8)
+        Simulator.write(self.host, *KEY, 0.8, ())
         theirs = self.host.restore_actions(*KEY)
         for _ in range(actuator_.LOOK_TICKS):
             self.tick(0.7)
@@ -110,7 +110,7 @@ class OriginalTest(testtools.TestCase):
         for kind in (errors.Refused, errors.DriverError):
 
             def refuse(workload: str, knob: Knob, value: Value,
-                       original: Sequence[base.RestoreAction] = (),
+                       original: Sequence[base.RestoreAction],
                        kind: type[errors.DriverError] = kind) -> None:
                 raise kind(f'{workload} uses {sizes[0] / 3:.1f} MiB, {kind}')
             self.host.write = refuse    # type: ignore[method-assign]

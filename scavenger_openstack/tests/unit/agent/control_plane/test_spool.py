@@ -127,7 +127,7 @@ class SpoolTest(testtools.TestCase):
         one = self.open()
         one.add(map(kill, 'ab'))
         one.batch(9, MIB)
-        one._close()
+        one.close()
         other = sqlite3.connect(self.path, isolation_level=None)
         self.addCleanup(other.close)
         other.execute('PRAGMA locking_mode = EXCLUSIVE')

@@ -440,7 +440,7 @@ class Time(LeasesTestCase):
         """The record stays, and the lock until the process is dead."""
         held = self.opened()
         held.hold(*A, self.steps, None)
-        self.addCleanup(lambda: held._own.release())
+        self.addCleanup(held.close_files)
         with contextlib.suppress(errors.LeaseError), held.writing(*A):
             held.close()
             self.assertEqual(1, len(self.on_disk()))

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Whom the detector limits, for how long, and what it learns from that."""
+"""What the detector limits, for how long, and what it learns from that."""
 
 from __future__ import annotations
 

@@ -71,6 +71,7 @@ class NamingTest(ShopCase):
         self.until(lambda decision: decision.incidents)
         first = {one.id for one in self.decision.incidents}
         self.assertEqual(3, len(first))
+        self.assertGreater(self.decision.facts['disturbances'], 0)
         for decision in self.turn(200):
             self.assertEqual(first, {one.id for one in decision.incidents})
 
@@ -78,6 +79,7 @@ class NamingTest(ShopCase):
         self.harm = 0.0
         for decision in self.turn(900):
             self.assertEqual(((), ()), (decision.caps, decision.incidents))
+            self.assertEqual(0, decision.facts['disturbances'])
 
     def test_without_hardware_counters(self) -> None:
         """Grade C: cpi and misses are not there, run_delay is."""

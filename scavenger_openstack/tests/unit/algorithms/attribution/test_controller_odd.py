@@ -10,7 +10,8 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The detector on what should not be: odd numbers, times, and who is gone."""
+"""The detector on what should not be: odd numbers, times, and workloads
+that are gone."""
 
 from __future__ import annotations
 
@@ -176,8 +177,8 @@ class UnknownTest(ShopCase):
         for decision in self.turn(900):
             self.assertEqual(((), ()), (decision.caps, decision.incidents))
 
-    def test_a_suspect_of_whom_too_little_is_known(self) -> None:
-        """His use of the cache is unknown in every other minute."""
+    def test_a_suspect_of_which_too_little_is_known(self) -> None:
+        """Its use of the cache is unknown in every other minute."""
         whole = self.rates
         self.rates = lambda: dataclasses.replace(  # type: ignore[method-assign]
             found := whole(), workloads=tuple([
@@ -187,7 +188,7 @@ class UnknownTest(ShopCase):
         for decision in self.turn(900):
             self.assertEqual((), decision.caps)
 
-    def test_victims_of_whom_nothing_is_heard_any_more(self) -> None:
+    def test_victims_of_which_nothing_is_heard_any_more(self) -> None:
         self.until(lambda decision: decision.caps)
         self.wants = lambda now: 4.0
         self.turn(60)

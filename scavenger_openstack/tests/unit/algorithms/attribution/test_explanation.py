@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Who is named, on series that were made with a known truth."""
+"""What is named, on series that were made with a known truth."""
 
 from __future__ import annotations
 

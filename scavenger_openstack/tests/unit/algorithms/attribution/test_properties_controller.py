@@ -218,7 +218,7 @@ class StateProperties(Sound):
     @given(strategies.params, strategies.curves(), st.integers(1, 8))
     def test_a_restart_does_not_open_its_eyes(
             self, params: Params, curve: list[Look], ticks: int) -> None:
-        """Who was blind before a restart is as blind after it."""
+        """What was blind before a restart is as blind after it."""
         blind = [look._replace(foreground_bytes=None, foreground_sent=None,
                                uses=tuple(one._replace(cpi=None)
                                           for one in look.uses))

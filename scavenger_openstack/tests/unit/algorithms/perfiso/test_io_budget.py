@@ -303,7 +303,7 @@ class BudgetTest(testtools.TestCase):
             self.assertEqual(state, json.dumps(self.budget.state()))
 
     def test_the_same_numbers_again_are_no_news(self) -> None:
-        """As of VMs, whom libvirt is asked about once in five ticks."""
+        """As of VMs, of which libvirt is asked once in five ticks."""
         self.budget = self.make(smoothing=4)
         for _ in range(SIZE):
             look = rate(ONE, 1.0), rate(TWO, 2.0)
@@ -415,7 +415,7 @@ class HostTest(testtools.TestCase):
             found = controller.step(host.now + 1, rates(before, sample))
             before = sample
             for cap in found.caps if managed else ():
-                host.write(cap.workload, cap.knob, cap.value)
+                host.write(cap.workload, cap.knob, cap.value, ())
             host.advance(1.0)
             if host.now == 150:
                 host.plant.reset_truth()

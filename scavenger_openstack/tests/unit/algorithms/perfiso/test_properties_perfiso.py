@@ -122,7 +122,7 @@ class ChooseCpusProperties(testtools.TestCase):
         self.assertEqual(min(count, len(allowed)), len(found))
         held = keep & allowed
         self.assertTrue(found <= held or held <= found)
-        # Who knows no topology gets as many.
+        # One without a topology gets as many.
         self.assertEqual(len(found), len(choose_cpus(count, allowed, {},
                                                      keep)))
 

@@ -309,7 +309,7 @@ class CpuCapProperties(testtools.TestCase):
         self.assertTrue(found <= every)
         for order in itertools.islice(itertools.permutations(pinned), 6):
             self.assertEqual(found, allowed_cpus(every, order))
-        # Who may run everywhere changes nothing.
+        # One that may run everywhere changes nothing.
         self.assertEqual(found, allowed_cpus(every, [*pinned, every]))
         for cpu in taken:
             self.assertEqual(1, sum(cpu in one for one in pinned

@@ -43,7 +43,7 @@ GUESTS: tuple[RunKey, ...] = (('/one', 1.0), ('/two', 2.0), ('/three', 3.0))
 
 
 class Seen(NamedTuple):
-    """What one tick sees: the sum, and who is part of it."""
+    """What one tick sees: the sum, and what is part of it."""
 
     x: Any
     uses: list[Use]

@@ -140,7 +140,7 @@ class ReserveTest(testtools.TestCase):
         self.assertEqual(0, rule.mu)
 
     def test_never_below_nothing(self) -> None:
-        # Who leaves was measured at more than the sum has shown.
+        # What leaves was measured at more than the sum has shown.
         rule = reserve(c=0.0)
         for x in (100, 100, 100):
             rule.observe(x, CAPACITY)

@@ -174,16 +174,16 @@ class MemoryTest(testtools.TestCase):
         self.assertEqual(0.0, self.step(foreground_mib=4000).shortage_bytes)
 
     def test_growth_up_to_what_was_used(self) -> None:
-        # Who uses less may come back to what it had.
+        # One that uses less may come back to what it had.
         self.step(use(A, 1000), foreground_mib=4000)
         found = self.step(use(A, 500), foreground_mib=4000)
         self.assertEqual([1000], self.mib(found, A))
-        # Who could not be held at once is held where it is now.
+        # One that could not be held at once is held where it is now.
         found = self.step(use(A, 1200), foreground_mib=4000)
         self.assertEqual([1200], self.mib(found, A))
 
     def test_learning_on_a_full_host(self) -> None:
-        # 9000 + 200 are the foreground's: 800 for two who use 900.
+        # 9000 + 200 are the foreground's: 800 for two that use 900.
         found = self.step(use(A, 450), use(B, 450), foreground_mib=9000)
         self.assertAlmostEqual(800, sum(self.mib(found, A, B)))
 

@@ -175,7 +175,7 @@ class TestSample(CgroupsCase):
             sample.memory_bytes, sample.io_bytes, sample.psi_io_s))
         for knob in (Knob.MEMORY_BYTES, Knob.IO_BYTES_PER_S):
             self.assertRaises(errors.Unsupported, driver.write, '/batch/a',
-                              knob, 1e9)
+                              knob, 1e9, ())
         self.assertEqual([], self.warnings())
 
     def test_parent_that_is_no_directory(self) -> None:
@@ -213,7 +213,7 @@ class TestSample(CgroupsCase):
             '/vip': ('foreground', '/vip')}, found)
         for name in ('/batch', '/batch/tools', '/batch/tools/vip/c', '/vip'):
             self.assertRaises(errors.Unsupported, driver.write, name,
-                              Knob.CPU_IDLE, 1)
+                              Knob.CPU_IDLE, 1, ())
 
     def groups(self, driver: Cgroups) -> dict[str, str]:
         return {s.workload.id: s.workload.group for s in driver.sample()}
@@ -225,7 +225,7 @@ class TestSample(CgroupsCase):
         self.assertEqual({'/kubepods/besteffort/a': '/kubepods/besteffort'},
                          self.groups(driver))
         self.assertRaises(errors.Unsupported, driver.write, '/kubepods',
-                          Knob.CPU_IDLE, 1)
+                          Knob.CPU_IDLE, 1, ())
 
     def test_a_group_of_parents(self) -> None:
         for name in ('/batch/day/a', '/batch/night/b', '/other/c'):
@@ -351,7 +351,7 @@ class TestKnobs(CgroupsCase):
     def test_file_that_does_not_exist(self) -> None:
         (self.where / 'cpu.idle').unlink()
         exc = self.assertRaises(errors.Unsupported, self.cgroups.write,
-                                '/batch/a', Knob.CPU_IDLE, 1)
+                                '/batch/a', Knob.CPU_IDLE, 1, ())
         self.assertIn('cpu.idle does not exist', str(exc))
 
     def droppable(self, size: int) -> None:
@@ -363,7 +363,7 @@ class TestKnobs(CgroupsCase):
         self.droppable(0)
         (self.where / 'memory.current').write_text('6000\n')
         exc = self.assertRaises(errors.Refused, self.cgroups.write,
-                                '/batch/a', Knob.MEMORY_BYTES, 2048)
+                                '/batch/a', Knob.MEMORY_BYTES, 2048, ())
         self.assertEqual(6000 - 2048, exc.unmet_bytes)
         self.assertEqual(('2048\n', '8192\n'), (
             (self.where / 'memory.high').read_text(),
@@ -373,7 +373,7 @@ class TestKnobs(CgroupsCase):
                                                  Knob.MEMORY_BYTES))
         (self.where / 'memory.current').write_text('2000\n')
         self.assertEqual(2048, self.cgroups.write(
-            '/batch/a', Knob.MEMORY_BYTES, 2048))
+            '/batch/a', Knob.MEMORY_BYTES, 2048, ()))
         self.assertEqual('2048\n', (self.where / 'memory.max').read_text())
 
     def test_memory_that_the_kernel_may_drop_later_is_not_refused(
@@ -381,7 +381,7 @@ class TestKnobs(CgroupsCase):
         self.droppable(500)
         (self.where / 'memory.current').write_text('2500\n')
         self.assertEqual(2048, self.cgroups.write(
-            '/batch/a', Knob.MEMORY_BYTES, 2048))
+            '/batch/a', Knob.MEMORY_BYTES, 2048, ()))
         self.assertEqual(('2048\n', '8192\n'), (
             (self.where / 'memory.high').read_text(),
             (self.where / 'memory.max').read_text()))
@@ -391,7 +391,7 @@ class TestKnobs(CgroupsCase):
                                                  Knob.MEMORY_BYTES))
         (self.where / 'memory.current').write_text('2549\n')
         exc = self.assertRaises(errors.Refused, self.cgroups.write,
-                                '/batch/a', Knob.MEMORY_BYTES, 2048)
+                                '/batch/a', Knob.MEMORY_BYTES, 2048, ())
         self.assertEqual(501, exc.unmet_bytes)
 
 

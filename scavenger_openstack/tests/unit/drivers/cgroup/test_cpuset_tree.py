@@ -249,7 +249,7 @@ class TestVersion2(OfflineCase):
             self.assertEqual([within] if within else [],
                              [cap.value for cap in found.values()])
             for cap in found.values():
-                self.driver.write(*key, cap.value)
+                self.driver.write(*key, cap.value, ())
                 self.assertEqual({2, 3, 4, 5}, self.host.set_of(BATCH))
                 self.restore(taken)
         self.assertEqual({6, 7}, self.host.set_of(BATCH))
@@ -257,12 +257,13 @@ class TestVersion2(OfflineCase):
     def test_a_partition_beside_it_keeps_its_cpus(self) -> None:
         self.host.partition('/machine', {4, 5, 6, 7})
         taken = self.driver.restore_actions(BATCH, Knob.CPU_SET)
-        self.assertEqual('2-3', self.driver.write(BATCH, Knob.CPU_SET, '2-5'))
+        self.assertEqual('2-3', self.driver.write(BATCH, Knob.CPU_SET, '2-5',
+                                                  ()))
         self.give(0, 1, 4)
         self.assertEqual({0, 1}, self.host.set_of(BATCH))
         self.assertRaises(errors.DriverError, self.give, 6)
         self.assertRaises(errors.DriverError, self.driver.write, BATCH,
-                          Knob.CPU_SET, '6-7')
+                          Knob.CPU_SET, '6-7', ())
         for _ in range(2):
             self.restore(taken)
             self.assertEqual({0, 1, 2, 3}, self.host.set_of(BATCH))
@@ -282,9 +283,9 @@ class TestVersion2(OfflineCase):
         driver = Cgroups(['/jobs'], root_dir=str(self.host.root))
         self.addCleanup(driver.close)
         taken = driver.restore_actions('/jobs', Knob.CPU_SET)
-        self.assertEqual('4', driver.write('/jobs', Knob.CPU_SET, '4'))
-        self.assertEqual('4-5', driver.write('/jobs', Knob.CPU_SET, '4-5'))
-        driver.write('/jobs', Knob.CPU_SET, '5')
+        self.assertEqual('4', driver.write('/jobs', Knob.CPU_SET, '4', ()))
+        self.assertEqual('4-5', driver.write('/jobs', Knob.CPU_SET, '4-5', ()))
+        driver.write('/jobs', Knob.CPU_SET, '5', ())
         self.restore(taken)
         self.assertEqual({4, 5}, self.host.set_of('/jobs'))
         self.assertTrue(self.host.is_partition('/jobs'))

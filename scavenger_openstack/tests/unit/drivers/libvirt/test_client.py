@@ -43,11 +43,11 @@ except errors.ConfigError as exc:
 """
 
 
-def blocks(ticks: int) -> block_stats.Statistics:
+def blocks(ticks: int) -> tuple[block_stats.Statistics, health.Health]:
     connection = client.Libvirt('qemu:///system')
-    return block_stats.Statistics(
-        connection, health.Health(connection, 60.0, lambda uuid: False),
-        ticks=ticks, timeout_s=60.0)
+    found = health.Health(connection, 60.0, lambda uuid: False)
+    return block_stats.Statistics(connection, found, ticks=ticks,
+                                  timeout_s=60.0), found
 
 
 class Uris(testtools.TestCase):
@@ -161,7 +161,7 @@ class BlockStatistics(testtools.TestCase):
     def test_the_first_answer_tells_nothing_yet(self) -> None:
         """How many operations there were since then is not known, not 0."""
         machine = self.useFixture(libvirtd.Libvirtd()).machine
-        statistics = blocks(ticks=5)
+        statistics, _ = blocks(ticks=5)
         self.addCleanup(statistics.close)
         told = []
         for tick in range(15):
@@ -187,7 +187,7 @@ class BlockStatistics(testtools.TestCase):
     def test_one_that_is_gone_is_not_missed(self) -> None:
         libvirtd_ = self.useFixture(libvirtd.Libvirtd())
         log = self.useFixture(fixtures.FakeLogger())
-        statistics = blocks(ticks=1)
+        statistics, faults = blocks(ticks=1)
         self.addCleanup(statistics.close)
 
         def ticks(*running: str) -> None:
@@ -210,7 +210,7 @@ class BlockStatistics(testtools.TestCase):
         ticks(libvirtd.UUID)
         self.assertEqual(1, log.output.count('its disks have no numbers'))
         # Its next run hangs, too.
-        statistics._health.gone(libvirtd.UUID)
+        faults.gone(libvirtd.UUID)
         statistics.forget(libvirtd.UUID)
         ticks(libvirtd.UUID)
         self.assertEqual(2, log.output.count('its disks have no numbers'))

@@ -253,7 +253,7 @@ class Which(testtools.TestCase):
             self.assertIn('NUMA nodes of its own', str(exc))
 
     def test_one_with_pins_of_an_earlier_release(self) -> None:
-        """Its record is there until they are taken back."""
+        """Its record is there until they are removed."""
         record = build(Knob.CPU_SET, {'emulatorpin': '0-3'}).replace(
             '<lease>', f'<lease xmlns="{uri(Knob.CPU_SET)}">')
         exc = self.assertRaises(

@@ -112,7 +112,7 @@ class Disks(testtools.TestCase):
                       'group_name=theirs'):
             self.assertEqual({'vdb': knobs.GROUP}, self.groups(
                 disk('vda', limit), disk('vdb')), limit)
-        # Who got one since leaves; the others do not take it over.
+        # One that got one since leaves; the others do not take it over.
         self.assertEqual(
             {'vda': 'vda', 'vdb': knobs.GROUP},
             self.groups(disk('vda', ours), disk('vdb', ours), vda='3'))

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Keeps a libvirtd of a test, and clears away all of it at the end.
+"""Supervises a libvirtd of a test, and clears all of it away at the end.
 
 It runs as a process of its own, above libvirtd and its QEMUs: their orphans
 become its children (so libvirt sees at once that a QEMU has ended), and when
@@ -121,7 +121,7 @@ def remove(cgroups: list[str]) -> str:
     return left
 
 
-class Keeper:
+class Supervisor:
     """One libvirtd, or none, and all that it has ever started.
 
     ``cgroups`` maps the mount point of each hierarchy to our directory in
@@ -271,8 +271,9 @@ class Keeper:
         return left
 
 
-def serve(keeper: Keeper, parent: int, wake: int, ended: list[int]) -> None:
-    """Obey commands until there are none, or nobody to give them.
+def serve(supervisor: Supervisor, parent: int, wake: int,
+          ended: list[int]) -> None:
+    """Obey commands until there are none, or no test to give them.
 
     :param wake: can be read when a signal came
     :param ended: holds something when that was the one to end
@@ -283,7 +284,7 @@ def serve(keeper: Keeper, parent: int, wake: int, ended: list[int]) -> None:
         return
     if os.getppid() != parent:
         return
-    say(directory=keeper.directory)
+    say(directory=supervisor.directory)
     poll = select.poll()
     for fd in (0, watched, wake):
         poll.register(fd, select.POLLIN)
@@ -292,7 +293,7 @@ def serve(keeper: Keeper, parent: int, wake: int, ended: list[int]) -> None:
         ready = {fd for fd, _ in poll.poll()}
         if wake in ready:
             os.read(wake, 4096)
-        keeper.reap()
+        supervisor.reap()
         if watched in ready:
             return
         if 0 in ready:
@@ -301,14 +302,14 @@ def serve(keeper: Keeper, parent: int, wake: int, ended: list[int]) -> None:
                 return
             *lines, pending = (pending + read).split(b'\n')
             for line in lines:
-                say(**obey(keeper, json.loads(line)))
+                say(**obey(supervisor, json.loads(line)))
 
 
-def obey(keeper: Keeper, command: dict[str, Any]) -> dict[str, Any]:
+def obey(supervisor: Supervisor, command: dict[str, Any]) -> dict[str, Any]:
     """Do one command; the answer."""
     what = command.pop('do')
     try:
-        return {'done': getattr(keeper, what)(**command)}
+        return {'done': getattr(supervisor, what)(**command)}
     except OSError as exc:
         return {'error': f'{what}: {exc}'}
 
@@ -327,13 +328,13 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     check(libc.prctl(PR_SET_CHILD_SUBREAPER, 1), 'prctl')
-    keeper = Keeper()
+    supervisor = Supervisor()
     try:
-        serve(keeper, int(sys.argv[1]), wake, ended)
+        serve(supervisor, int(sys.argv[1]), wake, ended)
     except BrokenPipeError:
-        pass        # nobody listens any more
+        pass        # nothing listens any more
     finally:
-        left = keeper.clear()
+        left = supervisor.clear()
     if left:
         sys.exit(f'left behind: {left}')
 
