@@ -231,13 +231,9 @@ class RealCpus(testtools.TestCase):
     def play(self, version: int) -> None:
         reader = sched_switch.SchedSwitch()
         self.addCleanup(reader.close)
-        for name, value in (('drivers.kernel.sched_switch.SchedSwitch',
-                             Reader),
-                            # Where QEMU waits, a thread seems to compute.
-                            ('restore.scheduling.thread',
-                             lambda: 'normal')):
-            self.useFixture(fixtures.MonkeyPatch(
-                f'scavenger_openstack.{name}', value))
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.drivers.kernel.sched_switch.SchedSwitch',
+            Reader))
         host = self.useFixture(Host(version))
         changes = random_changes.Changes(host, random.Random(SEED))
         top = host.tree.name
