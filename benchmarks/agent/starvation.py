@@ -19,8 +19,8 @@ root cgroup, at 100 and at 1 Hz, one in a third group, at 10 Hz.  For each way
 to limit the background, with both groups below one parent (*nested*) or
 directly below the root (*top*): how late each probe was in the worst round,
 and the worst of them in the median round; the P99 of the foreground's
-answers; the CPUs that the background got.  The ways are played in turn, round
-after round.
+answers, of the median round and from the best to the worst; the CPUs that the
+background got.  The ways are played in turn, round after round.
 
     sudo python benchmarks/agent/starvation.py [--rounds 5] [--seconds 12]
         [--kind containers] [--places nested,top]
@@ -256,12 +256,14 @@ def show(args: argparse.Namespace,
     body = []
     for (where, way), every in found.items():
         took_s = [one for each in every for one in each.answers_s]
+        p99_s = sorted(one.p99_s for one in every)
         body.append((
             where, way,
             *(f'{max(one.late_s[i] for one in every):.3f}'
               for i in range(len(HZ))),
             f'{statistics.median(max(one.late_s) for one in every):.3f}',
-            ms(statistics.median(one.p99_s for one in every)),
+            f'{ms(statistics.median(p99_s))} '
+            f'({ms(p99_s[0])}-{ms(p99_s[-1])})',
             f'{statistics.median(o.background_cpus for o in every):.2f}',
             str(sum(one.lapses for one in every)),
             *((ms(statistics.median(took_s)), ms(max(took_s)))
