@@ -13,7 +13,8 @@
 """What the scheduler knows of all hosts: one answer of our API, kept.
 
 A thread of its own reads it, so that no request to schedule waits for it,
-but for a moment when it starts.  It ends when nobody asks any more.
+but for a moment when it starts.  It ends when nothing was scheduled for
+15 minutes.
 """
 
 from __future__ import annotations

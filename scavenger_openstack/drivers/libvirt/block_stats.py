@@ -39,7 +39,7 @@ from scavenger_openstack import errors
 LOG = logging.getLogger(__name__)
 
 MISSING_ANSWERS = 3
-"""A domain missing from so many answers is told of; short jobs are usual."""
+"""A domain missing from so many answers is logged; short jobs are usual."""
 
 
 WAIT_STEP_S = 2.0 ** -24

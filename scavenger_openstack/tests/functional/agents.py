@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 import json
 import os
 import pathlib
@@ -59,9 +60,14 @@ class AgentTestCase(base.FunctionalTestCase):
                               check=False, capture_output=True, text=True,
                               stdin=subprocess.DEVNULL)
 
-    def start(self, module: str, *words: str) -> subprocess.Popen[str]:
+    def start(self, module: str, *words: str, by: Sequence[str] = ()
+              ) -> subprocess.Popen[str]:
+        """Start a program, which ends with the test.
+
+        :param by: the beginning of a command line that runs the rest of it
+        """
         process = subprocess.Popen(
-            self.command(module, *words), stdin=subprocess.DEVNULL,
+            [*by, *self.command(module, *words)], stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(self._stop, process)
         return process

@@ -25,6 +25,8 @@ from scavenger_openstack.tests.functional import agents
 from scavenger_openstack.tests.functional import base
 
 SPIN_FOR_EVER = "print('spins', flush=True)\nwhile True: pass"
+WITHOUT_SYS_NICE = ('setpriv', '--inh-caps=-sys_nice',
+                    '--bounding-set=-sys_nice')
 FULL_S = 10.0
 """Within so long an ordinary process beside such groups may stand still for
 longer than a lease."""
@@ -115,15 +117,10 @@ class AgentTest(agents.AgentTestCase):
                           check=False).returncode:
             self.skipTest('needs CAP_SYS_RESOURCE')
         self.configure('[scavenger]', 'mode = enforce')
-        with subprocess.Popen(
-                ['prlimit', '--rtprio=1', 'setpriv', '--inh-caps=-sys_nice',
-                 '--bounding-set=-sys_nice', *self.command('standalone')],
-                stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-                ) as process:
-            self.addCleanup(process.kill)
-            self.wait_for('it turns', self.ticks)
-            self.assertEqual({os.SCHED_RR}, policies(process.pid))
-            process.terminate()
+        process = self.start('standalone', by=('prlimit', '--rtprio=1',
+                                               *WITHOUT_SYS_NICE))
+        self.wait_for('it turns', self.ticks)
+        self.assertEqual({os.SCHED_RR}, policies(process.pid))
 
     def test_no_lease_runs_out_on_a_full_host(self) -> None:
         need_real_time(self)
@@ -146,15 +143,9 @@ class AgentTest(agents.AgentTestCase):
 
     def test_a_host_that_refuses_it(self) -> None:
         self.configure('[scavenger]', 'mode = enforce')
-        command = self.command('standalone')
-        with subprocess.Popen(
-                ['setpriv', '--inh-caps=-sys_nice',
-                 '--bounding-set=-sys_nice', *command],
-                stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                text=True) as process:
-            self.addCleanup(process.kill)
-            self.wait_for('it turns', self.ticks)
-            self.assertEqual({os.SCHED_OTHER}, policies(process.pid))
-            process.terminate()
-            said = process.communicate(timeout=60)[1]
+        process = self.start('standalone', by=WITHOUT_SYS_NICE)
+        self.wait_for('it turns', self.ticks)
+        self.assertEqual({os.SCHED_OTHER}, policies(process.pid))
+        process.terminate()
+        said = process.communicate(timeout=60)[1]
         self.assertIn('real-time priority 1 is refused', said)

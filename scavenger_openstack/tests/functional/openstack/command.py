@@ -224,7 +224,7 @@ def _end_with_starter(come_up: threading.Event) -> None:
 
 
 def _write_to(log: pathlib.Path) -> None:
-    """Nothing reads any more: what is said from now on goes to a file."""
+    """No reader is left: from now on output goes to a file."""
     fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     for standard in (1, 2):
         os.dup2(fd, standard)
