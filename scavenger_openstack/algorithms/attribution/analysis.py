@@ -25,14 +25,15 @@ from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
 from scavenger_openstack.algorithms.attribution.disturbance import effect
 from scavenger_openstack.algorithms.attribution.disturbance import own_load
 from scavenger_openstack.algorithms.attribution.disturbance import scale
-from scavenger_openstack.algorithms.attribution.disturbance import THROTTLED
-from scavenger_openstack.algorithms.attribution.disturbance import value
 from scavenger_openstack.algorithms.attribution.disturbance import VictimGroup
 from scavenger_openstack.algorithms.attribution import evidence
 from scavenger_openstack.algorithms.attribution import explanation
 from scavenger_openstack.algorithms.attribution.explanation import Explanation
+from scavenger_openstack.algorithms.attribution.history import History
+from scavenger_openstack.algorithms.attribution.history import Levels
 from scavenger_openstack.algorithms.attribution.history import Point
 from scavenger_openstack.algorithms.attribution.history import Sample
+from scavenger_openstack.algorithms.attribution.history import THROTTLED
 from scavenger_openstack.algorithms import sharing
 from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import Priority
@@ -71,39 +72,48 @@ class Pool(NamedTuple):
     means: dict[str, float]
 
 
-def pool(signal: str, members: Sequence[str],
-         samples: Sequence[Sample]) -> Pool | None:
-    """Of those that were there for most of the time; ``None`` if too short.
+def pool_if_worse(signal: str, members: Sequence[str], history: History,
+                  limits: Thresholds) -> Pool | None:
+    """The signal of a group that is worse off now than at its best.
+
+    Of those that were there for most of the time.  ``None`` for a group that
+    is not, and for one that is not known long enough.
     """
-    by_member: dict[str, list[tuple[int, float]]] = {}
-    for index, sample in enumerate(samples):
-        for name in members:
-            point = sample.get(name)
-            found = None if point is None else value(signal, point)
-            if found is not None:
-                by_member.setdefault(name, []).append((index, found))
-    most = max([len(one) for one in by_member.values()], default=0)
+    known: dict[str, tuple[Levels, list[float]]] = {}
+    for name in members:
+        levels = history.levels(name, signal)
+        values = [level for level in levels if level is not None]
+        if values:
+            known[name] = levels, values
+    most = max([len(values) for _, values in known.values()], default=0)
     if most < explanation.MIN_SAMPLES:
         return None
-    means = {name: sum([found for _, found in one]) / len(one)
-             for name, one in by_member.items() if 2 * len(one) >= most}
+    means = {name: sum(values) / len(values)
+             for name, (_, values) in known.items()
+             if 2 * len(values) >= most}
+    units = {name: scale(signal, mean) for name, mean in means.items()}
+    # Nearly none is worse off.  What no member can be no mean of them can.
+    if not _worse(signal, min([min(known[name][1]) / unit
+                               for name, unit in units.items()]),
+                  max([max(known[name][1][-RECENT:]) / unit
+                       for name, unit in units.items()]), limits):
+        return None
     at: dict[int, list[float]] = {}
-    for name, mean in means.items():
-        unit = scale(signal, mean)
-        for index, found in by_member[name]:
-            at.setdefault(index, []).append(found / unit)
+    for name, unit in units.items():
+        for index, level in enumerate(known[name][0]):
+            if level is not None:
+                at.setdefault(index, []).append(level / unit)
     indexes = sorted(at)
-    return Pool(indexes, [sum(at[index]) / len(at[index])
-                          for index in indexes], means)
+    pooled = [sum(at[index]) / len(at[index]) for index in indexes]
+    recent = pooled[-RECENT:]
+    best, _ = evidence.low_and_high(pooled)
+    return (Pool(indexes, pooled, means) if _worse(
+        signal, best, sum(recent) / len(recent), limits) else None)
 
 
-def worse(signal: str, found: Pool, limits: Thresholds) -> bool:
-    """Whether a group is worse off now than at its best."""
-    recent = found.values[-RECENT:]
-    now = sum(recent) / len(recent)
+def _worse(signal: str, best: float, now: float, limits: Thresholds) -> bool:
     if signal == THROTTLED:
         return now >= limits.own_limit_share
-    best, _ = evidence.low_and_high(found.values)
     return effect(signal, best, now) >= limits.min_effect[signal]
 
 
@@ -236,7 +246,7 @@ def _victims(signal: str, names: Iterable[str], samples: Sequence[Sample],
     found, rests = {}, []
     for name in names:
         rest, busy = _rest_and_busy(
-            [None if name not in sample else value(signal, sample[name])
+            [sample[name].level(signal) if name in sample else None
              for sample in samples], works)
         if rest is not None:
             rests.append(rest)

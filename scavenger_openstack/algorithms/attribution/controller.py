@@ -30,12 +30,12 @@ from scavenger_openstack.algorithms.allowance import Budget
 from scavenger_openstack.algorithms.attribution import analysis
 from scavenger_openstack.algorithms.attribution.cap_control import CapControl
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
-from scavenger_openstack.algorithms.attribution.disturbance import SIGNALS
-from scavenger_openstack.algorithms.attribution.disturbance import THROTTLED
 from scavenger_openstack.algorithms.attribution.disturbance import VictimGroup
 from scavenger_openstack.algorithms.attribution import explanation
 from scavenger_openstack.algorithms.attribution.history import History
+from scavenger_openstack.algorithms.attribution.history import ORDER
 from scavenger_openstack.algorithms.attribution.history import Sample
+from scavenger_openstack.algorithms.attribution.history import THROTTLED
 from scavenger_openstack.algorithms.attribution import series
 from scavenger_openstack.algorithms.cpi2.specs import Specs
 from scavenger_openstack.algorithms import flavor
@@ -284,7 +284,7 @@ class Controller:
         looks = 0
         for group, signal in sorted(
                 [(group, signal) for group in groups
-                 for signal in SIGNALS],
+                 for signal in ORDER],
                 key=lambda key: self._looked_s.get(key, -math.inf)):
             if looks == self._most_looks:
                 break
@@ -298,11 +298,11 @@ class Controller:
         if disturbance is not None and not (
                 disturbance.suffers or disturbance.suffers_now):
             return False    # it is answered as it should be
-        found = analysis.pool(signal, members, samples)
-        looks = found is not None and analysis.worse(signal, found,
-                                                        self._limits)
+        found = analysis.pool_if_worse(signal, members, self._history,
+                                       self._limits)
+        looks = found is not None
         new = None
-        if found is not None and looks:
+        if found is not None:
             self.analyses += 1
             self._looked_s[group, signal] = now
             new = analysis.analyse(

@@ -25,11 +25,9 @@ from collections.abc import Sequence
 import dataclasses
 import math
 
-from scavenger_openstack.algorithms.attribution import history
-from scavenger_openstack.algorithms.attribution.history import Point
 from scavenger_openstack.algorithms.attribution.history import Sample
+from scavenger_openstack.algorithms.attribution.history import THROTTLED
 from scavenger_openstack.algorithms.attribution.trial import TrialOutcome
-from scavenger_openstack.algorithms import signals
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import incident_id
 from scavenger_openstack.types import LIMIT
@@ -38,10 +36,6 @@ from scavenger_openstack.types import Priority
 VictimGroup = tuple[str, ...]
 """Project and application, or one workload by itself; longer by one for
 those that nothing is limited for."""
-
-THROTTLED = 'throttled_share'
-
-SIGNALS = (*history.ORDER, THROTTLED)
 
 SHARES = ('run_delay', THROTTLED)
 """Signals that are shares of a whole: differences count, not ratios."""
@@ -69,23 +63,6 @@ UNPROTECTED = ('nothing: scavenger:protect of its flavor is false, so nothing '
 
 SHOWN = 5
 """Suspects that an incident tells of."""
-
-
-def value(signal: str, point: Point) -> float | None:
-    """A signal in a form that can be averaged, ``None`` if not measured.
-
-    ``run_delay`` has no upper bound; it becomes the share of its runnable
-    time that a workload waits, 0 to 1.  ``io_wait`` is at least
-    :data:`.signals.LEAST_WAIT_S`.
-    """
-    if signal == THROTTLED:
-        return point.throttled_share
-    found = point.signals[history.ORDER.index(signal)]
-    if found is not None and signal == 'run_delay':
-        return found / (1 + found)
-    if found is not None and signal == 'io_wait':
-        return max(signals.LEAST_WAIT_S, found)
-    return found
 
 
 def effect(signal: str, base: float, level: float) -> float:
@@ -220,7 +197,7 @@ class Disturbance:
         self.values = {
             name: own for name in {**self.means, **self.members}
             if name in sample
-            and (own := value(self.signal, sample[name])) is not None}
+            and (own := sample[name].level(self.signal)) is not None}
         known = [name for name in self.means if name in self.values]
         if not known:       # what it was before tells nothing about now
             self.newest = self.latest = self.excess = None

@@ -21,11 +21,14 @@ to, so that the mean is the ratio of the sums; see
 from __future__ import annotations
 
 import collections
+from collections.abc import Iterable
+from collections.abc import Sequence
 import math
 from typing import NamedTuple
 
 from scavenger_openstack.algorithms.sampling import SLACK_S
 from scavenger_openstack.algorithms.sampling import weight
+from scavenger_openstack.algorithms.signals import LEAST_WAIT_S
 from scavenger_openstack.algorithms.signals import number
 from scavenger_openstack.algorithms.signals import SIGNALS
 from scavenger_openstack.types import Rates
@@ -35,32 +38,47 @@ from scavenger_openstack.types import WorkloadRates
 OP_BYTES = 16384
 """What an operation costs a disk besides its bytes, in bytes."""
 
-ORDER = tuple(SIGNALS)
+THROTTLED = 'throttled_share'
+
+ORDER = (*SIGNALS, THROTTLED)
+"""What a victim may suffer from: the order of :attr:`Point.levels`."""
+
+Levels = Sequence[float | None]
 
 
 class Point(NamedTuple):
     """One workload in one sample; ``None`` is not measured.
 
-    ``signals`` are in the order of :data:`ORDER`.  ``disk`` is bytes per
-    second, each operation counted as :data:`OP_BYTES` more.
-    ``instructions`` are in cycles of the host at one CPI: cores over cpi.
+    ``levels`` are those of :data:`ORDER`, in a form that can be averaged:
+    ``run_delay``, which has no upper bound, is the share of its runnable
+    time that a workload waits, 0 to 1; ``io_wait`` is at least
+    :data:`.signals.LEAST_WAIT_S`.  ``disk`` is bytes per second, each
+    operation counted as :data:`OP_BYTES` more.  ``instructions`` are in
+    cycles of the host at one CPI: cores over cpi.
     """
 
     workload: Workload
-    signals: tuple[float | None, ...]
+    levels: Levels
     cores: float | None
     misses_per_s: float | None
     disk: float | None
     io_bytes_per_s: float | None
     io_ops_per_s: float | None
     instructions: float
-    throttled_share: float | None
+
+    def level(self, signal: str) -> float | None:
+        """One of :data:`ORDER`."""
+        return self.levels[_PLACES[signal]]
 
 
 Sample = dict[str, Point]
 
+_PLACES = {signal: place for place, signal in enumerate(ORDER)}
+
 _FIELDS = [(WorkloadRates._fields.index(signal.field), signal)
            for signal in SIGNALS.values()]
+
+_UNKNOWN: Levels = (None,) * len(ORDER)
 
 
 class _Sums:
@@ -71,8 +89,8 @@ class _Sums:
 
     def __init__(self) -> None:
         self.ticks = 0
-        self.values = [0.0] * len(ORDER)
-        self.weights = [0.0] * len(ORDER)
+        self.values = [0.0] * len(SIGNALS)
+        self.weights = [0.0] * len(SIGNALS)
         self.sums = [0.0] * 5
         self.known = [0] * 5
         self.instructions = 0.0
@@ -102,14 +120,18 @@ class _Sums:
         cores, misses, io_bytes, io_ops, throttled = [
             total / known if known else None
             for total, known in zip(self.sums, self.known, strict=True)]
+        cpi, delay, wait_s = [
+            value / share if share > 0 else None for value, share
+            in zip(self.values, self.weights, strict=True)]
         return Point(
             self.workload,
-            tuple([value / share if share > 0 else None for value, share
-                   in zip(self.values, self.weights, strict=True)]),
+            (cpi, None if delay is None else delay / (1 + delay),
+             None if wait_s is None else max(LEAST_WAIT_S, wait_s),
+             throttled),
             cores, misses,
             None if io_bytes is None or io_ops is None
             else io_bytes + OP_BYTES * io_ops,
-            io_bytes, io_ops, self.instructions / self.ticks, throttled)
+            io_bytes, io_ops, self.instructions / self.ticks)
 
 
 class History:
@@ -125,6 +147,21 @@ class History:
             maxlen=samples)
         self._began_s = -math.inf
         self._sums: dict[str, _Sums] = {}
+        self._levels: dict[str, list[collections.deque[float | None]]] = {}
+
+    def levels(self, name: str, signal: str) -> Levels:
+        """One of :data:`ORDER` of a workload, sample by sample.
+
+        ``None`` also where it was not there.  They are kept, since few
+        workloads are asked about, and those again and again.
+        """
+        kept = self._levels.get(name)
+        if kept is None and self.samples:
+            kept = self._levels[name] = [
+                collections.deque(column, self.samples.maxlen)
+                for column in zip(*_levels_of(name, self.samples),
+                                  strict=True)]
+        return kept[_PLACES[signal]] if kept else ()
 
     def add(self, now: float, rates: Rates) -> bool:
         """Take one tick; say whether it has completed a sample.
@@ -142,8 +179,15 @@ class History:
             sums.add(one)
         if now - self._began_s < self._sample_s - SLACK_S:
             return False
-        self.samples.append({name: sums.point()
-                             for name, sums in self._sums.items()})
+        sample = {name: sums.point() for name, sums in self._sums.items()}
+        self.samples.append(sample)
+        for name, kept in list(self._levels.items()):
+            if name in sample:
+                for column, level in zip(kept, sample[name].levels,
+                                         strict=True):
+                    column.append(level)
+            else:
+                del self._levels[name]
         self._began_s = now
         self._sums = {}
         return True
@@ -151,6 +195,7 @@ class History:
     def forget_before(self, name: str, created_s: float) -> None:
         """Another workload had this name before; what that did goes."""
         self._sums.pop(name, None)
+        self._levels.pop(name, None)
         for sample in self.samples:
             if (name in sample
                     and sample[name].workload.created_s != created_s):
@@ -159,5 +204,11 @@ class History:
     def clear(self) -> None:
         """Forget everything."""
         self.samples.clear()
+        self._levels = {}
         self._sums = {}
         self._began_s = -math.inf
+
+
+def _levels_of(name: str, samples: Iterable[Sample]) -> Iterable[Levels]:
+    for sample in samples:
+        yield sample[name].levels if name in sample else _UNKNOWN

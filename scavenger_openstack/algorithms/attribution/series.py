@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from scavenger_openstack.algorithms.attribution import disturbance
 from scavenger_openstack.algorithms.attribution.history import Point
 from scavenger_openstack.algorithms.attribution.history import Sample
 from scavenger_openstack.types import Incident
@@ -43,7 +42,7 @@ def of(incident: Incident, samples: Iterable[Sample], sample_s: float
     names = dict.fromkeys((*incident.antagonists,
                            *(name for name, _ in incident.suspects)))
     found = [(incident.victim, incident.signal, agos, [
-        disturbance.value(incident.signal, sample[incident.victim])
+        sample[incident.victim].level(incident.signal)
         if incident.victim in sample else None for sample in taken])]
     for name in list(names)[:MOST - 1]:
         used = [_use(incident.signal, sample[name]) if name in sample

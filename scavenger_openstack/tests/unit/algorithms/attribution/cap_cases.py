@@ -46,9 +46,9 @@ def uses(**cores: float | None) -> Sample:
         short = name.removeprefix('io_')
         own = Workload(short, Priority.BACKGROUND, floor=FLOOR)
         found[short] = (
-            Point(own, (None,) * 3, 0.0, None, use, use, 0.0, 0.0, 0.0)
+            Point(own, (None,) * 4, 0.0, None, use, use, 0.0, 0.0)
             if name.startswith('io_')
-            else Point(own, (None,) * 3, use, None, 0.0, 0.0, 0.0, 0.0, 0.0))
+            else Point(own, (None,) * 4, use, None, 0.0, 0.0, 0.0, 0.0))
     return found
 
 
