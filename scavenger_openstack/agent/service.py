@@ -152,9 +152,11 @@ class Service:
             self._history, self._leases, self._actuator, self._isolation,
             self._driver.ended,
             self._sync.happened if self._sync else lambda events: None)
+        stop_file = conf_.stop_file(conf)
+        self._stop_file = os.path.abspath(stop_file)
         self._loop = loop_.Loop(
             self._driver, self._controllers, self._leases, self._actuator,
-            conf_.stop_file(conf), conf.agent.require_watcher,
+            stop_file, conf.agent.require_watcher,
             self._isolation, conf_.limited_knobs(conf.agent.protect),
             self._orders)
 
@@ -281,7 +283,7 @@ class Service:
             'wall_time_s': time.time(), 'host': self._conf.agent.host,
             'pid': os.getpid(), 'interval_s': self._interval_s,
             'state': state, 'stopped': tick.stopped,
-            'stop_file': os.path.abspath(conf_.stop_file(self._conf)),
+            'stop_file': self._stop_file,
             'history': {'file': str(self._history.path),
                         'fault': self._history.fault},
             'conductor': self._sync and self._sync.facts(),
