@@ -61,27 +61,30 @@ class Tags:
                 orders.unprotected)
         elif len(self._done) > 2 * len(sample.workloads):
             self._done = {}     # most of them are gone
+        places = [index for index, one in enumerate(sample.workloads)
+                  if one[0].instance in self._tagged
+                  or one[0].source == SOURCE]
         refused: dict[str, str] = {}
-        workloads, changed = [], False
-        for one in sample.workloads:
-            workload = one[0]
-            if workload.instance in self._tagged or workload.source == SOURCE:
-                found = self._of(workload)
-                asked = (NO_VM if workload.instance in orders.background
-                         else NOT_ALLOWED
-                         if workload.instance in orders.denied else '')
-                if asked and found.priority is Priority.FOREGROUND:
-                    refused[f'priority {workload.instance}'] = (
-                        FLAVOR if found.source == 'flavor' else asked)
-                if workload.project is None and (
-                        workload.instance in orders.applications):
-                    refused[f'application {workload.instance}'] = NO_PROJECT
-                if found is not workload:
-                    one, changed = one._replace(workload=found), True
-            workloads.append(one)
+        changed: dict[int, Workload] = {}
+        for index in places:
+            workload = sample.workloads[index].workload
+            found = self._of(workload)
+            asked = (NO_VM if workload.instance in orders.background
+                     else NOT_ALLOWED
+                     if workload.instance in orders.denied else '')
+            if asked and found.priority is Priority.FOREGROUND:
+                refused[f'priority {workload.instance}'] = (
+                    FLAVOR if found.source == 'flavor' else asked)
+            if workload.project is None and (
+                    workload.instance in orders.applications):
+                refused[f'application {workload.instance}'] = NO_PROJECT
+            if found is not workload:
+                changed[index] = found
         self.refused = refused
-        return (dataclasses.replace(sample, workloads=tuple(workloads))
-                if changed else sample)
+        return dataclasses.replace(sample, workloads=tuple(
+            one._replace(workload=changed[index]) if index in changed else one
+            for index, one in enumerate(sample.workloads))
+            ) if changed else sample
 
     def _of(self, workload: Workload) -> Workload:
         before, found = self._done.get(workload.id, (None, workload))

@@ -44,6 +44,7 @@ from scavenger_openstack.algorithms.max_min import split
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Rates
+from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadRates
 
 OWNER = 'leftover'
@@ -204,7 +205,7 @@ class Leftover:
     def _forget(self, why: str) -> None:
         self._why = why
         self._busy_s: Mapping[int, float] = {}
-        self._runs: frozenset[tuple[str, float]] = frozenset()
+        self._there: Sequence[Workload] = ()
         self._left: collections.deque[float] = collections.deque(
             maxlen=LEAST_OF)
         self._unsure = self._cpus = 0
@@ -264,10 +265,12 @@ class Leftover:
             self._busy_s, rates.cpu_busy_s, cpus,
             math.fsum(use for use in used if use is not None),
             rates.interval_s)
-        runs = frozenset((one[0].id, one[0].created_s) for one in background)
-        sure = left is not None and None not in used and runs == self._runs
-        self._busy_s, self._runs, self._cpus = rates.cpu_busy_s, runs, len(
-            cpus)
+        there = [one[0] for one in background]
+        sure = (left is not None and None not in used
+                and (there == self._there or _runs(there) == _runs(
+                    self._there)))
+        self._busy_s, self._there = rates.cpu_busy_s, there
+        self._cpus = len(cpus)
         self._unsure = 0 if sure else self._unsure + 1
         if self._left and 0 < self._unsure <= self._blind_ticks:
             return
@@ -275,3 +278,7 @@ class Leftover:
             self._left.clear()
         else:
             self._left.append(left)
+
+
+def _runs(workloads: Iterable[Workload]) -> set[tuple[str, float]]:
+    return {(one.id, one.created_s) for one in workloads}
