@@ -19,8 +19,10 @@ each: how long ``blockStats`` of the background guest took (median and worst,
 in ms), how often libvirt said that it is paused, how much of the CPUs each
 guest got, and the ratios to *off* of the same run.
 
-Then the foreground rests, and beside the background hog another guest boots,
-background and foreground in turn, with the agent off and on.  Of each: how
+Then the foreground rests, and beside the background hog another guest comes,
+with the agent off and on.  It boots (background and foreground in turn); it
+was busy under limits and is rescued, which is a boot from another disk under
+its old UUID; or it migrates to a host without an agent and back.  Of each: how
 long that took (median and worst, in s), how often it was paused, and the
 ratio.
 
@@ -34,14 +36,16 @@ are set by hand on the cgroups of the background guest.  *idle*: cpu.idle.
 cores for all vCPUs, the emulator is free.  Two of them: ``light+quota``.
 
 Nothing is asserted; numbers compare only within one run.  It takes some
-rounds x (2 x seconds + settle) + boots x 4 boots and two minutes.
+rounds x (2 x seconds + settle) + boots x 100 s and two minutes.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from collections.abc import Iterator
 import contextlib
+import dataclasses
 import os
 import pathlib
 import statistics
@@ -51,6 +55,7 @@ import time
 from typing import Any
 from typing import NamedTuple
 
+import libvirt
 from running_agent import Agent
 from running_agent import guarded
 from running_agent import libvirt_section
@@ -63,15 +68,18 @@ from scavenger_openstack.tests.functional import virtual_host
 from scavenger_openstack.text import columns
 
 OFF, AGENT = 'off', 'agent'
+NEW = 'new'
 FRONT, BACK = 'front', 'back'
-KINDS = ('background', 'foreground')
+BOOTS = ('background', 'foreground')
+MOVES = ('rescued', 'migrated')
 FLOOR_CORES = 0.1
 EVERY_S = 0.1
 SETTLE_S = 1.0
 PERIOD_US = 100_000
-DOMAIN_PAUSED = 3       # VIR_DOMAIN_PAUSED
 BEGUN_S = 10.0
 """So long the agent knows the host before a guest boots."""
+BUSY_S = 8.0
+"""So long a guest is busy before it is rescued or migrates."""
 
 CONFIG = """\
 [agent]
@@ -89,8 +97,8 @@ class Played(NamedTuple):
     back: float
 
 
-class Booted(NamedTuple):
-    """One boot."""
+class Came(NamedTuple):
+    """How one guest came."""
 
     took_s: float
     paused: int
@@ -101,7 +109,8 @@ class Bench:
 
     def __init__(self, stack: contextlib.ExitStack) -> None:
         self.vcpus = os.cpu_count() or 1
-        self.host = stack.enter_context(hypervisor.Hypervisor())
+        self.host, self.other = (stack.enter_context(
+            hypervisor.Hypervisor(own_network=True)) for _ in range(2))
         guests = [
             domain_guest.DomainGuest(name=FRONT, vcpus=self.vcpus),
             virtual_host.background(
@@ -168,7 +177,9 @@ class Bench:
                     / 'cpuacct.usage').read_text()) / 1e9
 
     def paused(self, domain: Any) -> bool:
-        return bool(domain.state()[0] == DOMAIN_PAUSED)
+        """By somebody: a guest that starts or migrates is for a moment."""
+        return bool(domain.state() == [libvirt.VIR_DOMAIN_PAUSED,
+                                       libvirt.VIR_DOMAIN_PAUSED_USER])
 
     def play(self, seconds: float) -> Played:
         front, back = self.cpu_s(FRONT), self.cpu_s(BACK)
@@ -183,28 +194,65 @@ class Bench:
         return Played(took_s, paused, (self.cpu_s(FRONT) - front) / spent_s,
                       (self.cpu_s(BACK) - back) / spent_s)
 
-    def boot(self, kind: str) -> Booted:
+    def boot(self, kind: str) -> Came:
         """Until another guest of that kind obeys."""
         make = (virtual_host.background if kind == 'background'
                 else domain_guest.DomainGuest)
-        self.host.define(make(name='new'))
-        domain = self.connection.lookupByName('new')
+        self.host.define(make(name=NEW))
+        with self.gone_afterwards():
+            return self.watched(self.start)
+
+    def move(self, kind: str) -> Came:
+        """Until another guest, that was busy, obeys again, or is back."""
+        first, second = (domain_guest.Disk.make(self.host.disks / name)
+                         for name in ('own', 'rescue'))
+        guest = virtual_host.background(NEW, vcpus=self.vcpus,
+                                        disks=(first,))
+        with self.gone_afterwards():
+            console = self.host.define_and_start(guest)
+            console.tell(f'cpu {self.vcpus}')
+            time.sleep(BUSY_S)
+            if kind == 'migrated':
+                return self.watched(self.migrate)
+            console.close()
+            self.host.virsh(f'destroy {NEW}')
+            self.host.define(dataclasses.replace(
+                guest, disks=(second, first)))
+            return self.watched(self.start)
+
+    def start(self) -> None:
+        self.host.virsh(f'start {NEW}')
+        self.host.console(NEW).close()
+
+    def migrate(self) -> None:
+        self.host.migrate(NEW, self.other)
+        self.other.migrate(NEW, self.host)
+
+    @contextlib.contextmanager
+    def gone_afterwards(self) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            self.host.virsh(f'destroy {NEW}; undefine {NEW}')
+
+    def watched(self, come: Callable[[], None]) -> Came:
+        """How long that takes, and how often it is paused here meanwhile."""
         ready, seen = threading.Event(), []
 
         def watch() -> None:
             while not ready.wait(EVERY_S):
-                seen.append(self.paused(domain))
+                with contextlib.suppress(libvirt.libvirtError):  # elsewhere
+                    seen.append(self.paused(
+                        self.connection.lookupByName(NEW)))
         watcher = threading.Thread(target=watch)
         began_s = time.monotonic()
-        self.host.virsh('start new')
         watcher.start()
         try:
-            self.host.console('new').close()
-            return Booted(time.monotonic() - began_s, sum(seen))
+            come()
+            return Came(time.monotonic() - began_s, sum(seen))
         finally:
             ready.set()
             watcher.join()
-            self.host.virsh('destroy new; undefine new')
 
 
 def ratio(one: float, other: float | None) -> str:
@@ -230,8 +278,8 @@ def answers(found: dict[str, list[Played]]) -> list[str]:
                    body)
 
 
-def boots(found: dict[tuple[str, str], list[Booted]]) -> list[str]:
-    """The table of the boots."""
+def comings(found: dict[tuple[str, str], list[Came]]) -> list[str]:
+    """The table of the guests that came."""
     body = []
     for (kind, way), rounds in found.items():
         took_s = [one.took_s for one in rounds]
@@ -241,7 +289,7 @@ def boots(found: dict[tuple[str, str], list[Booted]]) -> list[str]:
             kind, way, str(len(rounds)), f'{statistics.median(took_s):.1f}',
             ratio(statistics.median(took_s), off_s), f'{max(took_s):.1f}',
             str(sum(one.paused for one in rounds))))
-    return columns(('guest', 'way', 'boots', 'median s', 'ratio', 'worst s',
+    return columns(('guest', 'way', 'times', 'median s', 'ratio', 'worst s',
                     'paused'), body)
 
 
@@ -254,7 +302,8 @@ def main() -> int:
     parser.add_argument('--ways', default=f'{OFF},{AGENT}')
     args = parser.parse_args()
     found: dict[str, list[Played]] = {}
-    booted: dict[tuple[str, str], list[Booted]] = {}
+    came: dict[tuple[str, str], list[Came]] = {}
+    libvirt.registerErrorHandler(lambda _, error: None, None)
     with contextlib.ExitStack() as stack:
         bench = Bench(stack)
         for number in range(args.rounds):
@@ -267,14 +316,14 @@ def main() -> int:
         for number in range(args.boots):
             for way in (OFF, AGENT):
                 with bench.way(way, BEGUN_S):
-                    for kind in KINDS:
-                        say(f'boot {number + 1}: {kind}, {way}')
-                        booted.setdefault((kind, way), []).append(
-                            bench.boot(kind))
+                    for kind in (*BOOTS, *MOVES):
+                        say(f'{number + 1}: {kind}, {way}')
+                        come = bench.boot if kind in BOOTS else bench.move
+                        came.setdefault((kind, way), []).append(come(kind))
     print('\n'.join(answers(found)))
-    if booted:
+    if came:
         print()
-        print('\n'.join(boots(booted)))
+        print('\n'.join(comings(came)))
     return 0
 
 

@@ -34,7 +34,9 @@ from scavenger_openstack.tests.functional.servers import databases
 from scavenger_openstack.tests.functional.servers import mariadb
 from scavenger_openstack.tests.functional.servers import postgresql
 from scavenger_openstack.tests.functional.servers import process
+from scavenger_openstack.tests.unit.api import bad_input_cases
 from scavenger_openstack.tests.unit.api import cloud
+from scavenger_openstack.tests.unit.api import policies_cases
 from scavenger_openstack.tests.unit.api import reads_cases
 from scavenger_openstack.tests.unit.api import writes_cases
 
@@ -53,6 +55,48 @@ class ReadsOnPostgreSql(reads_cases.Reads, cloud.Api, databases.PostgreSql):
 
 class WritesOnPostgreSql(writes_cases.Writes, cloud.Api,
                          databases.PostgreSql):
+    pass
+
+
+class PoliciesOnMariaDb(policies_cases.Policies, cloud.Api,
+                        databases.MariaDb):
+    pass
+
+
+class PoliciesOnPostgreSql(policies_cases.Policies, cloud.Api,
+                           databases.PostgreSql):
+    pass
+
+
+class BadInputOnMariaDb(bad_input_cases.BadInput, cloud.Api,
+                        databases.MariaDb):
+    pass
+
+
+class BadInputOnPostgreSql(bad_input_cases.BadInput, cloud.Api,
+                           databases.PostgreSql):
+    pass
+
+
+class OwnDatabase(databases.Base):
+    """Instead of the one that the tests have one after another."""
+
+    empty_url: Callable[[], str]
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.engine = connect.engine(self.empty_url())
+        self.addCleanup(self.engine.dispose)
+        schema.upgrade(self.engine)
+
+
+class HalfMigratedOnMariaDb(bad_input_cases.HalfMigrated, cloud.Api,
+                            OwnDatabase, databases.MariaDb):
+    pass
+
+
+class HalfMigratedOnPostgreSql(bad_input_cases.HalfMigrated, cloud.Api,
+                               OwnDatabase, databases.PostgreSql):
     pass
 
 

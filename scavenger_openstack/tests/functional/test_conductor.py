@@ -36,6 +36,7 @@ from scavenger_openstack.tests.unit.conductor import eviction_cases
 from scavenger_openstack.tests.unit.conductor import governor_cases
 from scavenger_openstack.tests.unit.conductor import schedules_cases
 from scavenger_openstack.tests.unit.conductor import service_cases
+from scavenger_openstack.tests.unit.conductor import silence_cases
 from scavenger_openstack.tests.unit.conductor import specs_cases
 from scavenger_openstack.tests.unit.conductor import sync_cases
 from scavenger_openstack.tests.unit.db import totals_cases
@@ -118,6 +119,14 @@ class SchedulesOnMariaDb(schedules_cases.Schedules, databases.MariaDb):
 
 class SchedulesOnPostgreSql(schedules_cases.Schedules, databases.PostgreSql):
     seeds = 4
+
+
+class SilenceOnMariaDb(silence_cases.Silence, databases.MariaDb):
+    pass
+
+
+class SilenceOnPostgreSql(silence_cases.Silence, databases.PostgreSql):
+    pass
 
 
 class TotalsOnMariaDb(totals_cases.Totals, databases.MariaDb):

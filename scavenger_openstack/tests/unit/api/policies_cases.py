@@ -1,0 +1,179 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Each URL as each role: who may, who may not, and what never leaks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy
+
+from scavenger_openstack.api import markers
+from scavenger_openstack.api.routes import ROUTES
+from scavenger_openstack.api import times
+from scavenger_openstack.tests.unit.api import cloud
+
+ALL = tuple(cloud.ROLES)
+READERS = ('admin', 'service', 'operator')
+
+Allowed = dict[str, int]
+
+
+def only(*roles: str, **others: int) -> Allowed:
+    """These roles; others get 403, and those that are not known 401."""
+    return {**dict.fromkeys(ALL, 403), 'anonymous': 401,
+            **dict.fromkeys(roles, 200), **others}
+
+
+READ, WRITE = only(*READERS), only('admin')
+
+EXPECTED: dict[str, Allowed] = {
+    'list_hosts': READ, 'show_host': READ, 'show_summary': READ,
+    'update_host': WRITE,
+    'show_aggregate': READ, 'update_aggregate': WRITE,
+    'list_workloads': READ,
+    'list_incidents': only(*READERS, 'reader', 'member', 'stranger'),
+    'show_incident': only(*READERS, 'reader', 'member', stranger=404),
+    'list_antagonists': READ,
+    'list_evictions': READ, 'show_eviction': READ, 'create_eviction': WRITE,
+    'list_caps': READ, 'list_overrides': READ, 'set_override': WRITE,
+    'delete_override': WRITE,
+    'list_priorities': READ, 'set_priority': WRITE, 'delete_priority': WRITE,
+    'list_exemptions': READ, 'set_exemption': WRITE,
+    'delete_exemption': WRITE,
+    'list_specs': READ,
+    'list_protection': READ, 'set_protection': WRITE,
+    'list_governor': READ, 'set_governor': WRITE,
+    'list_audit': READ,
+}
+
+BODIES: dict[str, dict[str, Any]] = {
+    'create_eviction': {'instance': cloud.NOISY, 'how': 'stop',
+                        'reason': 'why', 'dry_run': True},
+    'update_host': {'modes': {'attribution': 'observe'}},
+    'update_aggregate': {'modes': {'attribution': 'observe'}},
+    'set_override': {'value': 0.2, 'reason': 'why', 'expires_at':
+                     times.iso(cloud.NOW_S + 86400)},
+    'set_priority': {'scope': 'project', 'target': 'p', 'reason': 'why',
+                     'value': 'background'},
+    'set_exemption': {'scope': 'project', 'target': 'p', 'reason': 'why'},
+    'set_protection': {'scope': 'cloud', 'enabled': False, 'reason': 'why'},
+    'set_governor': {'scope': 'cloud', 'caps_per_minute': 5,
+                     'reason': 'why'},
+}
+
+
+class Policies:
+    """On whatever database :attr:`engine` is."""
+
+    assertEqual: Any
+    assertGreater: Any
+    assertIn: Any
+    assertNotIn: Any
+    call: Any
+    engine: Any
+    ok: Any
+    refused: Any
+
+    def test_each_route_has_a_row(self) -> None:
+        self.assertEqual(sorted(EXPECTED), sorted(
+            route.id for route in ROUTES))
+        bodies = {route.id for route in ROUTES if route.body is not None}
+        self.assertEqual(sorted(BODIES), sorted(bodies))
+
+    def test_each_route_and_role(self) -> None:
+        for route in ROUTES:
+            for role in reversed(ALL):      # the admin deletes last
+                body = BODIES.get(route.id)
+                answer = self.call(route.method, cloud.url(route), body,
+                                   role=role)
+                status = EXPECTED[route.id][role]
+                where = f'{route.id} as {role}: {answer.text[:300]}'
+                if status == 200 and route.answer is None:
+                    status = 204
+                self.assertEqual(status, answer.status_code, where)
+                if status == 200:
+                    assert route.answer is not None
+                    cloud.validate(answer, route.answer)
+
+    def test_nothing_of_others_in_what_a_reader_sees(self) -> None:
+        for role in ('reader', 'member', 'stranger', 'nobody'):
+            for route in ROUTES:
+                if route.method != 'GET':
+                    continue
+                answer = self.call('GET', cloud.url(route), role=role)
+                for text in cloud.OTHER_SIDE:
+                    self.assertNotIn(text, answer.text, f'{route.id} {role}')
+
+    def test_those_of_others_and_those_that_are_not_are_the_same(
+            self) -> None:
+        for role in ('reader', 'stranger'):
+            there = self.refused(
+                404, 'GET', f'/v1/incidents/{cloud.INCIDENT_OF_OTHER}',
+                role=role)
+            nothing = self.refused(404, 'GET', f'/v1/incidents/{"0" * 32}',
+                                   role=role)
+            for error in (there, nothing):
+                del error['request_id']
+            self.assertEqual(nothing, there)
+
+    def test_those_of_others_take_no_longer(self) -> None:
+        """The same statements, so the same time."""
+        found: list[str] = []
+        sqlalchemy.event.listen(
+            self.engine, 'before_cursor_execute',
+            lambda *arguments: found.append(arguments[2]))
+        for incident in (cloud.INCIDENT_OF_OTHER, '0' * 32):
+            self.refused(404, 'GET', f'/v1/incidents/{incident}',
+                         role='reader')
+        half = len(found) // 2
+        self.assertGreater(half, 0)
+        self.assertEqual(found[:half], found[half:])
+
+    def test_markers_tell_readers_nothing(self) -> None:
+        """One of an incident of others is one of none."""
+        marker = markers.write('incidents', [cloud.INCIDENT_OF_OTHER])
+        nothing = markers.write('incidents', ['0' * 32])
+        errors = [self.refused(400, 'GET', f'/v1/incidents?marker={text}',
+                               role='reader') for text in (marker, nothing)]
+        for error in errors:
+            del error['request_id']
+        self.assertEqual(errors[0], errors[1])
+        self.ok('GET', f'/v1/incidents?marker={marker}')
+
+    def test_filters_tell_readers_nothing(self) -> None:
+        for filter_ in (f'antagonist={cloud.NOISY}', f'host={cloud.HOST}',
+                        'host=nowhere', f'project={cloud.OTHER}'):
+            error = self.refused(400, 'GET', f'/v1/incidents?{filter_}',
+                                 role='reader')
+            self.assertEqual(['cause', 'outcome', 'since', 'until',
+                              'victim'], error['allowed'])
+
+    def test_the_victims_side_is_whole(self) -> None:
+        shown = self.ok('GET', f'/v1/incidents/{cloud.INCIDENT}',
+                        role='reader')['incident']
+        self.assertEqual(
+            (cloud.VICTIM, 'web', cloud.ONE, 'confirmed', 0.9),
+            tuple(shown[name] for name in (
+                'victim', 'victim_name', 'project', 'outcome', 'value')))
+        self.assertEqual([cloud.VICTIM],
+                         [one['workload'] for one in shown['evidence']])
+        self.assertEqual(
+            [{'workload': None, 'instance': None, 'name': None,
+              'project': None, 'score': 0.99, 'antagonist': True}],
+            shown['suspects'])
+        self.assertEqual([], shown['caps'])
+
+    def test_a_project_that_is_not_named_is_nobodys(self) -> None:
+        """Not that of containers, whose project is empty, too."""
+        self.refused(403, 'GET', '/v1/incidents', role='unscoped')
