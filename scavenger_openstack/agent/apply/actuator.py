@@ -173,10 +173,9 @@ class Actuator:
             if key in pending or key not in seen.current:
                 continue
             current = seen.current[key]
-            if key not in again and (
-                    current == cap.value or not arbitrate.worth_writing(
-                        cap.knob, current, cap.value,
-                        dear=bool(self._queue_of(key, queues_.LOOSEN)))
+            if key not in again and (not arbitrate.worth_writing(
+                    cap.knob, current, cap.value,
+                    dear=bool(self._queue_of(key, queues_.LOOSEN)))
                     or self._nearest(key, cap, current)):
                 self.in_force[key] = cap
             elif why := self._why_not(cap):
