@@ -21,7 +21,7 @@ guest got, and the ratios to *off* of the same run.
 
 Then the foreground rests, and beside the background hog another guest comes,
 with the agent off and on.  It boots (background and foreground in turn); it
-was busy under limits and is rescued, which is a boot from another disk under
+was busy under limits and is rescued, which is a boot with another disk under
 its old UUID; or it migrates to a host without an agent and back.  Of each: how
 long that took (median and worst, in s), how often it was paused, and the
 ratio.
@@ -177,7 +177,10 @@ class Bench:
                     / 'cpuacct.usage').read_text()) / 1e9
 
     def paused(self, domain: Any) -> bool:
-        """By somebody: a guest that starts or migrates is for a moment."""
+        """Whether somebody has paused it.
+
+        libvirt says so for a moment, too, of a guest that starts or migrates.
+        """
         return bool(domain.state() == [libvirt.VIR_DOMAIN_PAUSED,
                                        libvirt.VIR_DOMAIN_PAUSED_USER])
 
