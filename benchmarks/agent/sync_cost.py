@@ -13,9 +13,9 @@
 """What it costs the agent to report to a conductor.
 
 Runs the agent as slow_loop.py beside this file does, by turns without a
-control plane and with one that answers in the same process (so without the
-library that speaks to the broker), and prints CPU per workload and tick and
-memory of both, and their ratio in each pair.
+control plane and with one: RabbitMQ, and a conductor on SQLite, each a process
+of its own.  Prints CPU per workload and tick and memory of the agent both
+times, and their ratio in each pair.
 
     python benchmarks/agent/sync_cost.py [--workloads 50] [--pairs 3]
 """
@@ -23,19 +23,58 @@ memory of both, and their ratio in each pair.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+import contextlib
+import pathlib
 import statistics
+import subprocess
 import sys
+import tempfile
+import time
 
 import slow_loop
+import sqlalchemy
 
-from scavenger_openstack.tests.functional import reporting
+from scavenger_openstack.db import connect
+from scavenger_openstack.db import schema
+from scavenger_openstack.db import tables
+from scavenger_openstack.tests.functional.servers import process
+from scavenger_openstack.tests.functional.servers import rabbitmq
 
-WITH = '''[DEFAULT]
-transport_url = fake:/
+AGENT = '''[DEFAULT]
+transport_url = {url}
 [conductor]
 enabled = true
-sync_s = {}
+sync_s = {sync_s:g}
 '''
+
+
+@contextlib.contextmanager
+def control_plane(url: str) -> Iterator[connect.Engine]:
+    """Its database, with a conductor that takes calls from the broker."""
+    with tempfile.TemporaryDirectory() as where:
+        directory = pathlib.Path(where)
+        database = f'sqlite:///{directory}/database'
+        engine = connect.engine(database)
+        schema.upgrade(engine)
+        file = directory / 'conf'
+        file.write_text(f'[DEFAULT]\ntransport_url = {url}\n'
+                        f'[database]\nconnection = {database}\n')
+        with (directory / 'log').open('w') as log, subprocess.Popen(
+                [sys.executable, '-m', 'scavenger_openstack.cmd.conductor',
+                 '--config-file', str(file)], stderr=log) as conductor:
+            try:
+                yield engine
+            finally:
+                conductor.terminate()
+                engine.dispose()
+
+
+def last_report_s(engine: connect.Engine) -> float:
+    """When the agent was heard last, in UNIX time; 0 for never."""
+    with connect.reading(engine) as connection:
+        return connection.scalar(sqlalchemy.select(sqlalchemy.func.max(
+            tables.hosts.c.last_seen_s))) or 0.0
 
 
 def main() -> int:
@@ -53,23 +92,35 @@ def main() -> int:
     parser.add_argument('--seconds', type=float, default=30,
                         help='of each measurement (30)')
     args = parser.parse_args()
-    ratios = []
-    for _ in range(args.pairs):
-        pair = [slow_loop.measure(
-            args.workloads, 10, args.warm_up, args.seconds,
-            module=module, config=config)
-            for module, config in (
-                ('scavenger_openstack.cmd.agent', ''),
-                (reporting.__name__, WITH.format(args.sync_s)))]
-        ratios.append(pair[1]['us_per_workload'] / pair[0]['us_per_workload'])
-        print(f'{args.workloads} workloads, without and with: '
-              + ', '.join(f'{row["us_per_workload"]:.1f} us per workload and '
-                          f'tick, {row["rss_bytes"] / 2**20:.1f} MiB'
-                          for row in pair)
-              + f'; {ratios[-1]:.3f} times', flush=True)
+    try:
+        broker = rabbitmq.RabbitMq()
+    except process.Missing as exc:
+        sys.exit(f'sync_cost: {exc}')
+    try:
+        with control_plane(broker.url) as engine:
+            ratios = [pair(engine, broker.url, args)
+                      for _ in range(args.pairs)]
+    finally:
+        broker.close()
     print(f'median of {len(ratios)} pairs: {statistics.median(ratios):.3f} '
           'times')
     return 0
+
+
+def pair(engine: connect.Engine, url: str, args: argparse.Namespace) -> float:
+    """Measure without and with; the ratio."""
+    rows = []
+    for config in ('', AGENT.format(url=url, sync_s=args.sync_s)):
+        rows.append(slow_loop.measure(args.workloads, 10, args.warm_up,
+                                      args.seconds, config=config))
+    if time.time() - last_report_s(engine) > args.seconds:
+        sys.exit('sync_cost: the conductor was not reached')
+    ratio = rows[1]['us_per_workload'] / rows[0]['us_per_workload']
+    print(f'{args.workloads} workloads, without and with: '
+          + ', '.join(f'{row["us_per_workload"]:.1f} us per workload and '
+                      f'tick, {row["rss_bytes"] / 2**20:.1f} MiB'
+                      for row in rows) + f'; {ratio:.3f} times', flush=True)
+    return ratio
 
 
 if __name__ == '__main__':
