@@ -37,7 +37,7 @@ the smallest weight instead of cpu.idle, *follow-quota* with neither.
 
 With ``--kind vms`` they are two guests of a libvirtd of its own, under TCG,
 with a vCPU per CPU: the background spins, the foreground answers look-ups,
-200 a second.  libvirt puts both below one parent (*nested*).  Then there is
+500 a second.  libvirt puts both below one parent (*nested*).  Then there is
 also how long QEMU of the background took to answer ``blockStats``.
 
 Needs stress-ng and memcached, or libvirt and QEMU.
