@@ -118,6 +118,7 @@ class Service:
                                         conf.agent.history_mib * 2 ** 20,
                                         log_filter.NAMES)
         self._rows = instances.InstanceRows()
+        self._limits = status.Limits()
         self._missing = MissingLog()
         self._sync = parts.load_sync(conf, call, self._evidence)
         self._parameters = parameters.Parameters(conf)
@@ -266,9 +267,12 @@ class Service:
             self._sync.see(tick.sample, document, facts.instances,
                            {**self._parameters.refused, **tick.refused})
         try:
-            status.write(self._state_dir / 'status.json', document,
-                         self._rows.look(tick.time_s, facts.instances,
-                                         tick.rates))
+            status.write(
+                self._state_dir / 'status.json', document,
+                caps=self._limits.look(list(
+                    self._actuator.in_force.values())),
+                instances=self._rows.look(tick.time_s, facts.instances,
+                                          tick.rates))
         except OSError as exc:
             LOG.warning('%s: status not written: %s', self._state_dir, exc)
 
@@ -277,7 +281,6 @@ class Service:
                   ) -> dict[str, Any]:
         rates = tick.rates
         usage = resource.getrusage(resource.RUSAGE_SELF)
-        in_force = self._actuator.in_force
         return {
             'schema': status.SCHEMA, 'time_s': tick.time_s,
             'wall_time_s': time.time(), 'host': self._conf.agent.host,
@@ -309,7 +312,6 @@ class Service:
             # How many; "sample" tells each, and the rows of VMs.  Rows for
             # all, every tick, would cost as much as deciding.
             'workloads': self._count(tick),
-            'caps': [cap._asdict() for cap in list(in_force.values())],
             'would': [cap._asdict() for cap in tick.would],
             'unmet_bytes': tick.outcome.unmet,
             'actions': [{'time_s': time_s, **action._asdict(),

@@ -18,6 +18,7 @@ still turns; nothing else has to be asked.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import errno
@@ -53,17 +54,36 @@ MOST_OF_CONDUCTOR = 4
 IN_FORCE = 'limits in force'
 
 
+class Limits:
+    """The JSON of limits: most stay as they are from tick to tick, and each is
+    encoded once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Cap, bytes] = {}
+
+    def look(self, limits: Iterable[Cap]) -> bytes:
+        """The JSON of these."""
+        known = self._known
+        self._known = {
+            cap: known.get(cap) or _encoded(cap._asdict()) for cap in limits}
+        return b'[' + b','.join(self._known.values()) + b']'
+
+
+def _encoded(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, separators=(',', ':')).encode()
+
+
 def write(path: pathlib.Path, document: Mapping[str, Any],
-          instances: bytes = b'') -> None:
+          **fields: bytes) -> None:
     """Replace ``path`` by ``document``, never leaving half a file.
 
-    :param instances: the JSON of one more field, if not empty
+    :param fields: the JSON of more fields
     :raises OSError: the directory is full or gone.
     """
     temporary = path.with_name(path.name + '.new')
-    data = json.dumps(document, separators=(',', ':')).encode()
-    if instances:
-        data = data[:-1] + b',"instances":' + instances + b'}'
+    data = _encoded(document)
+    for name, encoded in fields.items():
+        data = b'%s,"%s":%s}' % (data[:-1], name.encode(), encoded)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC
                          | os.O_NOFOLLOW, 0o640)
     try:

@@ -173,10 +173,10 @@ class Actuator:
             if key in pending or key not in seen.current:
                 continue
             current = seen.current[key]
-            if key not in again and (not arbitrate.worth_writing(
-                    cap.knob, current, cap.value,
-                    dear=bool(self._queue_of(key, queues_.LOOSEN)))
-                    or self._nearest(key, cap, current)):
+            if key not in again and (self._nearest(key, cap, current)
+                    or not arbitrate.worth_writing(
+                        cap.knob, current, cap.value,
+                        dear=bool(self._queue_of(key, queues_.LOOSEN)))):
                 self.in_force[key] = cap
             elif why := self._why_not(cap):
                 outcome.problems.append(why)

@@ -49,8 +49,8 @@ told, and values; oldest first."""
 class SeenTick(NamedTuple):
     """What one tick hands over: references, nothing is copied.
 
-    ``document`` is the status without its VMs, which are ``instances``;
-    ``refused`` says of each override that does not count why.
+    ``document`` is the status without limits and VMs, of which the latter are
+    ``instances``; ``refused`` says of each override that does not count why.
     """
 
     sample: HostSample | None

@@ -236,7 +236,7 @@ class JsonTest(testtools.TestCase):
         made = instances.InstanceRows()
         for found in ([], [instance(1), instance(2)]):
             status.write(path, {'schema': status.SCHEMA, 'time_s': 1.0},
-                         made.look(1.0, found, None))
+                         instances=made.look(1.0, found, None))
             self.assertEqual([one.uuid for one in found], [
                 row['uuid'] for row in status.read(path)['instances']])
 

@@ -243,6 +243,28 @@ class TableTest(testtools.TestCase):
                 status.table(document(**wrong), 10.0)
 
 
+class LimitsTest(testtools.TestCase):
+
+    def test_they_come_change_and_go(self) -> None:
+        one, two = (Cap(name, Knob.CPU_CORES, 0.5, 'scavenger', 'a "reason"')
+                    for name in ('/batch/a', '/batch/b'))
+        limits = status.Limits()
+        for caps in ([one], [one, two], [two._replace(reason='another'), one],
+                     [one._replace(value='0-1')], []):
+            self.assertEqual([cap._asdict() for cap in caps],
+                             json.loads(limits.look(caps)))
+
+    def test_in_the_file(self) -> None:
+        path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 's.json')
+        for schema, fields in (({'schema': 2, 'time_s': 1.0}, {}), (
+                {'schema': 2, 'time_s': 2.0}, {'caps': b'[1]',
+                                               'instances': b'[]'})):
+            status.write(path, schema, **fields)
+            self.assertEqual({**schema, **{
+                name: json.loads(text) for name, text in fields.items()}},
+                status.read(path))
+
+
 class ReadTest(testtools.TestCase):
 
     def test_the_versions_before_and_after(self) -> None:
