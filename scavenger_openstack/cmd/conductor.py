@@ -88,9 +88,11 @@ def run(options: argparse.Namespace) -> int:
         schema.check(connection)
         without = enrollment.without_token(connection)
     log.setup(conf, 'scavenger')
-    if conf.conductor.require_token and without:
-        LOG.warning('%d hosts have no token, reports of theirs are refused: '
-                    'see "scavenger-manage host enroll"', without)
+    if without:
+        LOG.warning('%d hosts have no token: %s; see "scavenger-manage host '
+                    'enroll"', without, 'their reports are refused'
+                    if conf.conductor.require_token else 'any client that '
+                    'the broker lets in may report in their names')
     conductor = service.Conductor(
         engine, require_token=conf.conductor.require_token,
         keep_days=conf.database.keep_days, keep_rows=conf.database.keep_rows)
