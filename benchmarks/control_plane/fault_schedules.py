@@ -14,16 +14,19 @@
 """Many seeded schedules of faults: is everything stored exactly once?
 
 In a schedule on SQLite three agents, each a process with its spool on disk,
-report to two conductor processes on one database.  kill -9 ends conductors in
-the middle of a transaction, or between commit and answer, and agents in the
-middle of writing what happened; others take their place.  Reports are lost,
-torn, doubled at the same moment, hours late, and from an earlier run; answers
-are lost.  In one with a broker the conductors, MariaDB and RabbitMQ are real
-processes that are killed, too (tests/functional/test_conductor_faults.py).
+report to two conductor processes on one database, which now and then advance
+totals, make specs and delete what is old, and an operator sets overrides.
+kill -9 ends conductors in the middle of a transaction, or between commit and
+answer, and agents in the middle of writing what happened; others take their
+place.  Reports are lost, torn, doubled at the same moment, days late, and from
+an earlier run or boot; answers are lost.  In one with a broker the conductors,
+MariaDB and RabbitMQ are real processes that are killed, too, and a host is cut
+off (tests/functional/test_conductor_faults.py).
 
-Afterwards each incident, limit and kill is there once, hourly sums are those
-of all incidents, specs those of all samples (to 1e-9), and no override is
-lost.  A seed gives the same schedule again, but for where a kill hits.
+Afterwards each incident, limit and row of the audit is there once, hourly sums
+are those of all incidents, totals those of the hours, specs those of all
+samples (to 1e-9), and no override is lost.  A seed gives the same schedule
+again, but for where a kill hits.
 
     python benchmarks/control_plane/fault_schedules.py \\
         [--sqlite 1000] [--broker 30]
@@ -36,6 +39,8 @@ code is 0 if all went well.
 from __future__ import annotations
 
 import argparse
+import collections
+from collections.abc import Mapping
 import contextlib
 import json
 import logging
@@ -46,14 +51,17 @@ import sys
 import tempfile
 import time
 import traceback
+from typing import Any
 import unittest
 
-from fault_processes import conduct
-from fault_processes import Agent
-from fault_processes import Process
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import schema
 from scavenger_openstack.db import tables
+from scavenger_openstack.tests.functional import fault_operator
+from scavenger_openstack.tests.functional.fault_processes import Agent
+from scavenger_openstack.tests.functional.fault_processes import conduct
+from scavenger_openstack.tests.functional.fault_processes import KEEP_DAYS
+from scavenger_openstack.tests.functional.fault_processes import Process
 from scavenger_openstack.tests.functional import test_conductor_faults
 from scavenger_openstack.tests.unit.conductor import cloud
 from scavenger_openstack.tests.unit.conductor import schedules_cases
@@ -64,7 +72,7 @@ HOSTS = 3
 CONDUCTORS = 2
 TURNS = 60
 PROGRESS_S = 10.0
-OVERRIDE_S = 10 ** 9
+HOUR_S, DAY_S = 3600, 86400
 
 
 class Schedule(schedules_cases.Stored, unittest.TestCase):
@@ -83,10 +91,20 @@ class Schedule(schedules_cases.Stored, unittest.TestCase):
         self._url = f'sqlite:///{path}'
         self._conductors: list[Process] = []
         self._agents: list[Agent] = []
-        self.reports = self.kills = 0
+        self.engine = connect.engine(self._url)
+        self._operator = fault_operator.Operator(
+            self.engine, [f'node-{number}' for number in range(HOSTS)], seed)
+        self._specs: list[schedules_cases.Audit] = []
+        self._perhaps: list[schedules_cases.Audit] = []
+        self._counts = collections.Counter[str]()
 
     def runTest(self) -> None:
         """Never."""
+
+    def counts(self) -> dict[str, int]:
+        return {**self._counts,
+                'kills of agents': sum(one.kills for one in self._agents),
+                'overrides': len(self._operator.audit)}
 
     def play(self) -> None:
         """
@@ -95,20 +113,19 @@ class Schedule(schedules_cases.Stored, unittest.TestCase):
         try:
             self._conductors = [Process(conduct, self._url)
                                 for _ in range(CONDUCTORS)]
-            self._agents = [Agent(f'node-{number}', self._seed,
-                                  self._directory)
-                            for number in range(HOSTS)]
+            self._agents = [Agent(name, self._seed, self._directory)
+                            for name in self._operator.held]
             self._play()
         finally:
             for one in (*self._conductors, *self._agents):
                 one.end()
+            self.engine.dispose()
             shutil.rmtree(self._directory)
 
     def _play(self) -> None:
         choose, now, agents = self._choose, cloud.NOW, self._agents
         for agent in agents:    # so that they can have overrides
             self._tell(agent.report(now), now)
-        overrides = self._override()
         on_the_way: list[wire.Report] = []
         turns = 0
         while turns < TURNS or any(agent.waiting() for agent in agents):
@@ -116,23 +133,45 @@ class Schedule(schedules_cases.Stored, unittest.TestCase):
             now += choose.choice([0.5, 10.0, 900.0, 30000.0])
             agent = choose.choice(agents)
             if turns < TURNS and agent.waiting() < 40:
-                kill = choose.random() < 0.15
-                agent.happens(now, kill)
-                self.kills += kill
+                agent.happens(now, kill=choose.random() < 0.15)
+            if choose.random() < 0.1:
+                self._override(now)
+            if choose.random() < 0.2:
+                self._work(now, 'middle' if choose.random() < 0.4 else '')
             report = agent.report(now)
             on_the_way.append(report)
             self._send(report, now)
             for _ in range(choose.randrange(3)):    # some of long ago
-                self._send(choose.choice(on_the_way[-8:]), now)
-        found = {one.workload for agent in agents
-                 for one in self._directives(agent, now).overrides}
-        self.assertEqual(overrides, found, 'overrides')
-        self.engine = connect.engine(self._url)
-        try:
-            self.check([agent.host for agent in agents], now,
-                       f'seed {self._seed}')
-        finally:
-            self.engine.dispose()
+                self._send(choose.choice(
+                    on_the_way[-8 if choose.random() < 0.8 else 0:]), now)
+        # All claims have ended by then.
+        now = (now + 2 * HOUR_S) // DAY_S * DAY_S + DAY_S
+        self._work(now)
+        for agent in agents:
+            self.assertEqual(
+                self._operator.held[agent.host.name],
+                {(one.workload, one.knob): one.value
+                 for one in self._directives(agent, now).overrides})
+        self.check([agent.host for agent in agents], now,
+                   f'seed {self._seed}', audit=[
+                       *self._operator.audit, *self._specs],
+                   perhaps=self._perhaps, since_s=now - KEEP_DAYS * DAY_S)
+        self.assertEqual({now}, set(self.rows(tables.hosts, 'totals_hour_s')))
+
+    def _work(self, now: float, kill: str = '') -> None:
+        """A conductor does what is due from time to time."""
+        found = self._call(b'', now, kill, work=True)
+        changed = schedules_cases.specs_changed(now)
+        if found is None:
+            self.assertTrue(kill)
+            self._perhaps.append(changed)
+        else:
+            _, specs, _ = json.loads(found)
+            self._specs += [changed] * bool(specs)
+
+    def _override(self, now: float) -> None:
+        self._operator.override(now)
+        self.engine.dispose()   # no conductor is to have its connections
 
     def _send(self, report: wire.Report, now: float) -> None:
         """To a conductor, with a fault or without."""
@@ -149,7 +188,7 @@ class Schedule(schedules_cases.Stored, unittest.TestCase):
         elif fate < 0.8:                            # at both, at once
             for one in self._conductors:
                 one.send(data, now=now)
-            self.reports += len(self._conductors)
+            self._counts['reports'] += len(self._conductors)
             for one in self._conductors:
                 self._answered(report, one.answer(), now)
         else:
@@ -159,14 +198,16 @@ class Schedule(schedules_cases.Stored, unittest.TestCase):
         return self._answered(report, self._call(codec.encode(report), now),
                               now)
 
-    def _call(self, data: bytes, now: float, kill: str = ''
+    def _call(self, data: bytes, now: float, kill: str = '', **more: Any
               ) -> bytes | None:
         one = self._choose.choice(self._conductors)
-        one.send(data, kill, now=now)
-        self.reports += 1
+        one.send(data, kill, now=now, **more)
+        self._counts['reports'] += bool(data)
         found = one.answer()
         if kill:
-            self.kills += 1
+            self._counts['kills of conductors ' + (
+                'before the answer' if kill == 'answer' else 'in the middle'
+                )] += 1
             one.end()
             self._conductors[self._conductors.index(one)] = Process(
                 conduct, self._url)
@@ -174,30 +215,16 @@ class Schedule(schedules_cases.Stored, unittest.TestCase):
 
     def _answered(self, report: wire.Report, found: bytes | None, now: float
                   ) -> wire.Answer | None:
-        if found is None or b'"refused"' in found[:12]:
+        if found is None or found.startswith(b'{"unreachable"'):
             return None
+        self.assertFalse(found.startswith(b'{"refused"'), found)
         answer = codec.decode(found, wire.Answer, wire.MAX_ANSWER_BYTES)
         if report.entries and answer.acknowledged:
             agent = next(one for one in self._agents
                          if one.host.name == report.host)
-            agent.answered(report.run_id, answer.acknowledged, now)
+            agent.answered(report.run_id, answer.acknowledged, now,
+                           kill=self._choose.random() < 0.05)
         return answer
-
-    def _override(self) -> set[str]:
-        """One for each host; the workloads that they are for."""
-        engine = connect.engine(self._url)
-        with connect.writing(engine) as connection:
-            names = dict(connection.execute(tables.hosts.select(
-                ).with_only_columns(tables.hosts.c.id, tables.hosts.c.name)
-                ).tuples().all())
-            for number, (host_id, name) in enumerate(sorted(names.items())):
-                connection.execute(tables.overrides.insert().values(
-                    host_id=host_id, uuid=f'{number:032x}',
-                    workload=f'/batch/{name}', knob='cpu_cores', value=0.5,
-                    reason='a test', created_by='operator',
-                    created_s=cloud.NOW, expires_s=cloud.NOW + OVERRIDE_S))
-        engine.dispose()
-        return {f'/batch/{name}' for name in names.values()}
 
     def _directives(self, agent: Agent, now: float) -> wire.Directives:
         answer = self._tell(agent.report(now), now)
@@ -214,38 +241,38 @@ class Progress:
         self._began_s = time.monotonic()
         self.done = 0
         self.failed: list[int] = []
-        self.more: dict[str, int] = {}
+        self._took_s = 0.0
+        self._counts = collections.Counter[str]()
 
     def begin(self) -> None:
         self._began_s = self._said_s = time.monotonic()
 
-    def one(self, seed: int, why: str, **more: int) -> None:
+    def one(self, seed: int, why: str, counts: Mapping[str, int]) -> None:
         """A schedule has ended.
 
         :param why: what went wrong, '' if nothing did
         """
         self.done += 1
-        for name, number in more.items():
-            self.more[name] = self.more.get(name, 0) + number
+        self._counts.update(counts)
+        self._took_s = time.monotonic() - self._began_s
         if why:
             self.failed.append(seed)
             print(f'seed {seed} FAILED: {why}', flush=True)
         if time.monotonic() - self._said_s >= PROGRESS_S:
             self._said_s = time.monotonic()
-            took_s = time.monotonic() - self._began_s
-            left_s = took_s / self.done * (self._total - self.done)
+            left_s = self._took_s / self.done * (self._total - self.done)
             print(f'{self.done} of {self._total} {self._what}, '
                   f'{left_s / 60:.0f} minutes left', flush=True)
 
     def summary(self) -> str:
-        took_s = time.monotonic() - self._began_s
         failed = (f'{len(self.failed)} FAILED (seeds '
                   f'{", ".join(map(str, self.failed))})'
                   if self.failed else 'none failed')
         return ', '.join((
             f'{self.done} of {self._total} {self._what}: {failed}',
-            *(f'{number} {name}' for name, number in self.more.items()),
-            f'{took_s:.0f} s'))
+            *(f'{number} {name}'
+              for name, number in sorted(self._counts.items())),
+            f'{self._took_s:.0f} s'))
 
 
 def sqlite(progress: Progress, seeds: range) -> None:
@@ -260,8 +287,7 @@ def sqlite(progress: Progress, seeds: range) -> None:
                 schedule.play()
             except Exception:
                 why = traceback.format_exc().strip()
-            progress.one(seed, why, reports=schedule.reports,
-                         kills=schedule.kills)
+            progress.one(seed, why, schedule.counts())
 
 
 def broker(progress: Progress, seeds: range) -> None:
@@ -272,10 +298,11 @@ def broker(progress: Progress, seeds: range) -> None:
         test.run(result)
         if result.skipped:
             print(f'not played: {result.skipped[0][1]}', flush=True)
-            progress.one(seed, 'skipped')
+            progress.one(seed, 'skipped', {})
             return
         progress.one(seed, ''.join(
-            text for _, text in result.errors + result.failures))
+            text for _, text in result.errors + result.failures),
+            test.counts)
 
 
 def main() -> int:

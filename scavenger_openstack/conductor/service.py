@@ -19,6 +19,7 @@ has to be done once is claimed in it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Sequence
 import contextlib
 import functools
 import hmac
@@ -302,13 +303,18 @@ class Conductor:
                 claims.extend(connection, specs.CLAIM, self.name,
                               now + AGAIN_S)
 
+    @property
+    def works(self) -> Sequence[tuple[str, Callable[[], int | None]]]:
+        """What is due from time to time, after what the log says when it
+        fails."""
+        return (('totals of antagonists are not advanced',
+                 self.advancing.turn),
+                ('specs are not made', self.make_specs),
+                ('old rows are not deleted', self.purging.turn))
+
     def _run(self) -> None:
         while not self._stop.wait(AGAIN_S):
-            for what, work in (('totals of antagonists are not advanced',
-                                self.advancing.turn),
-                               ('specs are not made', self.make_specs),
-                               ('old rows are not deleted',
-                                self.purging.turn)):
+            for what, work in self.works:
                 try:
                     work()
                 except errors.DatabaseError as exc:

@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import collections
+from collections.abc import Iterable
 import math
 import random
 from typing import Any
@@ -22,16 +23,30 @@ from typing import Any
 import fixtures
 
 from scavenger_openstack.conductor import specs
+from scavenger_openstack.db import directives
+from scavenger_openstack.db import reports
 from scavenger_openstack.db import tables
+from scavenger_openstack.db import totals
 from scavenger_openstack import errors
 from scavenger_openstack.tests.unit.conductor import cloud
 from scavenger_openstack.tests.unit.conductor.cloud import NOW
+from scavenger_openstack.tests.unit.db import totals_cases
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import report as wire
 
 SEEDS = 10
 TURNS = 60
 """Reports of a schedule in which something happens."""
+
+BATCH = ('/batch/a', '/batch/b', '/batch/c')
+WORKLOADS = [cloud.batch(name) for name in BATCH]
+
+Audit = tuple[float, str, str, str]
+"""Time, action, target and actor of an audit row."""
+
+
+def specs_changed(now: float) -> Audit:
+    return now, directives.SPECS, '', 'conductor'
 
 
 class Host:
@@ -46,7 +61,7 @@ class Host:
         self.open: dict[str, wire.Incident] = {}
         self.incidents: dict[str, list[wire.Incident]] = {}
         self.limits: list[tuple[float, float | None]] = []
-        self.kills = 0
+        self.audit: list[Audit] = []
         self.samples: dict[tuple[str, int], list[float]] = (
             collections.defaultdict(list))
 
@@ -87,7 +102,8 @@ class Host:
                     self.waiting.append(cloud.limit(
                         self.next(), now, since_s=now))
             elif what == 'kill':
-                self.kills += 1
+                self.audit.append((now, 'kill', '/batch/a',
+                                   f'agent {self.name}'))
                 self.waiting.append(wire.Kill(
                     sequence=self.next(), time_s=now, workload='/batch/a',
                     processes=1, owner='scavenger'))
@@ -95,8 +111,7 @@ class Host:
                 self.statistics(now)
 
     def some(self) -> list[str]:
-        return self.random.sample(['/batch/a', '/batch/b', '/batch/c'],
-                                  self.random.randrange(4))
+        return self.random.sample(BATCH, self.random.randrange(4))
 
     def tell(self, entry: wire.Incident) -> None:
         self.incidents.setdefault(entry.id, []).append(entry)
@@ -119,7 +134,8 @@ class Host:
 
     def report(self, now: float) -> wire.Report:
         return cloud.report(*self.waiting[:6], host=self.name,
-                            run=f'run-{self.run}', sent_s=now)
+                            run=f'run-{self.run}', sent_s=now,
+                            workloads=WORKLOADS, digest='those')
 
     def answered(self, run: str, answer: wire.Answer) -> None:
         if run == f'run-{self.run}':
@@ -132,33 +148,56 @@ class Host:
             self.run, self.sequence = self.run + 1, 0
 
 
-class Stored(cloud.Mixin):
+class Stored(totals_cases.Summed):
     """What is stored is what happened on the hosts."""
 
-    def check(self, hosts: list[Host], now: float, where: str) -> None:
-        last = {key: entries[-1] for host in hosts
-                for key, entries in host.incidents.items()}
+    def check(self, hosts: list[Host], now: float, where: str, *,
+              audit: Iterable[Audit], perhaps: Iterable[Audit] = (),
+              since_s: float = 0.0) -> None:
+        """
+        :param audit: of what did not happen on a host
+        :param perhaps: rows of the audit of which it is not known
+        :param since_s: the first second of a day; what has ended before was
+            deleted
+        """
+        last = [entry for host in hosts for *_, entry in
+                host.incidents.values()
+                if entry.what != 'ended' or entry.time_s >= since_s]
         self.assertEqual(
             sorted((entry.id, entry.outcome, entry.time_s,
                     entry.time_s if entry.what == 'ended' else None)
-                   for entry in last.values()),
+                   for entry in last),
             sorted(self.rows(tables.incidents, 'uuid', 'outcome',
                              'changed_s', 'ended_s')), where)
         self.assertEqual(
-            sorted((one.workload, one.antagonist) for entry in last.values()
+            sorted((one.workload, one.antagonist) for entry in last
                    for one in entry.suspects),
             sorted(self.rows(tables.suspects, 'workload', 'antagonist')),
             where)
         self.assertEqual(
-            sorted(limit for host in hosts for limit in host.limits),
+            sorted(limit for host in hosts for limit in host.limits
+                   if limit[1] is None or limit[1] >= since_s),
             sorted(self.rows(tables.caps, 'set_s', 'removed_s')), where)
-        self.assertEqual(sum(host.kills for host in hosts),
-                         self.rows(tables.audit, 'action').count('kill'),
-                         where)
-        self.check_hours(hosts, where)
-        self.check_specs(hosts, now, where)
+        self.check_audit([*audit, *(row for host in hosts
+                                    for row in host.audit)],
+                         perhaps, where, since_s)
+        self.check_hours(hosts, where, since_s)
+        self.check_totals(where)
+        self.check_specs(hosts, now, where, since_s)
 
-    def check_hours(self, hosts: list[Host], where: str) -> None:
+    def check_audit(self, audit: Iterable[Audit], perhaps: Iterable[Audit],
+                    where: str, since_s: float) -> None:
+        """Each row is there once, and none besides."""
+        expected = collections.Counter(
+            row for row in audit if row[0] >= since_s)
+        found = collections.Counter(self.rows(
+            tables.audit, 'time_s', 'action', 'target', 'actor'))
+        more = found - expected - collections.Counter(perhaps)
+        self.assertEqual(([], []), (sorted(expected - found), sorted(more)),
+                         f'{where}: audit rows missing, and too many')
+
+    def check_hours(self, hosts: list[Host], where: str, since_s: float
+                    ) -> None:
         """As counted from the last entry of each incident, by hour."""
         expected: dict[tuple[Any, ...], list[float]] = (
             collections.defaultdict(lambda: [0, 0.0, 0, 0]))
@@ -185,14 +224,16 @@ class Stored(cloud.Mixin):
                 tables.antagonist_hours, 'host_id', 'workload', 'victim',
                 'hour_s', 'incidents', 'interference_s', 'confirmed',
                 'refuted')}
-        expected = {key: sums for key, sums in expected.items() if any(sums)}
+        expected = {key: sums for key, sums in expected.items()
+                    if any(sums) and key[-1] * 3600 >= since_s}
         self.assertEqual(expected.keys(), found.keys(), where)
         for key, sums in expected.items():
             self.assertEqual([sums[0], *sums[2:]],
                              [found[key][0], *found[key][2:]], where)
             self.assertAlmostEqual(sums[1], found[key][1], 4, where)
 
-    def check_specs(self, hosts: list[Host], now: float, where: str) -> None:
+    def check_specs(self, hosts: list[Host], now: float, where: str,
+                    since_s: float) -> None:
         """As of all samples at once."""
         with self.engine.begin() as connection:
             specs.refresh(connection, now)
@@ -200,6 +241,8 @@ class Stored(cloud.Mixin):
             collections.defaultdict(list))
         for host in hosts:
             for (application, day), values in host.samples.items():
+                if day * 86400 < since_s:
+                    continue
                 weight = 0.9 ** (int(now // 86400) - day)
                 weighted[application] += [(weight, value)
                                           for value in values]
@@ -239,6 +282,7 @@ class Schedules(Stored):
         hosts = [Host(f'node-{number}', seed) for number in range(3)]
         now = NOW
         on_the_way: list[wire.Report] = []
+        audit: list[Audit] = []
         turns = 0
         while turns < TURNS or any(host.waiting for host in hosts):
             turns += 1
@@ -265,8 +309,10 @@ class Schedules(Stored):
                 host.restart()
             if choose.random() < 0.05:
                 with self.engine.begin() as connection:
-                    specs.refresh(connection, now)
-        self.check(hosts, now, f'seed {seed}')
+                    if specs.refresh(connection, now):
+                        audit.append(specs_changed(now))
+                    totals.advance(connection, reports.hour(now))
+        self.check(hosts, now, f'seed {seed}', audit=audit)
 
     def torn(self, report: wire.Report, choose: random.Random) -> None:
         data = codec.encode(report)

@@ -88,7 +88,43 @@ class Agent:
             outcome=self.choose.choice(('open', 'confirmed', 'refuted')))
 
 
-class Totals(cloud.Mixin):
+class Summed(cloud.Mixin):
+    """Totals are what the hours sum up to."""
+
+    def check_totals(self, where: str) -> None:
+        """Each total is the sum of the hours that it should count."""
+        ends = dict(self.rows(tables.hosts, 'id', 'totals_hour_s'))
+        expected: dict[tuple[Any, ...], list[Any]] = {}
+        for (host_id, hour_s, workload, project, victim, victim_project,
+             incidents, seconds) in self.rows(
+                 tables.antagonist_hours, 'host_id', 'hour_s', 'workload',
+                 'project', 'victim', 'victim_project', 'incidents',
+                 'interference_s'):
+            scopes = ['', *[f'antagonist:{project}'] * bool(project),
+                      *[f'victim:{victim_project}'] * bool(victim_project)]
+            for span_s in (DAY_S, 7 * DAY_S, 30 * DAY_S):
+                if not ends[host_id] or hour_s < ends[host_id] - span_s:
+                    continue
+                for scope in scopes:
+                    sums = expected.setdefault(
+                        (host_id, workload, span_s, scope), [0, 0.0, set()])
+                    sums[0] += incidents
+                    sums[1] += seconds
+                    sums[2].add(victim)
+        found = {tuple(key): (incidents, milliseconds, victims)
+                 for *key, incidents, milliseconds, victims in self.rows(
+                     tables.antagonist_totals, 'host_id', 'workload',
+                     'span_s', 'scope', 'incidents', 'interference_ms',
+                     'victims')}
+        self.assertEqual(sorted(expected), sorted(found), where)
+        for key, (incidents, seconds, victims) in expected.items():
+            self.assertEqual((incidents, len(victims)),
+                             (found[key][0], found[key][2]), f'{where} {key}')
+            self.assertTrue(abs(1000 * seconds - found[key][1]) <= 1,
+                            f'{where} {key} {seconds} {found[key]}')
+
+
+class Totals(Summed):
 
     seeds = SEEDS
 
@@ -121,9 +157,9 @@ class Totals(cloud.Mixin):
                           batch=choose.choice((30, 1000)))
             if choose.random() < 0.05:
                 purge.trim(self.engine, now_s=now, rows=100)
-            self.check(where)
+            self.check_totals(where)
         self.advance(now)
-        self.check(f'seed {seed}')
+        self.check_totals(f'seed {seed}')
         hosts = self.rows(tables.hosts, 'id')
         self.compare_rankings(now, f'seed {seed}', hosts[seed % len(hosts)])
 
@@ -165,7 +201,7 @@ class Totals(cloud.Mixin):
                     totals_hour_s=hour_s))
             self.assertEqual(None, self.asked(NOW, DAY_S).total_s)
             self.advance(NOW)
-            self.check(str(hour_s))
+            self.check_totals(str(hour_s))
             self.compare_rankings(NOW, str(hour_s), host_id)
             self.assertEqual(
                 {DAY_S: 2, 7 * DAY_S: 4, 30 * DAY_S: 6},
@@ -269,7 +305,7 @@ class Totals(cloud.Mixin):
             connection.execute(sqlalchemy.delete(hours).where(
                 hours.c.id.in_(ids)))
         self.assertEqual([], self.rows(hours))
-        self.check('made')
+        self.check_totals('made')
 
     def test_hours_of_many_hosts_are_deleted(self) -> None:
         """Not too many wait for one transaction."""
@@ -285,7 +321,7 @@ class Totals(cloud.Mixin):
         self.assertEqual(3, purge.run(
             self.engine, now_s=NOW + 9 * DAY_S, older_than_s=2 * DAY_S,
             progress=lambda *_: None)['antagonist_hours'])
-        self.check('purged')
+        self.check_totals('purged')
 
     def advance(self, now: float) -> None:
         while True:
@@ -298,38 +334,6 @@ class Totals(cloud.Mixin):
         with self.engine.begin() as connection:
             return antagonists.span(connection, now_s=now, until_s=now,
                                     since_s=now - span_s, **more)
-
-    def check(self, where: str) -> None:
-        """Each total is the sum of the hours that it should count."""
-        ends = dict(self.rows(tables.hosts, 'id', 'totals_hour_s'))
-        expected: dict[tuple[Any, ...], list[Any]] = {}
-        for (host_id, hour_s, workload, project, victim, victim_project,
-             incidents, seconds) in self.rows(
-                 tables.antagonist_hours, 'host_id', 'hour_s', 'workload',
-                 'project', 'victim', 'victim_project', 'incidents',
-                 'interference_s'):
-            scopes = ['', *[f'antagonist:{project}'] * bool(project),
-                      *[f'victim:{victim_project}'] * bool(victim_project)]
-            for span_s in (DAY_S, 7 * DAY_S, 30 * DAY_S):
-                if not ends[host_id] or hour_s < ends[host_id] - span_s:
-                    continue
-                for scope in scopes:
-                    sums = expected.setdefault(
-                        (host_id, workload, span_s, scope), [0, 0.0, set()])
-                    sums[0] += incidents
-                    sums[1] += seconds
-                    sums[2].add(victim)
-        found = {tuple(key): (incidents, milliseconds, victims)
-                 for *key, incidents, milliseconds, victims in self.rows(
-                     tables.antagonist_totals, 'host_id', 'workload',
-                     'span_s', 'scope', 'incidents', 'interference_ms',
-                     'victims')}
-        self.assertEqual(sorted(expected), sorted(found), where)
-        for key, (incidents, seconds, victims) in expected.items():
-            self.assertEqual((incidents, len(victims)),
-                             (found[key][0], found[key][2]), f'{where} {key}')
-            self.assertTrue(abs(1000 * seconds - found[key][1]) <= 1,
-                            f'{where} {key} {seconds} {found[key]}')
 
     def compare_rankings(self, now: float, where: str, one_host: int
                          ) -> None:

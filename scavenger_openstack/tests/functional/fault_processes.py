@@ -10,7 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Conductors and agents of :mod:`fault_schedules`, as processes to kill."""
+"""Conductors and agents of schedules of faults, as processes to kill.
+
+``python -m scavenger_openstack.tests.functional.fault_processes WORD...`` is
+an agent, as :func:`keep` with its end of a socket in the place of its input.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +29,7 @@ import random
 import signal
 import socket
 import sqlite3
+import sys
 import threading
 from typing import Any
 
@@ -40,6 +45,9 @@ from scavenger_openstack.wire import report as wire
 KILL_WITHIN_S = 0.02
 """A kill in the middle comes within that: a report takes some 5 ms."""
 
+KEEP_DAYS = 4
+"""What has ended for longer is deleted by :func:`conduct`."""
+
 SPOOL_BYTES = 64 << 20
 
 
@@ -47,11 +55,17 @@ class Process:
     """A process that answers over a socket, line by line.
 
     :param serve: what it does, with its end of the socket and ``words``
+    :param fork: or else a new interpreter, which can only :func:`keep`: a
+        fork of a process with threads may stand still
     """
 
-    def __init__(self, serve: Callable[..., None], *words: Any) -> None:
+    def __init__(self, serve: Callable[..., None], *words: str,
+                 fork: bool = True) -> None:
         self._socket, theirs = socket.socketpair()
-        self._pid = os.fork()
+        self._pid = os.fork() if fork else os.posix_spawn(
+            sys.executable, [sys.executable, '-m', __name__, *words],
+            os.environ,
+            file_actions=[(os.POSIX_SPAWN_DUP2, theirs.fileno(), 0)])
         if not self._pid:
             with contextlib.suppress(BaseException):
                 self._socket.close()
@@ -97,24 +111,30 @@ def _asked(there: socket.socket) -> Iterator[dict[str, Any]]:
 
 
 def conduct(there: socket.socket, url: str) -> None:
-    """What a conductor does, until it is killed."""
+    """What a conductor does, until it is killed: it answers a report, or with
+    ``work`` does what is due from time to time and says what came of it."""
     now = [0.0]
-    conductor = service.Conductor(connect.engine(url), lambda: now[0])
+    conductor = service.Conductor(connect.engine(url), lambda: now[0],
+                                  keep_days=KEEP_DAYS)
     for asked in _asked(there):
         now[0] = asked['now']
         try:
-            found = conductor.answer(asked['data'])
+            found = (json.dumps([work() for _, work in conductor.works]
+                                ).encode() if 'work' in asked
+                     else conductor.answer(asked['data']))
         except errors.ScavengerError as exc:
-            found = json.dumps({'refused': str(exc)}).encode()
+            found = json.dumps({
+                'refused' if isinstance(exc, errors.WireError)
+                else 'unreachable': str(exc)}).encode()
         if asked['kill'] == 'answer':
             die()
         there.sendall(found.replace(b'\n', b' ') + b'\n')
 
 
-def keep(there: socket.socket, directory: pathlib.Path, name: str) -> None:
+def keep(there: socket.socket, directory: str, name: str, boot: str) -> None:
     """What an agent does, until it is killed: what comes with ``now`` happens,
     ``run`` is acknowledged; the answer is its next report."""
-    kept = spool.Spool(directory, SPOOL_BYTES)
+    kept = spool.Spool(pathlib.Path(directory), SPOOL_BYTES)
     for asked in _asked(there):
         if asked['data']:
             kept.add(codec.decode(asked['data'], wire.Report,
@@ -122,8 +142,10 @@ def keep(there: socket.socket, directory: pathlib.Path, name: str) -> None:
         if 'run' in asked:
             kept.acknowledged(asked['run'], asked['sequence'])
         run, entries = kept.batch(6, wire.MAX_REPORT_BYTES // 2)
-        there.sendall(codec.encode(cloud.report(
-            *entries, host=name, run=run, sent_s=asked['now'])) + b'\n')
+        there.sendall(codec.encode(codec.replace(cloud.report(
+            *entries, host=name, run=run, sent_s=asked['now'],
+            workloads=schedules_cases.WORKLOADS, digest='those'),
+            boot_id=boot)) + b'\n')
 
 
 def die() -> None:
@@ -131,36 +153,40 @@ def die() -> None:
 
 
 class Agent:
-    """An agent: what happened on its host, and the process that tells it."""
+    """An agent: what happened on its host, and the process that tells it.
 
-    def __init__(self, name: str, seed: int, top: pathlib.Path) -> None:
+    The first time that it starts again, and every other time, the host has
+    booted.
+
+    :param fork: see :class:`Process`
+    """
+
+    def __init__(self, name: str, seed: int, top: pathlib.Path,
+                 fork: bool = True) -> None:
         self.host = schedules_cases.Host(name, seed)
+        self.kills = 0
         self._directory = top / name
-        self.start()
+        self._fork = fork
+        self._start()
 
-    def start(self) -> None:
-        self._process = Process(keep, self._directory, self.host.name)
+    def _start(self) -> None:
+        self._process = Process(
+            keep, str(self._directory), self.host.name,
+            f'boot-{(self.kills + 1) // 2}', fork=self._fork)
 
     def end(self) -> None:
         self._process.end()
 
-    def happens(self, now: float, kill: bool) -> None:
+    def happens(self, now: float, kill: bool = False) -> None:
         """Some entries more; with ``kill`` the agent dies meanwhile, and what
         its spool does not have then has never happened."""
-        before = copy.deepcopy(self.host)
+        before = copy.deepcopy(self.host) if kill else self.host
         self.host.happens(now)
         entries, self.host.waiting = self.host.waiting, []
-        if not entries:
-            return
         there = self.waiting()
-        self._process.send(codec.encode(cloud.report(*entries)), now=now,
-                           kill='middle' if kill else '')
-        self._process.answer()
-        if kill:
-            self.end()
-            if self.waiting() == there:
-                self.host = before
-            self.start()
+        self._ask(kill, codec.encode(cloud.report(*entries)), now=now)
+        if kill and self.waiting() == there:
+            self.host = before
 
     def waiting(self) -> int:
         """How many entries are in the spool."""
@@ -171,10 +197,23 @@ class Agent:
             return db.execute('SELECT count(*) FROM entries').fetchone()[0]
 
     def report(self, now: float) -> wire.Report:
-        self._process.send(now=now)
-        return codec.decode(self._process.answer() or b'', wire.Report,
+        return codec.decode(self._ask(now=now) or b'', wire.Report,
                             wire.MAX_REPORT_BYTES)
 
-    def answered(self, run: str, sequence: int, now: float) -> None:
-        self._process.send(now=now, run=run, sequence=sequence)
-        self._process.answer()
+    def answered(self, run: str, sequence: int, now: float,
+                 kill: bool = False) -> None:
+        self._ask(kill, now=now, run=run, sequence=sequence)
+
+    def _ask(self, kill: bool = False, data: bytes = b'', **words: Any
+             ) -> bytes | None:
+        self._process.send(data, 'middle' if kill else '', **words)
+        found = self._process.answer()
+        if kill:
+            self.kills += 1
+            self.end()
+            self._start()
+        return found
+
+
+if __name__ == '__main__':
+    keep(socket.socket(fileno=0), *sys.argv[1:])

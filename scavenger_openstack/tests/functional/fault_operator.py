@@ -1,0 +1,95 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""An operator who sets overrides while schedules of faults go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+import random
+import time
+from typing import Any
+
+from sqlalchemy import Engine
+from werkzeug.test import Client
+from werkzeug.test import TestResponse
+
+from scavenger_openstack.api import app
+from scavenger_openstack.api import times
+from scavenger_openstack.tests.unit.api import cloud
+from scavenger_openstack.tests.unit.conductor import schedules_cases
+
+KNOBS = ('cpu_cores', 'memory_bytes')
+LASTS_S = 300 * 86400.0
+PATIENCE_S = 90.0
+
+
+class Operator:
+    """Uses the API; what it asked for is there once, also after faults.
+
+    :param hosts: their names
+    """
+
+    def __init__(self, engine: Engine, hosts: Sequence[str], seed: int
+                 ) -> None:
+        self.held: dict[str, dict[tuple[str, str], float]] = {
+            host: {} for host in hosts}
+        """Of each host: workload and knob to value."""
+        self.audit: list[schedules_cases.Audit] = []
+        self._choose = random.Random(f'operator {seed}')
+        self._now = 0.0
+        self._client = Client(app.create(
+            engine, cloud.configuration(), 'noauth', lambda: self._now))
+
+    def override(self, now: float) -> None:
+        """Set one, maybe in the place of another."""
+        self._now = now
+        host = self._choose.choice(sorted(self.held))
+        workload = self._choose.choice(schedules_cases.BATCH)
+        knob = self._choose.choice(KNOBS)
+        value = 1.0 + len(self.audit)
+        until = time.monotonic() + PATIENCE_S
+        while not self._put(host, workload, knob, value):
+            if time.monotonic() > until:
+                raise AssertionError('overrides cannot be set')
+            time.sleep(0.1)
+        self.held[host][workload, knob] = value
+        self.audit.append((now, 'override.set', f'{host}/{knob}/{workload}',
+                           'ann'))
+
+    def _put(self, host: str, workload: str, knob: str, value: float
+             ) -> bool:
+        """Whether it is there now."""
+        if self._call('PUT', f'/v1/caps/{host}/{knob}/{workload}', json={
+                'value': value, 'reason': 'a test',
+                'expires_at': times.iso(self._now + LASTS_S)}):
+            return True
+        # It may have been stored when the answer failed.
+        until = time.monotonic() + PATIENCE_S
+        while time.monotonic() < until:
+            found = self._call('GET', '/v1/caps/overrides', query_string={
+                'host': host, 'workload': workload})
+            if found is not None:
+                document: Any = found.json
+                return value in [one['value']
+                                 for one in document['overrides']]
+            time.sleep(0.1)
+        return False
+
+    def _call(self, method: str, path: str, **options: Any
+              ) -> TestResponse | None:
+        """The answer, ``None`` while the API has no database."""
+        answer = self._client.open(
+            path, method=method, headers=cloud.ROLES['admin'], **options)
+        if answer.status_code not in (200, 503):
+            raise AssertionError(answer.text)
+        return answer if answer.status_code == 200 else None
