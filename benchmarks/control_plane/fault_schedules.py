@@ -54,6 +54,7 @@ import traceback
 from typing import Any
 import unittest
 
+from scavenger_openstack.conductor import service
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import schema
 from scavenger_openstack.db import tables
@@ -78,20 +79,21 @@ HOUR_S, DAY_S = 3600, 86400
 class Schedule(schedules_cases.Stored, unittest.TestCase):
     """One schedule on a database of its own; it is asked, not run.
 
-    :param template: an SQLite file with the tables
+    :param engine: of its SQLite file, with the tables and nothing else; it
+        knows the statements already, which a conductor takes longer to
+        compile than to live
+    :param directory: for what agents store
     """
 
-    def __init__(self, seed: int, template: pathlib.Path) -> None:
+    def __init__(self, seed: int, engine: connect.Engine,
+                 directory: pathlib.Path) -> None:
         super().__init__()
         self._seed = seed
         self._choose = random.Random(seed)
-        self._directory = pathlib.Path(tempfile.mkdtemp(prefix='faults-'))
-        path = self._directory / 'database'
-        shutil.copyfile(template, path)
-        self._url = f'sqlite:///{path}'
+        self._directory = directory
         self._conductors: list[Process] = []
         self._agents: list[Agent] = []
-        self.engine = connect.engine(self._url)
+        self.engine = engine
         self._operator = fault_operator.Operator(
             self.engine, [f'node-{number}' for number in range(HOSTS)], seed)
         self._specs: list[schedules_cases.Audit] = []
@@ -111,7 +113,7 @@ class Schedule(schedules_cases.Stored, unittest.TestCase):
         :raises AssertionError: what is stored is not what happened.
         """
         try:
-            self._conductors = [Process(conduct, self._url)
+            self._conductors = [Process(conduct, self.engine)
                                 for _ in range(CONDUCTORS)]
             self._agents = [Agent(name, self._seed, self._directory)
                             for name in self._operator.held]
@@ -120,7 +122,6 @@ class Schedule(schedules_cases.Stored, unittest.TestCase):
             for one in (*self._conductors, *self._agents):
                 one.end()
             self.engine.dispose()
-            shutil.rmtree(self._directory)
 
     def _play(self) -> None:
         choose, now, agents = self._choose, cloud.NOW, self._agents
@@ -210,7 +211,7 @@ class Schedule(schedules_cases.Stored, unittest.TestCase):
                 )] += 1
             one.end()
             self._conductors[self._conductors.index(one)] = Process(
-                conduct, self._url)
+                conduct, self.engine)
         return found
 
     def _answered(self, report: wire.Report, found: bytes | None, now: float
@@ -277,17 +278,41 @@ class Progress:
 
 def sqlite(progress: Progress, seeds: range) -> None:
     with tempfile.TemporaryDirectory() as top:
-        template = pathlib.Path(top, 'template')
-        engine = connect.engine(f'sqlite:///{template}')
+        template, database, played = (pathlib.Path(top, name) for name in (
+            'template', 'database', 'played'))
+        engine = connect.engine(f'sqlite:///{database}')
         schema.upgrade(engine)
         engine.dispose()
+        shutil.copyfile(database, template)
+        prepare(engine)
         for seed in seeds:
-            schedule, why = Schedule(seed, template), ''
+            for path in database.parent.glob('database*'):
+                path.unlink()
+            shutil.copyfile(template, database)
+            played.mkdir()
+            schedule, why = Schedule(seed, engine, played), ''
             try:
                 schedule.play()
             except Exception:
                 why = traceback.format_exc().strip()
             progress.one(seed, why, schedule.counts())
+            shutil.rmtree(played)
+
+
+def prepare(engine: connect.Engine) -> None:
+    """Have all statements of a conductor compiled."""
+    host, now = schedules_cases.Host('node-0', 0), cloud.NOW
+    conductor = service.Conductor(engine, lambda: now, keep_days=KEEP_DAYS)
+    for _ in range(TURNS):
+        host.happens(now)
+        report = host.report(now)
+        host.answered(report.run_id, codec.decode(
+            conductor.answer(codec.encode(report)), wire.Answer,
+            wire.MAX_ANSWER_BYTES))
+        for _, work in conductor.works:
+            work()
+        now += HOUR_S
+    engine.dispose()
 
 
 def broker(progress: Progress, seeds: range) -> None:

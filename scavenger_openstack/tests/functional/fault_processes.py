@@ -59,7 +59,7 @@ class Process:
         fork of a process with threads may stand still
     """
 
-    def __init__(self, serve: Callable[..., None], *words: str,
+    def __init__(self, serve: Callable[..., None], *words: Any,
                  fork: bool = True) -> None:
         self._socket, theirs = socket.socketpair()
         self._pid = os.fork() if fork else os.posix_spawn(
@@ -110,11 +110,14 @@ def _asked(there: socket.socket) -> Iterator[dict[str, Any]]:
         yield asked
 
 
-def conduct(there: socket.socket, url: str) -> None:
+def conduct(there: socket.socket, engine: connect.Engine) -> None:
     """What a conductor does, until it is killed: it answers a report, or with
-    ``work`` does what is due from time to time and says what came of it."""
+    ``work`` does what is due from time to time and says what came of it.
+
+    :param engine: without connections
+    """
     now = [0.0]
-    conductor = service.Conductor(connect.engine(url), lambda: now[0],
+    conductor = service.Conductor(engine, lambda: now[0],
                                   keep_days=KEEP_DAYS)
     for asked in _asked(there):
         now[0] = asked['now']
