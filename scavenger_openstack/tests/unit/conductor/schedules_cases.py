@@ -260,7 +260,9 @@ class Stored(totals_cases.Summed):
             self.assertAlmostEqual(1.0, got[0] / mean, 9, where)
             stddev = math.sqrt(m2 / (n - 1)) if n > 1 else 0.0
             self.assertAlmostEqual(stddev, got[1], 9, where)
-            self.assertEqual(round(n), got[2], where)
+            # Halves, as of 45 samples of yesterday, round either way.
+            self.assertTrue(abs(n - got[2]) <= 0.5 + 1e-9,
+                            f'{where} {n!r} {got[2]}')
 
 
 class Schedules(Stored):
