@@ -179,3 +179,28 @@ class Server(cloud.Mixin, databases.Sqlite):
     def test_the_conductor_under_gunicorn(self) -> None:
         self.check_conductor(self.gunicorn(
             'scavenger-conductor-http.service.example', CONDUCTOR_PORT))
+
+    def test_reports_of_each_process(self) -> None:
+        """By a file: signals are the server's."""
+        file = self.directory / 'report'
+        self.configure('noauth', '[oslo_reports]\nfile_event_handler = '
+                       f'{file}\nlog_dir = {self.directory}\n')
+        for name, port, program in (
+                ('api', API_PORT, 'scavenger-api'),
+                ('conductor', CONDUCTOR_PORT, 'scavenger-conductor')):
+            file.touch()
+            found = self.uwsgi(f'uwsgi-{name}.ini.example', port)
+            self.until_loaded(1)
+            time.sleep(0.1)     # times of files are not as exact
+            file.touch()
+            deadline = time.monotonic() + START_S
+            while len(made := [path.read_text() for path in
+                               self.directory.glob(f'{program}-*_guru*')
+                               if path.stat().st_size]) < self.processes:
+                self.assertLess(time.monotonic(), deadline, made)
+                time.sleep(0.1)
+            for text in made:
+                self.assertIn('connection = ***', text)
+                self.assertIn('Thread #', text)
+                self.assertNotIn(self.url, text)
+            self.assertEqual(0, self.end(found), self.log.read_text())

@@ -413,6 +413,9 @@ class Signals(testtools.TestCase):
             self.assertLess(time.monotonic(), deadline, what)
             time.sleep(0.02)
 
+    def wrote(self, times: int) -> bool:
+        return self.said.read_text().count('in watch') == times
+
     def check_it_turns(self) -> None:
         before = self.beats()
         self.until('it turns on', lambda: self.beats() != before)
@@ -421,8 +424,7 @@ class Signals(testtools.TestCase):
         watcher = self.start()
         for times in (1, 2):
             watcher.send_signal(signal.SIGUSR2)
-            self.until('stacks', lambda: self.said.read_text().count(
-                'in watch') == times)
+            self.until('stacks', functools.partial(self.wrote, times))
             watcher.send_signal(signal.SIGHUP)
             self.check_it_turns()
         self.assertIn('thread 0x', self.said.read_text())
