@@ -77,8 +77,9 @@ class Signals:
         try:
             faulthandler.register(signal.SIGUSR2, file=sys.stderr,
                                   all_threads=True, chain=True)
-        except (io.UnsupportedOperation, AttributeError, ValueError):
-            pass    # no file: the line of the loop is all
+        except (io.UnsupportedOperation, AttributeError, ValueError,
+                RuntimeError):
+            pass    # no file, or closed: the line of the loop is all
 
     def _asked_to_reload(self, number: int, frame: FrameType | None) -> None:
         self._reload = True

@@ -58,6 +58,15 @@ VERSION_HEADER = 'OpenStack-API-Version'
 PATIENCE_S = 5.0
 """How long a write is tried again after deadlocks."""
 
+ALLOWED_HEADERS = ['X-Auth-Token', 'Authorization', VERSION_HEADER,
+                   'X-OpenStack-Request-ID']
+"""What a page of another origin may send, where [cors] allows its origin."""
+
+EXPOSED_HEADERS = [VERSION_HEADER, 'X-OpenStack-Request-ID']
+"""What it may read of an answer."""
+
+METHODS = ['GET', 'PUT', 'POST', 'DELETE', 'PATCH']
+
 HEALTH_S = 1.0
 """The same of what ``/healthcheck`` tries."""
 
@@ -108,6 +117,8 @@ def create(engine: Any, conf: cfg.ConfigOpts | None = None,
                 answer: Iterable[bytes] = _error(error, None)(environ, start)
                 return answer
 
+    cors.set_defaults(allow_headers=ALLOWED_HEADERS, allow_methods=METHODS,
+                      expose_headers=EXPOSED_HEADERS)
     made: Application = request_id.RequestId(cors.CORS(called, conf))
     return made
 

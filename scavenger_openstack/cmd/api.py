@@ -72,9 +72,10 @@ def run(options: argparse.Namespace) -> int:
     from scavenger_openstack import conf_control
     from scavenger_openstack.db import connect
     from scavenger_openstack.db import schema
+    from scavenger_openstack import state_report
     conf = cfg.ConfigOpts()
     conf_.register(conf)
-    unix_signals.register(conf)
+    state_report.register(conf)
     conf_.load(conf, command_line.configuration(options), PROG)
     if options.parent is not None:
         # An agent that started it may have given it its real-time priority.
@@ -102,7 +103,7 @@ def run(options: argparse.Namespace) -> int:
         threading.Thread(target=unix_signals.read_again, args=(conf,)).start()
 
     signal.signal(signal.SIGHUP, read_again)
-    unix_signals.report_on_sigusr2(conf, PROG)
+    state_report.on_sigusr2(conf, PROG)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     log.getLogger(__name__).info(

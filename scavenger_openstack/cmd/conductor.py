@@ -68,7 +68,6 @@ def run(options: argparse.Namespace) -> int:
     from oslo_config import cfg
     from oslo_log import log
 
-    from scavenger_openstack.cmd import unix_signals
     from scavenger_openstack.conductor import service
     from scavenger_openstack.conductor import silence
     from scavenger_openstack import conf as conf_
@@ -77,10 +76,11 @@ def run(options: argparse.Namespace) -> int:
     from scavenger_openstack.db import enrollment
     from scavenger_openstack.db import schema
     from scavenger_openstack import rpc
+    from scavenger_openstack import state_report
     conf = cfg.ConfigOpts()
     conf_.register(conf)
     rpc.register(conf)
-    unix_signals.register(conf)
+    state_report.register(conf)
     conf_.load(conf, command_line.configuration(options), PROG)
     engine = connect.engine(conf_control.database(conf),
                             connections=conf.database.max_connections)
@@ -102,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
     leaders = [silence.make_leader(engine, conf.api.silent_s, conductor.name),
                *leaders_of(conf, engine, conductor.name)]
     signals = Signals(conf)
-    unix_signals.report_on_sigusr2(conf, PROG)
+    state_report.on_sigusr2(conf, PROG)
     server.start()
     conductor.start()
     for one in leaders:

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What the services of the control plane do on SIGHUP and SIGUSR2."""
+"""What the services of the control plane do on SIGHUP."""
 
 from __future__ import annotations
 
@@ -18,22 +18,13 @@ import logging
 import threading
 
 from oslo_config import cfg
-from oslo_reports.generators import conf as report_conf
-from oslo_reports import guru_meditation_report
-from oslo_reports import opts as report_opts
 
 from scavenger_openstack import conf as conf_
 from scavenger_openstack import errors
-from scavenger_openstack import version
 
 LOG = logging.getLogger(__name__)
 
 _reading = threading.Lock()
-
-
-def register(conf: cfg.ConfigOpts) -> None:
-    """Make the options of reports known, before files are read."""
-    report_opts.set_defaults(conf)
 
 
 def read_again(conf: cfg.ConfigOpts) -> None:
@@ -48,28 +39,3 @@ def read_again(conf: cfg.ConfigOpts) -> None:
     else:
         LOG.info('read the configuration again: log levels hold now, other '
                  'options after a restart')
-
-
-def report_on_sigusr2(conf: cfg.ConfigOpts, program: str) -> None:
-    """Print the state of this process on SIGUSR2: threads and options."""
-    report = guru_meditation_report.TextGuruMeditation
-    # Its own section "Configuration" is of a global that we do not use.
-    report.register_section('Options',
-                            report_conf.ConfigReportGenerator(conf))
-    report.setup_autorun(_Version(program), program, conf=conf)
-
-
-class _Version:
-    """What a report says of this program."""
-
-    def __init__(self, program: str) -> None:
-        self._program = program
-
-    def vendor_string(self) -> str:
-        return 'scavenger_openstack'
-
-    def product_string(self) -> str:
-        return self._program
-
-    def version_string_with_package(self) -> str:
-        return version()

@@ -29,6 +29,7 @@ from sqlalchemy import and_
 from sqlalchemy import Column
 from sqlalchemy import ColumnElement
 from sqlalchemy import Connection
+from sqlalchemy import func
 from sqlalchemy import or_
 from sqlalchemy import select
 from sqlalchemy import Table
@@ -40,7 +41,9 @@ def newest(connection: Connection, table: Table,
            until: float | None = None,
            after: Sequence[float] | None = None,
            where: Sequence[ColumnElement[bool]] = (),
-           id_: Column[int] | None = None) -> list[int]:
+           id_: Column[int] | None = None,
+           ended: Column[float] | None = None, over: bool = False
+           ) -> list[int]:
     """The ids of the newest rows, newest first.
 
     :param wanted: what columns have to be; None is any
@@ -51,9 +54,21 @@ def newest(connection: Connection, table: Table,
         ``(id,)`` without ``by``
     :param where: other conditions
     :param id_: the id, if it is not ``table.c.id``
+    :param ended: the time that is NULL until a row is over, where only those
+        that are not are wanted, or with ``over`` only those that are
     """
     of: Column[int] = table.c.id if id_ is None else id_
     order: list[Column[Any]] = [of] if by is None else [by, of]
+    same: list[Column[Any]] = []
+    if ended is not None and over:
+        # Not IS NOT NULL: MariaDB would read them all by an index
+        # (filter, ended, id), and sort them.
+        where = [*where, func.coalesce(ended, -1.0) >= 0.0]
+    elif ended is not None:
+        where = [*where, ended.is_(None)]
+        if connection.dialect.name == 'postgresql':
+            # It does not know of NULL that it is the same in all.
+            same = [ended]
     query = select(of).where(*where, *(
         column == value for column, value in wanted.items()
         if value is not None))
@@ -64,7 +79,7 @@ def newest(connection: Connection, table: Table,
     if after is not None:
         query = query.where(_after(order, after))
     return list(connection.scalars(query.order_by(
-        *(column.desc() for column in order)).limit(limit)))
+        *(column.desc() for column in (*same, *order))).limit(limit)))
 
 
 def _after(order: Sequence[Column[Any]], after: Sequence[float]

@@ -34,14 +34,17 @@ Row = dict[str, Any]
 
 def newest(connection: Connection, query: Select, table: Table,
            wanted: Mapping[Column, Any], after: int | None, limit: int,
-           where: Sequence[Any] = ()) -> list[Row]:
+           where: Sequence[Any] = (), ended: Column | None = None,
+           over: bool = False) -> list[Row]:
     """A page of ``table`` by id, newest first, as ``query`` shows rows.
 
     :param wanted: what columns have to be; None is any
     :param after: the last id of the page before
+    :param ended: and ``over``: see :func:`.paging.newest`
     """
     return of_ids(connection, query, table.c.id, paging.newest(
-        connection, table, wanted, limit=limit, where=where,
+        connection, table, wanted, limit=limit, where=where, ended=ended,
+        over=over,
         after=None if after is None else (after,)))
 
 

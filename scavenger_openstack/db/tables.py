@@ -114,9 +114,14 @@ workloads = _table(
     Column('until_s', Double),
     Index('ix_workloads_host', 'host_id', 'until_s', 'id'),
     Index('ix_workloads_name', 'host_id', 'name', 'id'),
-    Index('ix_workloads_instance', 'instance', 'id'),
-    Index('ix_workloads_project', 'project', 'id'),
-    Index('ix_workloads_until', 'until_s'))
+    Index('ix_workloads_instance', 'instance', 'id'),   # of few rows
+    Index('ix_workloads_until', 'until_s', 'id'),
+    # Those that are there, few of many rows, and those that were.
+    *(Index(f'ix_workloads_{name}_until', name, 'until_s', 'id')
+      for name in ('project', 'application', 'priority')),
+    *(Index(f'ix_workloads_{name.removesuffix("_id")}_id', name, 'id',
+            'until_s')
+      for name in ('host_id', 'project', 'application', 'priority')))
 
 incidents = _table(
     'incidents', _id(), _host(),
@@ -186,9 +191,13 @@ caps = _table(
     Column('removed_s', Double),
     UniqueConstraint('host_id', 'workload', 'knob', 'set_s'),
     Index('ix_caps_host', 'host_id', 'removed_s', 'id'),
-    Index('ix_caps_instance', 'instance', 'id'),
-    Index('ix_caps_project', 'project', 'id'),
-    Index('ix_caps_removed', 'removed_s', 'id'))
+    Index('ix_caps_removed', 'removed_s', 'id'),
+    # Those in force, few of many rows, and those that were.
+    *(Index(f'ix_caps_{name}_removed', name, 'removed_s', 'id')
+      for name in ('instance', 'project', 'knob')),
+    *(Index(f'ix_caps_{name.removesuffix("_id")}_id', name, 'id',
+            'removed_s')
+      for name in ('host_id', 'instance', 'project', 'knob')))
 
 # Sums for rankings, by hour, antagonist and victim; kept as reports arrive.
 antagonist_hours = _table(
@@ -327,7 +336,9 @@ evictions = _table(
     Column('detail', Text, nullable=False),
     Column('changed_s', Double, nullable=False),
     Column('ended_s', Double, index=True),
-    Index('ix_evictions_instance', 'instance', 'id'))
+    Index('ix_evictions_instance', 'instance', 'id'),
+    Index('ix_evictions_host', 'host', 'id'),
+    Index('ix_evictions_state', 'state', 'id'))
 
 # Merged reports of one hour, and what they made of a day.
 statistics = _table(
@@ -370,6 +381,7 @@ audit = _table(
     Column('after', MAYBE_JSON),
     Column('reason', Text, nullable=False),
     Index('ix_audit_target', 'target', 'id'),
+    Index('ix_audit_actor', 'actor', 'id'),
     Index('ix_audit_action', 'action', 'id'))
 
 # Work that is done once: the holder until expires_s.

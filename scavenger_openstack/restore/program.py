@@ -17,7 +17,7 @@
 directory and restores the original of each knob.  It runs on the standard
 library and the modules beside it (:mod:`.restoration`, :mod:`.actions`,
 :mod:`.records`, :mod:`.state_directory`, :mod:`.watcher`, :mod:`.abilities`,
-:mod:`.scheduling`), and needs no disk space.
+:mod:`.scheduling`, :mod:`.unix_signals`), and needs no disk space.
 
 What holds ``flock(lock)`` knows that no agent lives.  A lease is deleted
 only then: an agent that was stopped may still write once when it is
@@ -49,6 +49,7 @@ from scavenger_openstack.restore import restoration
 from scavenger_openstack.restore import scheduling
 from scavenger_openstack.restore.state_directory import StateDir
 from scavenger_openstack.restore.state_directory import UNREADABLE_POLLS
+from scavenger_openstack.restore import unix_signals
 
 MAX_PAUSE_S = 2.0
 WORK_SHARE = 0.1
@@ -179,8 +180,7 @@ def watch(state: StateDir, stop_file: str, say: Say, *,
     scheduling.process()
     parent = os.getppid()
     ending: list[int] = []
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda got, _: ending.append(got))
+    unix_signals.install(ending.append, with_parent=with_parent)
     woken, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wakes)
     beat, pause = Beat(state, say), Pause(state, stop_file, woken)

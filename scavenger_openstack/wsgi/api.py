@@ -29,15 +29,18 @@ from scavenger_openstack import conf_check
 from scavenger_openstack import conf_control
 from scavenger_openstack.db import connect
 from scavenger_openstack import errors
+from scavenger_openstack import state_report
 
 
 def _create() -> app.Application:
     file = os.environ.get('SCAVENGER_CONFIG_FILE')
     conf = cfg.ConfigOpts()
     conf_.register(conf)
+    state_report.register(conf)
     conf_.read(conf, ['--config-file', file] if file else [],
                'scavenger-api')
     log.setup(conf, 'scavenger')
+    state_report.on_file(conf, 'scavenger-api')
     found = list(conf_check.wrong_values(
         conf, [('database', conf_control.DATABASE_OPTS),
                ('api', conf_control.API_OPTS)]))

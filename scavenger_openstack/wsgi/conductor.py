@@ -32,15 +32,18 @@ from scavenger_openstack.conductor import silence
 from scavenger_openstack import conf as conf_
 from scavenger_openstack import conf_control
 from scavenger_openstack.db import connect
+from scavenger_openstack import state_report
 
 
 def _create() -> http.Application:
     file = os.environ.get('SCAVENGER_CONFIG_FILE')
     conf = cfg.ConfigOpts()
     conf_.register(conf)
+    state_report.register(conf)
     conf_.load(conf, ['--config-file', file] if file else [],
                'scavenger-conductor')
     log.setup(conf, 'scavenger')
+    state_report.on_file(conf, 'scavenger-conductor')
     engine = connect.engine(conf_control.database(conf),
                             connections=conf.database.max_connections)
     conductor = service.Conductor(

@@ -42,7 +42,7 @@ def page(connection: Connection, *, host_id: int | None = None,
         connection, _caps(), tables.caps,
         {_C.instance: instance, _C.host_id: host_id, _C.project: project,
          _C.knob: knob}, after, limit,
-        [_C.removed_s.is_(None) if in_force else _C.removed_s.is_not(None)])
+        ended=_C.removed_s, over=not in_force)
 
 
 def of_incident(connection: Connection, host_id: int, incident: str,

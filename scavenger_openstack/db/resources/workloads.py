@@ -45,7 +45,7 @@ def page(connection: Connection, *, host_id: int | None = None,
         connection, query, tables.workloads,
         {_W.instance: instance, _W.host_id: host_id, _W.project: project,
          _W.application: application, _W.priority: priority}, after, limit,
-        [_W.until_s.is_not(None) if gone else _W.until_s.is_(None)])
+        ended=_W.until_s, over=gone)
 
 
 def present(connection: Connection, host_id: int, name: str) -> Row | None:

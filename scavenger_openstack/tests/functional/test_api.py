@@ -36,7 +36,9 @@ from scavenger_openstack.tests.functional.servers import postgresql
 from scavenger_openstack.tests.functional.servers import process
 from scavenger_openstack.tests.unit.api import bad_input_cases
 from scavenger_openstack.tests.unit.api import cloud
+from scavenger_openstack.tests.unit.api import evictions_cases
 from scavenger_openstack.tests.unit.api import policies_cases
+from scavenger_openstack.tests.unit.api import random_cases
 from scavenger_openstack.tests.unit.api import reads_cases
 from scavenger_openstack.tests.unit.api import writes_cases
 
@@ -76,6 +78,25 @@ class BadInputOnMariaDb(bad_input_cases.BadInput, cloud.Api,
 class BadInputOnPostgreSql(bad_input_cases.BadInput, cloud.Api,
                            databases.PostgreSql):
     pass
+
+
+class EvictionsOnMariaDb(evictions_cases.Evictions, cloud.Api,
+                         databases.MariaDb):
+    pass
+
+
+class EvictionsOnPostgreSql(evictions_cases.Evictions, cloud.Api,
+                            databases.PostgreSql):
+    pass
+
+
+class RandomOnMariaDb(random_cases.Random, cloud.Api, databases.MariaDb):
+    requests = 300
+
+
+class RandomOnPostgreSql(random_cases.Random, cloud.Api,
+                         databases.PostgreSql):
+    requests = 300
 
 
 class OwnDatabase(databases.Base):

@@ -168,8 +168,8 @@ class Broker(rpc_cases.Mixin, testtools.TestCase):
                 errors.Unreachable, self.client.sync, b'{}')))
 
 
-class Conductors(cloud.Mixin, databases.MariaDb):
-    """Processes, with MariaDB and RabbitMQ."""
+class Processes(cloud.Mixin, databases.Mixin):
+    """Conductors of their own processes, with RabbitMQ, on each database."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -251,6 +251,34 @@ class Conductors(cloud.Mixin, databases.MariaDb):
         self.assertEqual(1, sum(self.rows(tables.antagonist_hours,
                                           'incidents')))
 
+    def test_a_report_of_its_state(self) -> None:
+        """On SIGUSR2, without passwords; it goes on."""
+        conductor = self.start()
+        self.until('calls are taken')
+        conductor.send_signal(signal.SIGUSR2)
+        self.until('max_connections')
+        self.sent(cloud.report())
+        self.assertEqual(0, self.end(conductor))
+        report = self.log.read_text()
+        self.assertIn('scavenger-conductor', report)
+        self.assertIn('connection = ***', report)
+        self.assertIn('transport_url = ***', report)
+        self.assertNotIn(self.url, report)
+
+    def test_no_tables(self) -> None:
+        self.configuration.write_text(
+            self.configuration.read_text().replace(self.url,
+                                                   self.empty_url()))
+        conductor = self.start()
+        self.assertEqual(1, conductor.wait(START_S))
+        [line] = [line for line in self.log.read_text().splitlines()
+                  if line.startswith('scavenger-conductor')]
+        self.assertIn('scavenger-manage db upgrade', line)
+
+
+class ConductorsOnMariaDb(Processes, databases.MariaDb):
+    """And what concerns no database."""
+
     def test_signals(self) -> None:
         conductor = self.start()
         self.until('calls are taken')
@@ -273,20 +301,6 @@ class Conductors(cloud.Mixin, databases.MariaDb):
         self.assertEqual(0, self.end(conductor, signal.SIGINT))
         self.assertNotIn('Traceback', self.log.read_text())
 
-    def test_a_report_of_its_state(self) -> None:
-        """On SIGUSR2, without passwords; it goes on."""
-        conductor = self.start()
-        self.until('calls are taken')
-        conductor.send_signal(signal.SIGUSR2)
-        self.until('max_connections')
-        self.sent(cloud.report())
-        self.assertEqual(0, self.end(conductor))
-        report = self.log.read_text()
-        self.assertIn('scavenger-conductor', report)
-        self.assertIn('connection = ***', report)
-        self.assertIn('transport_url = ***', report)
-        self.assertNotIn(self.url, report)
-
     def test_no_broker(self) -> None:
         """It waits, and ends when it is told."""
         self.configuration.write_text(
@@ -307,18 +321,16 @@ class Conductors(cloud.Mixin, databases.MariaDb):
             self.assertEqual(0, self.end(conductor))
         self.assertNotIn('Traceback', self.log.read_text())
 
-    def test_no_tables(self) -> None:
-        self.configuration.write_text(
-            self.configuration.read_text().replace(self.url,
-                                                   self.empty_url()))
-        conductor = self.start()
-        self.assertEqual(1, conductor.wait(START_S))
-        [line] = [line for line in self.log.read_text().splitlines()
-                  if line.startswith('scavenger-conductor')]
-        self.assertIn('scavenger-manage db upgrade', line)
-
     def test_no_database_named(self) -> None:
         self.configuration.write_text('[DEFAULT]\n')
         conductor = self.start()
         self.assertEqual(2, conductor.wait(START_S))
         self.assertIn('[database] connection', self.log.read_text())
+
+
+class ConductorsOnPostgreSql(Processes, databases.PostgreSql):
+    pass
+
+
+class ConductorsOnSqlite(Processes, databases.Sqlite):
+    """One host with a broker."""

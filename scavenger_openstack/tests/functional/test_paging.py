@@ -122,6 +122,30 @@ class Paging(databases.Mixin):
                         tables.audit.c.action == 'do1')), reverse=True),
                 found)
 
+    def test_those_that_are_over_and_those_that_are_not(self) -> None:
+        """By id, whenever they ended."""
+        chosen = random.Random(3)
+        table, host = tables.workloads, self.rows[0]['host_id']
+        with connect.writing(self.engine) as connection:
+            connection.execute(table.insert(), [
+                {'host_id': host, 'name': f'w{number}', 'kind': 'instance',
+                 'priority': 'background', 'vcpus': 1.0, 'floor': {},
+                 'since_s': 0.0, 'until_s': chosen.choice(
+                     (None, float(chosen.randrange(9))))}
+                for number in range(60)])
+            for over in (False, True):
+                found: list[int] = []
+                while page := paging.newest(
+                        connection, table, {table.c.host_id: host}, limit=7,
+                        ended=table.c.until_s, over=over,
+                        after=found[-1:] or None):
+                    found += page
+                until_s = table.c.until_s
+                self.assertEqual(list(connection.scalars(sqlalchemy.select(
+                    table.c.id).where(
+                        until_s.is_not(None) if over else until_s.is_(None))
+                    .order_by(table.c.id.desc()))), found)
+
     def test_what_a_page_reads(self) -> None:
         """Of each filter alone, with each part of the time, anywhere."""
         if self.engine.dialect.name == 'sqlite':

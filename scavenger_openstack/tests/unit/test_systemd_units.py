@@ -25,6 +25,9 @@ import testtools
 UNITS = pathlib.Path(__file__).parents[3] / 'etc/systemd'
 AGENT = 'scavenger-agent.service'
 WATCHER = 'scavenger-restore.service'
+CONTROL = ('scavenger-conductor.service', 'scavenger-api.service.example',
+           'scavenger-conductor-http.service.example')
+"""Those of the control plane, which need nothing of their host."""
 
 EXPOSURE = 25
 """Most that "systemd-analyze security" may find, in tenths (100 = worst)."""
@@ -47,10 +50,11 @@ class Units(testtools.TestCase):
         if not shutil.which('systemd-analyze'):
             self.skipTest('needs systemd-analyze (Debian package systemd)')
         where = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-        for unit in (AGENT, WATCHER):
+        for unit in (AGENT, WATCHER, *CONTROL):
             text = (UNITS / unit).read_text()
-            (where / unit).write_text(
-                re.sub(r'(?m)^(Exec\w+=)scavenger-\w+', r'\1/bin/true', text))
+            (where / unit.removesuffix('.example')).write_text(re.sub(
+                r'(?m)^(Exec\w+=)(scavenger-\w+|gunicorn|uwsgi)(?= |$)',
+                r'\1/bin/true', text))
         return where
 
     def analyze(self, *args: str) -> str:
@@ -80,6 +84,25 @@ class Units(testtools.TestCase):
         shutil.copy(UNITS / 'control-plane.conf.example',
                     drop_in / 'control-plane.conf')
         self.analyze('verify', str(where / AGENT), str(where / WATCHER))
+
+    def test_systemd_understands_those_of_the_control_plane(self) -> None:
+        where = self.installed()
+        for unit in CONTROL:
+            path = where / unit.removesuffix('.example')
+            self.analyze('verify', str(path))
+            self.analyze('security', '--offline=true',
+                         f'--threshold={EXPOSURE}', str(path))
+
+    def test_what_the_control_plane_may_not_do(self) -> None:
+        """No unit of it may do more than another."""
+        conductor, *others = map(settings, CONTROL)
+        first = list(conductor).index('UMask')
+        hardened = dict(list(conductor.items())[first:])
+        self.assertIn('NoNewPrivileges', hardened)
+        for unit in others:
+            self.assertEqual(hardened, {
+                name: values for name, values in unit.items()
+                if name in hardened})
 
     def test_exposure(self) -> None:
         where = self.installed()

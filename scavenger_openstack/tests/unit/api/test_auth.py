@@ -278,6 +278,15 @@ class Wsgi(cloud.Api):
         done = self.loaded(database + '[api]\nauth_strategy = noauth\n')
         self.assertEqual('200 OK 200 OK\n', done.stdout, done.stderr)
 
+    def test_a_file_for_reports_that_is_not_there(self) -> None:
+        done = self.loaded(
+            f'[database]\nconnection = {self.engine.url}\n'
+            '[api]\nauth_strategy = noauth\n'
+            '[oslo_reports]\nfile_event_handler = /nowhere/report\n')
+        self.assertEqual('200 OK 200 OK\n', done.stdout, done.stderr)
+        self.assertIn('file_event_handler = /nowhere/report: No such file',
+                      done.stderr)
+
     def test_a_way_in_that_is_unknown(self) -> None:
         done = self.loaded('[api]\nauth_strategy = magic\n')
         self.assertNotEqual(0, done.returncode)

@@ -10,68 +10,13 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""``/v1/evictions``."""
+"""Evictions that an operator asks for."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from sqlalchemy import update
-
-from scavenger_openstack.db import connect
-from scavenger_openstack.db import tables
 from scavenger_openstack.tests.unit.api import cloud
+from scavenger_openstack.tests.unit.api.evictions_cases import Evictions
 
 
-class Evictions(cloud.Api):
-
-    WISH = {'instance': cloud.NOISY, 'how': 'stop', 'reason': 'it disturbs'}
-
-    def actions(self) -> list[str]:
-        return [row['action'] for row in self.ok(
-            'GET', f'/v1/audit?target={cloud.NOISY}')['audit']]
-
-    def rows(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.ok(
-            'GET', f'/v1/evictions?instance={cloud.NOISY}&state=asked'
-            )['evictions']
-        return found
-
-    def test_asked(self) -> None:
-        made = self.ok('POST', '/v1/evictions', self.WISH)['eviction']
-        self.assertEqual(
-            (cloud.HOST, cloud.OTHER, 'asked', 'ann', 'it disturbs'),
-            tuple(made[name] for name in (
-                'host', 'project', 'state', 'created_by', 'reason')))
-        self.assertEqual(made, self.ok(
-            'GET', f'/v1/evictions/{made["id"]}')['eviction'])
-        self.assertEqual([made], self.rows())
-        self.assertEqual(['eviction.ask'], self.actions())
-        self.refused(409, 'POST', '/v1/evictions', self.WISH)
-
-    def test_a_dry_run_changes_nothing(self) -> None:
-        made = self.ok('POST', '/v1/evictions', {**self.WISH, 'dry_run': True}
-                       )['eviction']
-        self.assertEqual(('', 'dry run', cloud.HOST), tuple(
-            made[name] for name in ('id', 'state', 'host')))
-        self.assertEqual(([], []), (self.rows(), self.actions()))
-
-    def test_never_the_foreground(self) -> None:
-        for dry_run in (True, False):
-            error = self.refused(409, 'POST', '/v1/evictions', {
-                **self.WISH, 'instance': cloud.VICTIM, 'dry_run': dry_run})
-            self.assertIn('foreground', error['detail'])
-
-    def test_not_there(self) -> None:
-        self.refused(404, 'POST', '/v1/evictions', {
-            **self.WISH, 'instance': '3' * 8 + cloud.NOISY[8:]})
-        self.refused(404, 'GET', f'/v1/evictions/{"0" * 32}')
-        self.refused(400, 'POST', '/v1/evictions', {**self.WISH,
-                                                    'how': 'delete'})
-
-    def test_no_conductor_would_do_it(self) -> None:
-        with connect.writing(self.engine) as connection:
-            connection.execute(update(tables.claims).values(
-                expires_s=cloud.NOW_S - 9000))
-        error = self.refused(409, 'POST', '/v1/evictions', self.WISH)
-        self.assertIn('[nova] enabled', error['detail'])
+class OnSqlite(Evictions, cloud.Api):
+    pass

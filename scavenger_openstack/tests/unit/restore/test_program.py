@@ -15,12 +15,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 import contextlib
 import fcntl
+import functools
 import io
 import json
 import os
 import pathlib
+import pty
 import select
 import shutil
 import signal
@@ -376,6 +379,78 @@ class StateDirectory(testtools.TestCase):
         self.path.mkdir(mode=0o700)
         self.assertTrue(state.open())
         self.assertEqual(self.path.stat().st_ino, os.fstat(state.fd).st_ino)
+
+
+class Signals(testtools.TestCase):
+    """To a watcher that turns."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        top = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.state, self.said = top / 'state', top / 'said'
+        self.state.mkdir(mode=0o700)
+        self.command = [sys.executable, '-m', program.__name__, '--watch',
+                        '--state-dir', str(self.state)]
+
+    def start(self, **more: Any) -> subprocess.Popen[bytes]:
+        with self.said.open('wb') as stderr:
+            found = subprocess.Popen(self.command, stdin=subprocess.DEVNULL,
+                                     stderr=stderr, **more)
+        self.addCleanup(found.wait)
+        self.addCleanup(found.kill)
+        self.until('it turns', self.beats)
+        return found
+
+    def beats(self) -> bytes:
+        try:
+            return (self.state / 'watcher').read_bytes()
+        except FileNotFoundError:
+            return b''
+
+    def until(self, what: str, holds: Callable[[], object]) -> None:
+        deadline = time.monotonic() + 30
+        while not holds():
+            self.assertLess(time.monotonic(), deadline, what)
+            time.sleep(0.02)
+
+    def wrote(self, times: int) -> bool:
+        return self.said.read_text().count('in watch') == times
+
+    def check_it_turns(self) -> None:
+        before = self.beats()
+        self.until('it turns on', lambda: self.beats() != before)
+
+    def test_stacks_and_nothing_to_read_again(self) -> None:
+        watcher = self.start()
+        for times in (1, 2):
+            watcher.send_signal(signal.SIGUSR2)
+            self.until('stacks', functools.partial(self.wrote, times))
+            watcher.send_signal(signal.SIGHUP)
+            self.check_it_turns()
+        self.assertIn('thread 0x', self.said.read_text())
+        watcher.send_signal(signal.SIGTERM)
+        self.assertEqual(0, watcher.wait(30))
+
+    def test_stacks_that_cannot_be_written(self) -> None:
+        """Standard error is closed."""
+        watcher = self.start(preexec_fn=functools.partial(os.close, 2))
+        watcher.send_signal(signal.SIGUSR2)
+        self.check_it_turns()
+        watcher.send_signal(signal.SIGTERM)
+        self.assertEqual(0, watcher.wait(30))
+
+    def test_a_terminal_that_is_closed(self) -> None:
+        pid, terminal = pty.fork()
+        if not pid:
+            os.execv(self.command[0], self.command)
+        try:
+            self.until('it turns', self.beats)
+        finally:
+            os.close(terminal)      # the kernel sends SIGHUP
+            self.until('it ends', lambda: os.waitid(
+                os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT))
+            _, status = os.waitpid(pid, 0)
+        self.assertEqual(0, os.waitstatus_to_exitcode(status))
 
 
 class Watch(testtools.TestCase):

@@ -1,0 +1,64 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Indexes for each filter of workloads, limits, audit and evictions.
+
+A page of a filter of few rows is read from one index in its order.
+"""
+
+from __future__ import annotations
+
+from alembic import op
+import sqlalchemy
+
+revision = '0011'
+down_revision = '0010'
+
+NEW = {
+    **{f'ix_workloads_{name}_until': ('workloads', [name, 'until_s', 'id'])
+       for name in ('project', 'application', 'priority')},
+    **{f'ix_workloads_{name.removesuffix("_id")}_id':
+       ('workloads', [name, 'id', 'until_s'])
+       for name in ('host_id', 'project', 'application', 'priority')},
+    **{f'ix_caps_{name}_removed': ('caps', [name, 'removed_s', 'id'])
+       for name in ('instance', 'project', 'knob')},
+    **{f'ix_caps_{name.removesuffix("_id")}_id':
+       ('caps', [name, 'id', 'removed_s'])
+       for name in ('host_id', 'instance', 'project', 'knob')},
+    'ix_evictions_host': ('evictions', ['host', 'id']),
+    'ix_evictions_state': ('evictions', ['state', 'id']),
+    'ix_audit_actor': ('audit', ['actor', 'id'])}
+"""The table and the columns of each index."""
+
+OLD = {'ix_workloads_project': 'workloads', 'ix_caps_instance': 'caps',
+       'ix_caps_project': 'caps'}
+"""Those that another one takes the place of, and their table."""
+
+UNTIL = 'ix_workloads_until'
+
+
+def upgrade() -> None:
+    # MariaDB may have some, from an upgrade that was interrupted.
+    there = sqlalchemy.inspect(op.get_bind())
+    names = {str(index['name']) for table in ('workloads', 'caps',
+                                              'evictions', 'audit')
+             for index in there.get_indexes(table)}
+    for name, (table, columns) in NEW.items():
+        if name not in names:
+            op.create_index(name, table, columns)
+    for name, table in OLD.items():
+        if name in names:
+            op.drop_index(name, table)
+    # It was of until_s alone.
+    if UNTIL in names:
+        op.drop_index(UNTIL, 'workloads')
+    op.create_index(UNTIL, 'workloads', ['until_s', 'id'])

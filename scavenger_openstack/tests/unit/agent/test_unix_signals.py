@@ -1,0 +1,41 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Signals of the agent, where there is nothing to write to."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+
+import testtools
+
+CODE = """
+from oslo_config import cfg
+from scavenger_openstack.agent import unix_signals
+
+unix_signals.Signals(cfg.ConfigOpts(), {}).install(lambda *more: None)
+print('they are taken')
+"""
+
+
+class Signals(testtools.TestCase):
+
+    def test_standard_error_is_closed(self) -> None:
+        """As with a supervisor that leaves nothing open."""
+        done = subprocess.run(
+            [sys.executable, '-c', CODE], stdout=subprocess.PIPE,
+            preexec_fn=functools.partial(os.close, 2), timeout=60, text=True)
+        self.assertEqual((0, 'they are taken\n'),
+                         (done.returncode, done.stdout))

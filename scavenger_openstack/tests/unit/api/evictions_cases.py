@@ -1,0 +1,83 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``/v1/evictions``, on whatever database ``engine`` is."""
+
+from __future__ import annotations
+
+from typing import Any
+from typing import TYPE_CHECKING
+
+from sqlalchemy import update
+
+from scavenger_openstack.db import connect
+from scavenger_openstack.db import tables
+from scavenger_openstack.tests.unit.api import cloud
+
+if TYPE_CHECKING:
+    Base = cloud.Api
+else:
+    Base = object
+
+
+class Evictions(Base):
+
+    WISH = {'instance': cloud.NOISY, 'how': 'stop', 'reason': 'it disturbs'}
+
+    def actions(self) -> list[str]:
+        return [row['action'] for row in self.ok(
+            'GET', f'/v1/audit?target={cloud.NOISY}')['audit']]
+
+    def rows(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.ok(
+            'GET', f'/v1/evictions?instance={cloud.NOISY}&state=asked'
+            )['evictions']
+        return found
+
+    def test_asked(self) -> None:
+        made = self.ok('POST', '/v1/evictions', self.WISH)['eviction']
+        self.assertEqual(
+            (cloud.HOST, cloud.OTHER, 'asked', 'ann', 'it disturbs'),
+            tuple(made[name] for name in (
+                'host', 'project', 'state', 'created_by', 'reason')))
+        self.assertEqual(made, self.ok(
+            'GET', f'/v1/evictions/{made["id"]}')['eviction'])
+        self.assertEqual([made], self.rows())
+        self.assertEqual(['eviction.ask'], self.actions())
+        self.refused(409, 'POST', '/v1/evictions', self.WISH)
+
+    def test_a_dry_run_changes_nothing(self) -> None:
+        made = self.ok('POST', '/v1/evictions', {**self.WISH, 'dry_run': True}
+                       )['eviction']
+        self.assertEqual(('', 'dry run', cloud.HOST), tuple(
+            made[name] for name in ('id', 'state', 'host')))
+        self.assertEqual(([], []), (self.rows(), self.actions()))
+
+    def test_never_the_foreground(self) -> None:
+        for dry_run in (True, False):
+            error = self.refused(409, 'POST', '/v1/evictions', {
+                **self.WISH, 'instance': cloud.VICTIM, 'dry_run': dry_run})
+            self.assertIn('foreground', error['detail'])
+
+    def test_not_there(self) -> None:
+        self.refused(404, 'POST', '/v1/evictions', {
+            **self.WISH, 'instance': '3' * 8 + cloud.NOISY[8:]})
+        self.refused(404, 'GET', f'/v1/evictions/{"0" * 32}')
+        self.refused(400, 'POST', '/v1/evictions', {**self.WISH,
+                                                    'how': 'delete'})
+
+    def test_no_conductor_would_do_it(self) -> None:
+        with connect.writing(self.engine) as connection:
+            connection.execute(update(tables.claims).values(
+                expires_s=cloud.NOW_S - 9000))
+        error = self.refused(409, 'POST', '/v1/evictions', self.WISH)
+        self.assertIn('[nova] enabled', error['detail'])
