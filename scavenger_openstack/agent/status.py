@@ -77,7 +77,8 @@ def write(path: pathlib.Path, document: Mapping[str, Any],
           **fields: bytes) -> None:
     """Replace ``path`` by ``document``, never leaving half a file.
 
-    :param fields: the JSON of more fields
+    :param document: not empty
+    :param fields: the JSON of more fields, not empty
     :raises OSError: the directory is full or gone.
     """
     temporary = path.with_name(path.name + '.new')

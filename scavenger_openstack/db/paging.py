@@ -29,7 +29,6 @@ from sqlalchemy import and_
 from sqlalchemy import Column
 from sqlalchemy import ColumnElement
 from sqlalchemy import Connection
-from sqlalchemy import func
 from sqlalchemy import or_
 from sqlalchemy import select
 from sqlalchemy import Table
@@ -54,16 +53,20 @@ def newest(connection: Connection, table: Table,
         ``(id,)`` without ``by``
     :param where: other conditions
     :param id_: the id, if it is not ``table.c.id``
-    :param ended: the time that is NULL until a row is over, where only those
-        that are not are wanted, or with ``over`` only those that are
+    :param ended: the time that is NULL until a row is over: only those that
+        are not are wanted, or with ``over`` only those that are, the last
+        that ended first; ``after`` is ``(id,)``
     """
     of: Column[int] = table.c.id if id_ is None else id_
     order: list[Column[Any]] = [of] if by is None else [by, of]
     same: list[Column[Any]] = []
     if ended is not None and over:
-        # Not IS NOT NULL: MariaDB would read them all by an index
-        # (filter, ended, id), and sort them.
-        where = [*where, func.coalesce(ended, -1.0) >= 0.0]
+        where, order = [*where, ended.is_not(None)], [ended, of]
+        if after is not None:
+            ended_s = connection.scalar(select(ended).where(of == after[0]))
+            if ended_s is None:     # deleted, and so is what ended before
+                return []
+            after = ended_s, after[0]
     elif ended is not None:
         where = [*where, ended.is_(None)]
         if connection.dialect.name == 'postgresql':

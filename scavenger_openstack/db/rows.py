@@ -36,7 +36,7 @@ def newest(connection: Connection, query: Select, table: Table,
            wanted: Mapping[Column, Any], after: int | None, limit: int,
            where: Sequence[Any] = (), ended: Column | None = None,
            over: bool = False) -> list[Row]:
-    """A page of ``table`` by id, newest first, as ``query`` shows rows.
+    """A page of ``table``, newest first, as ``query`` shows rows.
 
     :param wanted: what columns have to be; None is any
     :param after: the last id of the page before

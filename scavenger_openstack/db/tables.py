@@ -116,12 +116,8 @@ workloads = _table(
     Index('ix_workloads_name', 'host_id', 'name', 'id'),
     Index('ix_workloads_instance', 'instance', 'id'),   # of few rows
     Index('ix_workloads_until', 'until_s', 'id'),
-    # Those that are there, few of many rows, and those that were.
     *(Index(f'ix_workloads_{name}_until', name, 'until_s', 'id')
-      for name in ('project', 'application', 'priority')),
-    *(Index(f'ix_workloads_{name.removesuffix("_id")}_id', name, 'id',
-            'until_s')
-      for name in ('host_id', 'project', 'application', 'priority')))
+      for name in ('project', 'application', 'priority')))
 
 incidents = _table(
     'incidents', _id(), _host(),
@@ -192,12 +188,8 @@ caps = _table(
     UniqueConstraint('host_id', 'workload', 'knob', 'set_s'),
     Index('ix_caps_host', 'host_id', 'removed_s', 'id'),
     Index('ix_caps_removed', 'removed_s', 'id'),
-    # Those in force, few of many rows, and those that were.
     *(Index(f'ix_caps_{name}_removed', name, 'removed_s', 'id')
-      for name in ('instance', 'project', 'knob')),
-    *(Index(f'ix_caps_{name.removesuffix("_id")}_id', name, 'id',
-            'removed_s')
-      for name in ('host_id', 'instance', 'project', 'knob')))
+      for name in ('instance', 'project', 'knob')))
 
 # Sums for rankings, by hour, antagonist and victim; kept as reports arrive.
 antagonist_hours = _table(

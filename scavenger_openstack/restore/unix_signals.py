@@ -14,7 +14,8 @@
 
 SIGTERM and SIGINT end it.  SIGHUP does nothing, since it reads no options,
 except on a terminal that is closed: that ends it, too.  SIGUSR2 has C code
-write the stacks of all threads to standard error, also when the loop hangs.
+write its stack to standard error, also when it hangs: not those of its other
+threads, which run meanwhile, and whose frames may be gone.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def install(end: Callable[[int], object], *, with_parent: bool) -> None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         faulthandler.register(signal.SIGUSR2, file=sys.stderr,
-                              all_threads=True)
+                              all_threads=False)
     except (io.UnsupportedOperation, AttributeError, ValueError,
             RuntimeError):
         # Standard error is no file or closed: that must not end the watcher.

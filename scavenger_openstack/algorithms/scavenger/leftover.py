@@ -160,14 +160,20 @@ def known_use(background: Iterable[WorkloadRates]) -> list[float | None]:
 def quotas(budget: float, every: Sequence[Unit]) -> list[float]:
     """The budget in cores, shared out: at least the floor for each.
 
-    Max-min over need, then the rest in equal parts: idle cgroups all weigh
-    the same to the kernel, however many vCPUs are in them.  All fall when
-    together they would exceed the budget, and only then; each rises when it
-    can.  What needs less than its floor counts with what it needs.
+    Max-min over need, then over what each can use, in equal parts: idle
+    cgroups all weigh the same to the kernel, however many vCPUs are in them.
+    All fall when together they would exceed the budget, and only then; each
+    rises when it can.  What needs less than its floor counts with what it
+    needs.
     """
-    wanted = [max(share, one.floor) for share, one in zip(split(
-        budget, [one.need for one in every], [1.0] * len(every),
-        [min(one.need, one.floor) for one in every]), every, strict=True)]
+    needs, equal = [one.need for one in every], [1.0] * len(every)
+    if math.fsum(needs) < budget:
+        shares = split(budget, [one.most for one in every], equal, needs)
+    else:
+        shares = split(budget, needs, equal, [
+            min(one.need, one.floor) for one in every])
+    wanted = [max(share, one.floor)
+              for share, one in zip(shares, every, strict=True)]
     found = [
         new if one.quota is None or one.quota < one.floor
         or new > one.quota * (1 + one.slack) else one.quota

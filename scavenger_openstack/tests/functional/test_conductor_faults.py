@@ -145,8 +145,10 @@ class Faults(schedules_cases.Stored, testtools.TestCase):
                and time.time() < self.deadline):
             now = time.time()
             if not self.done.is_set() and agent.waiting() < MOST:
-                agent.happens(now, kill=name in self.doomed)
-                self.doomed.discard(name)
+                kill = name in self.doomed
+                agent.happens(now, kill=kill)
+                if kill:
+                    self.doomed.discard(name)
             if name != self.away:
                 sent.append(agent.report(now))
                 doubled = choose.random() < 0.3
@@ -216,7 +218,11 @@ class Faults(schedules_cases.Stored, testtools.TestCase):
 
     def kill_agents(self) -> None:
         """In the middle of writing down what happened."""
-        self.doomed |= {agent.host.name for agent in self.agents}
+        self.doomed.update(agent.host.name for agent in self.agents)
+        deadline = time.monotonic() + DRAIN_S
+        while self.doomed:
+            self.assertLess(time.monotonic(), deadline, self.log())
+            time.sleep(0.01)
 
     def test_all_is_stored_once(self) -> None:
         names = [f'node-{number}' for number in range(HOSTS)]

@@ -140,6 +140,23 @@ class Reads(databases.Mixin):
         self.assertEqual({}, {wish: count for wish, count in worse.items()
                               if count > AT_MOST})
 
+    def only_the_oldest_have_ended(self, listing: Listing,
+                                   over: dict[str, Any]) -> None:
+        """A page of what is over, with a filter and without."""
+        table = listing.table
+        with connect.writing(self.engine) as connection:
+            connection.execute(table.update().values({listing.ended: None}))
+            first = connection.scalars(sqlalchemy.select(table.c.id).order_by(
+                table.c.id)).all()
+            connection.execute(table.update().where(
+                table.c.id < first[OLDEST]).values({listing.ended: 1.0}))
+        reads.analyze(self.engine, table.name)
+        with connect.reading(self.engine) as connection:
+            for wish in ({}, *self.wishes(listing)):
+                self.assertLess(reads.rows(connection, functools.partial(
+                    _page, listing, connection, wish | over)), AT_MOST,
+                    str(wish))
+
     def end_all_but_the_oldest(self, listing: Listing) -> None:
         """A page without a filter, too, is of few of many rows then."""
         table, ended = listing.table, listing.table.c[listing.ended]
@@ -157,10 +174,12 @@ class Reads(databases.Mixin):
     def test_workloads(self) -> None:
         self.check(WORKLOADS, {}, {'gone': True})
         self.end_all_but_the_oldest(WORKLOADS)
+        self.only_the_oldest_have_ended(WORKLOADS, {'gone': True})
 
     def test_caps(self) -> None:
         self.check(CAPS, {}, {'in_force': False})
         self.end_all_but_the_oldest(CAPS)
+        self.only_the_oldest_have_ended(CAPS, {'in_force': False})
 
     def test_audit(self) -> None:
         self.check(AUDIT, {}, {'since_s': ROWS - 5.0}, {'since_s': ROWS / 2},

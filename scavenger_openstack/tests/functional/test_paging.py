@@ -123,7 +123,7 @@ class Paging(databases.Mixin):
                 found)
 
     def test_those_that_are_over_and_those_that_are_not(self) -> None:
-        """By id, whenever they ended."""
+        """By id, or by when they ended."""
         chosen = random.Random(3)
         table, host = tables.workloads, self.rows[0]['host_id']
         with connect.writing(self.engine) as connection:
@@ -141,10 +141,16 @@ class Paging(databases.Mixin):
                         after=found[-1:] or None):
                     found += page
                 until_s = table.c.until_s
-                self.assertEqual(list(connection.scalars(sqlalchemy.select(
+                wanted = list(connection.scalars(sqlalchemy.select(
                     table.c.id).where(
                         until_s.is_not(None) if over else until_s.is_(None))
-                    .order_by(table.c.id.desc()))), found)
+                    .order_by(*[until_s.desc()] * over, table.c.id.desc())))
+                self.assertEqual(wanted, found)
+            connection.execute(table.delete().where(
+                table.c.id == wanted[10]))
+            self.assertEqual([], paging.newest(
+                connection, table, {}, limit=7, ended=until_s, over=True,
+                after=wanted[10:11]))
 
     def test_what_a_page_reads(self) -> None:
         """Of each filter alone, with each part of the time, anywhere."""

@@ -26,14 +26,8 @@ down_revision = '0010'
 NEW = {
     **{f'ix_workloads_{name}_until': ('workloads', [name, 'until_s', 'id'])
        for name in ('project', 'application', 'priority')},
-    **{f'ix_workloads_{name.removesuffix("_id")}_id':
-       ('workloads', [name, 'id', 'until_s'])
-       for name in ('host_id', 'project', 'application', 'priority')},
     **{f'ix_caps_{name}_removed': ('caps', [name, 'removed_s', 'id'])
        for name in ('instance', 'project', 'knob')},
-    **{f'ix_caps_{name.removesuffix("_id")}_id':
-       ('caps', [name, 'id', 'removed_s'])
-       for name in ('host_id', 'instance', 'project', 'knob')},
     'ix_evictions_host': ('evictions', ['host', 'id']),
     'ix_evictions_state': ('evictions', ['state', 'id']),
     'ix_audit_actor': ('audit', ['actor', 'id'])}

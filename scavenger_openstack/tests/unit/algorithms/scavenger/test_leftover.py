@@ -175,8 +175,10 @@ class EquationsTest(testtools.TestCase):
             return leftover.Unit('u', most, need, FLOOR, quota, slack)
 
         for budget, every, wanted in (
-                # What nothing needs goes to all, in equal parts.
-                (4.0, (unit(1.5, most=6), unit(0.5, most=2)), (2.5, 1.5)),
+                # What nothing needs goes to all, in equal parts, as far as
+                # they can use it.
+                (4.0, (unit(1.5, most=6), unit(0.5, most=4)), (2.0, 2.0)),
+                (10.0, (unit(3.0, most=16), unit(0.5, most=1)), (9.0, 1.0)),
                 # A small VM gets as much as a big one, if it can use that.
                 (2.0, (unit(2.0, most=2), unit(1.0, most=1)), (1.0, 1.0)),
                 # Less than is needed: the small one has all of it.
