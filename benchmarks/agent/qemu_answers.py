@@ -177,7 +177,7 @@ class Bench:
                     / 'cpuacct.usage').read_text()) / 1e9
 
     def paused(self, domain: Any) -> bool:
-        """Whether somebody has paused it.
+        """Whether the domain was paused by a call.
 
         libvirt says so for a moment, too, of a guest that starts or migrates.
         """

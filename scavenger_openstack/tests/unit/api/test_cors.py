@@ -48,7 +48,7 @@ class Cors(cloud.Api):
 
     def preflight(self, origin: str, method: str, *headers: str
                   ) -> dict[str, str]:
-        """What a browser is told before a request of a page."""
+        """The answer to a preflight request of a browser."""
         return _cors(self.client.options('/v1/protection', headers={
             'Origin': origin, 'Access-Control-Request-Method': method,
             'Access-Control-Request-Headers': ','.join(headers)}))

@@ -168,7 +168,7 @@ class FlavorTags(cloud.Mixin):
         self.assertEqual({'cpu_cores': 1.0}, tag.floor)
 
     def test_a_host_without_an_agent(self) -> None:
-        """Nothing is kept, and that is said once."""
+        """Nothing is kept, and the log has one line of it."""
         for _ in range(3):
             self.tell(host='nowhere')
         self.assertEqual([], self.rows(tables.flavor_tags))

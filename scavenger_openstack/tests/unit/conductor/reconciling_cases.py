@@ -55,7 +55,7 @@ class Server(NamedTuple):
 
 
 class Nova:
-    """Answers what it is told to, and remembers what it was asked."""
+    """Nova with these servers and flavors; it keeps what was asked of it."""
 
     def __init__(self) -> None:
         self.found: list[Server] = []
