@@ -61,6 +61,12 @@ def cpu_s(pid: int) -> float:
     return total / 1e9
 
 
+def ticks_cpu_s(pid: int) -> float:
+    """That of the main thread, which does the agent's ticks."""
+    return int(pathlib.Path(f'/proc/{pid}/task/{pid}/schedstat').read_text(
+        ).split()[0]) / 1e9
+
+
 def memory_bytes(pid: int, key: str = 'VmRSS') -> int:
     for line in pathlib.Path(f'/proc/{pid}/status').read_text().splitlines():
         if line.startswith(key + ':'):
@@ -116,9 +122,11 @@ memory_window_s = 5
             time.sleep(warm_up_s)
             status = directory / 'state' / 'status.json'
             first = json.loads(status.read_text())
-            began, cpu = time.monotonic(), cpu_s(agent.pid)
+            ticks_cpu, began, cpu = (ticks_cpu_s(agent.pid), time.monotonic(),
+                                     cpu_s(agent.pid))
             time.sleep(seconds)
             cpu, elapsed = cpu_s(agent.pid) - cpu, time.monotonic() - began
+            ticks_cpu = ticks_cpu_s(agent.pid) - ticks_cpu
             last = json.loads(status.read_text())
             ticks = last['counters']['ticks'] - first['counters']['ticks']
             found = {
@@ -128,6 +136,7 @@ memory_window_s = 5
                                     - first['counters']['writes']) / ticks,
                 'cpu_percent': 100 * cpu / elapsed,
                 'us_per_workload': 1e6 * cpu / ticks / count,
+                'tick_us': 1e6 * ticks_cpu / ticks,
                 'rss_bytes': memory_bytes(agent.pid),
             }
             agent.terminate()

@@ -19,11 +19,13 @@ root cgroup, at 100 and at 1 Hz, one in a third group, at 10 Hz.  For each way
 to limit the background, with both groups below one parent (*nested*) or
 directly below the root (*top*): how late each probe was in the worst round,
 and the worst of them in the median round; the P99 of the foreground's
-answers, of the median round and from the best to the worst; the CPUs that the
-background got.  The ways are played in turn, round after round.
+answers, of the median round and from the best to the worst, and against the
+same round alone (the mean of the ratios, and where it lies with a probability
+of 0.9); the CPUs that the background got.  The ways are played in turn, round
+after round.
 
     sudo python benchmarks/agent/starvation.py [--rounds 5] [--seconds 12]
-        [--kind containers] [--places nested,top]
+        [--kind containers] [--boots 1] [--places nested,top]
         [--ways alone,unmanaged,agent-idle,follow,agent]
 
 *alone* is without the hogs.  *agent* is scavenger-standalone, a process with
@@ -38,7 +40,9 @@ the smallest weight instead of cpu.idle, *follow-quota* with neither.
 With ``--kind vms`` they are two guests of a libvirtd of its own, under TCG,
 with a vCPU per CPU: the background spins, the foreground answers look-ups,
 500 a second.  libvirt puts both below one parent (*nested*).  Then there is
-also how long QEMU of the background took to answer ``blockStats``.
+also how long QEMU of the background took to answer ``blockStats``.  How fast a
+guest answers depends on its boot: with ``--boots`` all rounds are played with
+new guests so often.
 
 Needs stress-ng and memcached, or libvirt and QEMU.
 """
@@ -49,6 +53,7 @@ import argparse
 from collections.abc import Callable
 from collections.abc import Iterator
 import contextlib
+import math
 import os
 import pathlib
 import shutil
@@ -201,20 +206,39 @@ def play(stage: Stage, way: str, seconds: float) -> Round:
 def rounds(args: argparse.Namespace) -> dict[tuple[str, str], list[Round]]:
     """All rounds, by place and way."""
     found: dict[tuple[str, str], list[Round]] = {}
-    with contextlib.ExitStack() as stack:
-        guests = Guests(stack) if args.kind == 'vms' else None
-        for number in range(args.rounds):
-            for where in args.places.split(','):
-                for way in args.ways.split(','):
-                    running_agent.show(f'round {number + 1} {where} {way}')
-                    with contextlib.ExitStack() as inner:
-                        if guests is not None:
-                            inner.callback(guests.free)
-                        found.setdefault((where, way), []).append(play(
-                            guests or Containers(inner, where), way,
-                            args.seconds))
+    for boot in range(args.boots):
+        with contextlib.ExitStack() as stack:
+            guests = Guests(stack) if args.kind == 'vms' else None
+            for number in range(args.rounds):
+                for where in args.places.split(','):
+                    for way in args.ways.split(','):
+                        running_agent.show(f'boot {boot + 1} round '
+                                           f'{number + 1} {where} {way}')
+                        found.setdefault((where, way), []).append(
+                            one_round(guests, where, way, args.seconds))
     running_agent.show('')
     return found
+
+
+def one_round(guests: Guests | None, where: str, way: str, seconds: float
+              ) -> Round:
+    with contextlib.ExitStack() as stack:
+        if guests is not None:
+            stack.callback(guests.free)
+        return play(guests or Containers(stack, where), way, seconds)
+
+
+def against(p99_s: list[float], alone_s: list[float]) -> str:
+    """The mean ratio of the same rounds, and its interval of 90 %."""
+    logs = [math.log(one / other)
+            for one, other in zip(p99_s, alone_s, strict=True)]
+    if len(logs) < 2:
+        return f'{math.exp(logs[0]):.2f}'
+    far = (statistics.NormalDist().inv_cdf(0.95) * statistics.stdev(logs)
+           / math.sqrt(len(logs)))
+    mean = statistics.mean(logs)
+    return f'{math.exp(mean):.2f} ({math.exp(mean - far):.2f}-' \
+           f'{math.exp(mean + far):.2f})'
 
 
 def ms(seconds: float) -> str:
@@ -225,6 +249,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--rounds', type=int, default=5)
     parser.add_argument('--seconds', type=float, default=12)
+    parser.add_argument('--boots', type=int, default=1,
+                        help='with VMs: how often they are made (1)')
     parser.add_argument('--kind', choices=('containers', 'vms'),
                         default='containers')
     parser.add_argument('--ways', default=','.join(WAYS))
@@ -235,6 +261,8 @@ def main() -> int:
     wrong = set(args.ways.split(',')) - {*WAYS, *OTHER_WAYS}
     if wrong or set(args.places.split(',')) - {'nested', 'top'}:
         parser.error(f'no such way or place: {", ".join(wrong)}')
+    if args.kind != 'vms' and args.boots != 1:
+        parser.error('only VMs boot')
     if args.kind == 'vms' and args.places != 'nested':
         parser.error('VMs are nested')
     for program in ('stress-ng', 'memcached'):
@@ -252,11 +280,13 @@ def show(args: argparse.Namespace,
     """Print the table."""
     kernel = pathlib.Path('/proc/sys/kernel/osrelease').read_text().strip()
     print(f'Linux {kernel}, {CPUS} CPUs, cgroup v{base.version()}, '
-          f'{args.kind}, {args.rounds} rounds of {args.seconds:g} s')
+          f'{args.kind}, {args.rounds} rounds of {args.seconds:g} s'
+          + (f', {args.boots} boots' if args.kind == 'vms' else ''))
     body = []
     for (where, way), every in found.items():
         took_s = [one for each in every for one in each.answers_s]
         p99_s = sorted(one.p99_s for one in every)
+        alone = found.get((where, 'alone'))
         body.append((
             where, way,
             *(f'{max(one.late_s[i] for one in every):.3f}'
@@ -264,13 +294,15 @@ def show(args: argparse.Namespace,
             f'{statistics.median(max(one.late_s) for one in every):.3f}',
             f'{ms(statistics.median(p99_s))} '
             f'({ms(p99_s[0])}-{ms(p99_s[-1])})',
+            '' if alone is None or way == 'alone' else against(
+                [one.p99_s for one in every], [one.p99_s for one in alone]),
             f'{statistics.median(o.background_cpus for o in every):.2f}',
             str(sum(one.lapses for one in every)),
             *((ms(statistics.median(took_s)), ms(max(took_s)))
               if args.kind == 'vms' else ())))
     print('\n'.join(columns(
         ('place', 'way', 'latest s: root 100 Hz', 'root 1 Hz', 'group 10 Hz',
-         'median round', 'P99 ms', 'background CPUs', 'lapses',
+         'median round', 'P99 ms', 'of alone', 'background CPUs', 'lapses',
          *(('QEMU ms', 'worst') if args.kind == 'vms' else ())), body)))
 
 

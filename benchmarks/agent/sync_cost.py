@@ -14,8 +14,9 @@
 
 Runs the agent as slow_loop.py beside this file does, by turns without a
 control plane and with one: RabbitMQ, and a conductor on SQLite, each a process
-of its own.  Prints CPU per workload and tick and memory of the agent both
-times, and their ratio in each pair.
+of its own.  Prints CPU per tick, of the thread that does the ticks and of the
+whole agent, its memory both times, and the ratios in each pair: what the
+control plane costs the ticks, and what its own thread takes besides.
 
     python benchmarks/agent/sync_cost.py [--workloads 50] [--pairs 3]
 """
@@ -102,25 +103,32 @@ def main() -> int:
                       for _ in range(args.pairs)]
     finally:
         broker.close()
-    print(f'median of {len(ratios)} pairs: {statistics.median(ratios):.3f} '
-          'times')
+    ticks, agent = (statistics.median(kind)
+                    for kind in zip(*ratios, strict=True))
+    print(f'median of {len(ratios)} pairs: a tick {ticks:.3f} times, the '
+          f'agent with all threads {agent:.3f} times')
     return 0
 
 
-def pair(engine: connect.Engine, url: str, args: argparse.Namespace) -> float:
-    """Measure without and with; the ratio."""
+def pair(engine: connect.Engine, url: str, args: argparse.Namespace
+         ) -> tuple[float, float]:
+    """Measure without and with; the ratios of ticks and of the agent."""
     rows = []
     for config in ('', AGENT.format(url=url, sync_s=args.sync_s)):
         rows.append(slow_loop.measure(args.workloads, 10, args.warm_up,
                                       args.seconds, config=config))
     if time.time() - last_report_s(engine) > args.seconds:
         sys.exit('sync_cost: the conductor was not reached')
-    ratio = rows[1]['us_per_workload'] / rows[0]['us_per_workload']
+    without, with_ = rows
+    ticks = with_['tick_us'] / without['tick_us']
+    agent = with_['us_per_workload'] / without['us_per_workload']
     print(f'{args.workloads} workloads, without and with: '
-          + ', '.join(f'{row["us_per_workload"]:.1f} us per workload and '
-                      f'tick, {row["rss_bytes"] / 2**20:.1f} MiB'
-                      for row in rows) + f'; {ratio:.3f} times', flush=True)
-    return ratio
+          + ', '.join(f'{row["tick_us"]:.0f} us of CPU per tick, '
+                      f'{row["us_per_workload"] * args.workloads:.0f} with '
+                      f'all threads, {row["rss_bytes"] / 2**20:.1f} MiB'
+                      for row in rows)
+          + f'; {ticks:.3f} and {agent:.3f} times', flush=True)
+    return ticks, agent
 
 
 if __name__ == '__main__':

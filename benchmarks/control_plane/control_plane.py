@@ -19,7 +19,7 @@ with agents in processes of their own and 1 and 2 conductors, on MariaDB.  From
 that: what 10,000 hosts at a report in 10 s take.
 
     python benchmarks/control_plane/control_plane.py \\
-        [--reports 1000] [--seconds 10]
+        [--reports 1000] [--seconds 10] [--threads 8]
 
 Listings among 1,000,000 incidents are in listings.py, what reports cost an
 agent in benchmarks/agent/sync_cost.py.
@@ -50,6 +50,7 @@ from scavenger_openstack.db import enrollment
 from scavenger_openstack.db import schema
 from scavenger_openstack.db import tables
 from scavenger_openstack import errors
+from scavenger_openstack import rpc
 from scavenger_openstack.tests.functional.servers import mariadb
 from scavenger_openstack.tests.functional.servers import postgresql
 from scavenger_openstack.tests.functional.servers import process
@@ -130,7 +131,7 @@ def disk_bytes(engine: sqlalchemy.Engine) -> float:
             ).scalar_one())
 
 
-def over_the_network(seconds: float) -> None:
+def over_the_network(seconds: float, threads: int) -> None:
     """Print what reports cost that come from other processes."""
     broker = rabbitmq.RabbitMq()
     database = mariadb.MariaDb()
@@ -141,6 +142,7 @@ def over_the_network(seconds: float) -> None:
         here = pathlib.Path(top)
         file = here / 'conf'
         file.write_text(f'[DEFAULT]\ntransport_url = {broker.url}\n'
+                        f'executor_thread_pool_size = {threads}\n'
                         f'[database]\nconnection = {url}\n')
         enroll(engine, here)
         for count in (1, 2):
@@ -254,30 +256,39 @@ def cpu(*pids: int) -> float:
     return ticks / os.sysconf('SC_CLK_TCK')
 
 
+def one_thread_each(reports: int) -> None:
+    """Print what reports cost in one thread, on each database."""
+    print(f'{HOSTS} hosts of {senders.WORKLOADS} workloads, {reports} '
+          'reports, one thread; ms, reports/s, transactions, bytes')
+    print(f'  {"database":<11}{"report":<10}{"CPU":>8}{"time":>10}'
+          f'{"rate":>10}{"trans":>6}{"sent":>9}{"answer":>9}{"disk":>9}')
+    with tempfile.TemporaryDirectory() as here:
+        one_thread(f'sqlite:///{here}/db', reports)
+    shared: tuple[Callable[[], mariadb.MariaDb | postgresql.PostgreSql], ...]
+    shared = mariadb.MariaDb, postgresql.PostgreSql
+    for start in shared:
+        server = start()
+        one_thread(server.new_database(), reports)
+        server.close()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--reports', type=int, default=1000,
-                        help='of each kind and database (1000)')
+                        help='of each kind and database (1000); 0: none, '
+                             'only those from other processes')
     parser.add_argument('--seconds', type=float, default=10.0,
                         help='that reports come from other processes (10)')
+    parser.add_argument('--threads', type=int, default=rpc.THREADS,
+                        help='of a conductor over RabbitMQ (8)')
     options = parser.parse_args()
-    print(f'{HOSTS} hosts of {senders.WORKLOADS} workloads, {options.reports} '
-          'reports, one thread; ms, reports/s, transactions, bytes')
-    print(f'  {"database":<11}{"report":<10}{"CPU":>8}{"time":>10}'
-          f'{"rate":>10}{"trans":>6}{"sent":>9}{"answer":>9}{"disk":>9}')
-    with tempfile.TemporaryDirectory() as here:
-        one_thread(f'sqlite:///{here}/db', options.reports)
-    shared: tuple[Callable[[], mariadb.MariaDb | postgresql.PostgreSql], ...]
-    shared = mariadb.MariaDb, postgresql.PostgreSql
     try:
-        for start in shared:
-            server = start()
-            one_thread(server.new_database(), options.reports)
-            server.close()
+        if options.reports:
+            one_thread_each(options.reports)
         print('from other processes, MariaDB:')
-        over_the_network(options.seconds)
+        over_the_network(options.seconds, options.threads)
     except (process.Missing, errors.ScavengerError) as exc:
         sys.exit(f'control_plane: {exc}')
 

@@ -46,7 +46,8 @@ FILTERS = {
     'instance': schemas.UUID,
     'knob': schemas.KNOBS,
     'in_force': described({**schemas.FLAG, 'default': True},
-                          'false: those that were removed.')}
+                          'false: those that were removed, the last removed '
+                          'first.')}
 
 OVERRIDE_FILTERS = {'host': schemas.NAME, 'workload': schemas.NAME}
 

@@ -30,7 +30,8 @@ FILTERS = {
     'application': schemas.NAME,
     'priority': schemas.PRIORITIES,
     'gone': described({**schemas.FLAG, 'default': False},
-                      'Those that were, in place of those that are there.')}
+                      'Those that were, the last that went first, in place '
+                      'of those that are there.')}
 
 FIELDS = {
     'id': described(schemas.TEXT, 'Its name on the host.'),

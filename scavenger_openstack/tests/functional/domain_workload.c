@@ -188,6 +188,8 @@ static void *disk(void *order)
     return 0;
 }
 
+/* At a random moment of its turn: a steady beat would meet each tick of the
+ * guest's kernel in one phase, which is another at each boot. */
 static void *lookup(void *order)
 {
     struct order *o = order;
@@ -198,8 +200,9 @@ static void *lookup(void *order)
     if (posix_memalign((void **)&buffer, ALIGNMENT, piece))
         return 0;
     while (!o->stopped) {
+        double phase = dice(&seed) % 1000 / 1000.0;
         double due_s = o->began_s
-            + (double)atomic_fetch_add(&o->next, 1) / o->per_s;
+            + (atomic_fetch_add(&o->next, 1) + phase) / o->per_s;
 
         sleep_until(due_s);
         if (now_s() - due_s > BACKLOG_S) {

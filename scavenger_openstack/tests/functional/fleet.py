@@ -25,6 +25,7 @@ import os
 import pathlib
 import signal
 import sys
+import time
 from typing import Any
 from typing import TypeVar
 import uuid
@@ -59,7 +60,9 @@ START_S = 120.0
 BACKGROUND = ('/batch/a', '/batch/b', '/batch/hog')
 FOREGROUND = '/services/s'
 
-LOG_CHARS = 6000
+LOG_CHARS = 30_000
+REPORT_S = 2.0
+"""A program's report of its threads is in its log by then."""
 
 T = TypeVar('T')
 
@@ -262,9 +265,16 @@ class FleetTestCase(base.FunctionalTestCase, databases.MariaDb):
                 os.kill(pid, signal.SIGTERM)
 
     def _attach(self, exc_info: object) -> None:
-        for name, one in self.programs.items():
+        """What each program wrote, and what the conductor does now."""
+        one = self.programs.get('conductor')
+        if one and one.running:
+            os.kill(one.pids[0], signal.SIGUSR2)
+            time.sleep(REPORT_S)
+        for name, log in [*((name, one.log) for name, one in
+                            self.programs.items()),
+                          ('broker', self.broker.log)]:
             self.addDetail(name, content.text_content(
-                one.log.read_text(errors='replace')[-LOG_CHARS:]))
+                log.read_text(errors='replace')[-LOG_CHARS:]))
 
     def rows(self, table: Any, **values: Any) -> list[Any]:
         """The rows of a table with these values."""

@@ -16,6 +16,7 @@
 from __future__ import annotations
 
 import functools
+import pathlib
 import signal
 import socket
 
@@ -48,6 +49,11 @@ class RabbitMq(process.Server):
         self.write('env.conf', '')
         self.write('plugins', '[].\n')
         self.begin()
+
+    @property
+    def log(self) -> pathlib.Path:
+        """What it has written."""
+        return self.directory / 'rabbitmq-server.log'
 
     def begin(self) -> None:
         """Start it, the first time or again."""
