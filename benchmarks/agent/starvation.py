@@ -30,11 +30,12 @@ after round.
 
 *alone* is without the hogs.  *agent* is scavenger-standalone, a process with
 its usual options and ``protect = cpu``; *agent-idle* the same with
-``use_cpu_leftover = false``.  Without an agent: *idle* is cpu.idle, *weight*
-the smallest there is, *quota* half of the CPUs, *both* cpu.idle with a quota
-of 90 % of the CPUs, *follow* cpu.idle with a quota of 97 % of what everything
-else leaves over, looked at twice a second; *follow-weight* that quota with
-the smallest weight instead of cpu.idle, *follow-quota* with neither.
+``use_cpu_leftover = false``, *agent-alone* without the hogs.  Without an
+agent: *idle* is cpu.idle, *weight* the smallest there is, *quota* half of the
+CPUs, *both* cpu.idle with a quota of 90 % of the CPUs, *follow* cpu.idle with
+a quota of 97 % of what everything else leaves over, looked at twice a second;
+*follow-weight* that quota with the smallest weight instead of cpu.idle,
+*follow-quota* with neither.
 *lapses*: how often the agent stood still until its leases ran out.
 
 With ``--kind vms`` they are two guests of a libvirtd of its own, under TCG,
@@ -77,8 +78,9 @@ from scavenger_openstack.text import columns
 
 WAYS = ('alone', 'unmanaged', 'agent-idle', 'follow', 'agent')
 OTHER_WAYS = ('idle', 'weight', 'quota', 'both', 'follow-weight',
-              'follow-quota')
-AGENTS = ('agent', 'agent-idle')
+              'follow-quota', 'agent-alone')
+AGENTS = ('agent', 'agent-idle', 'agent-alone')
+ALONE = ('alone', 'agent-alone')
 HZ = (100, 1, 10)
 FOLLOW_EVERY_S, FOLLOW_SHARE, FLOOR_CORES = 0.5, 0.97, 0.1
 SETTLE_S = 5.0
@@ -174,17 +176,19 @@ def play(stage: Stage, way: str, seconds: float) -> Round:
     with contextlib.ExitStack() as stack:
         third = stack.enter_context(base.CgroupTree())
         took_s: list[float] = []
-        if way != 'alone':
+        if way not in ALONE:
             stage.work()
         limit(stage, way)
         if way.startswith('follow'):
             stack.enter_context(running(follow, stage))
         agent = None
         if way in AGENTS:
-            directory = stack.enter_context(tempfile.TemporaryDirectory())
+            # As /run is: on a disk its writes would delay the guests'.
+            directory = stack.enter_context(tempfile.TemporaryDirectory(
+                dir='/dev/shm'))
             agent = stack.enter_context(running_agent.Agent(
                 pathlib.Path(directory), AGENT.format(
-                    leftover=way == 'agent', more=stage.config)))
+                    leftover=way != 'agent-idle', more=stage.config)))
         time.sleep(SETTLE_S)
         before_s, begun_s = stage.cpu_s(), time.monotonic()
         until_s = begun_s + seconds
