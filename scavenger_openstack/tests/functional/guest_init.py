@@ -74,13 +74,22 @@ def load(modules: list[str]) -> None:
 
 
 def port() -> BinaryIO:
-    """The virtual serial port; the device node takes a moment to appear."""
+    """The virtual serial port.
+
+    Its device node takes a moment to appear, and can be opened a moment
+    later still.
+    """
     until = time.monotonic() + PORT_TIMEOUT_S
-    while not (found := glob.glob('/dev/vport*')):
-        if time.monotonic() > until:
-            raise FileNotFoundError('/dev/vport*: no virtual serial port')
+    while True:
+        found = glob.glob('/dev/vport*') or ['/dev/vport*']
+        try:
+            # "open()" would make the file.
+            return os.fdopen(os.open(found[0], os.O_WRONLY | os.O_CLOEXEC),
+                             'wb', buffering=0)
+        except OSError:
+            if time.monotonic() > until:
+                raise
         time.sleep(0.01)
-    return open(found[0], 'wb', buffering=0)
 
 
 class Late(Exception):
