@@ -183,7 +183,7 @@ def play(stage: Stage, way: str, seconds: float) -> Round:
             stack.enter_context(running(follow, stage))
         agent = None
         if way in AGENTS:
-            # As /run is: on a disk its writes would delay the guests'.
+            # In memory, as /run is: the guests' disks are beside /tmp.
             directory = stack.enter_context(tempfile.TemporaryDirectory(
                 dir='/dev/shm'))
             agent = stack.enter_context(running_agent.Agent(

@@ -61,8 +61,11 @@ BACKGROUND = ('/batch/a', '/batch/b', '/batch/hog')
 FOREGROUND = '/services/s'
 
 LOG_CHARS = 30_000
-REPORT_S = 2.0
-"""A program's report of its threads is in its log by then."""
+REPORT_S = 5.0
+"""A conductor that is stuck may take no signal."""
+REPORT_AGAIN_S = 0.05
+THREADS_END = 'Green Threads'
+"""In the log when the report of its threads is."""
 
 T = TypeVar('T')
 
@@ -269,7 +272,10 @@ class FleetTestCase(base.FunctionalTestCase, databases.MariaDb):
         one = self.programs.get('conductor')
         if one and one.running:
             os.kill(one.pids[0], signal.SIGUSR2)
-            time.sleep(REPORT_S)
+            until = time.monotonic() + REPORT_S
+            while (THREADS_END not in one.log.read_text(errors='replace')
+                   and time.monotonic() < until):
+                time.sleep(REPORT_AGAIN_S)
         for name, log in [*((name, one.log) for name, one in
                             self.programs.items()),
                           ('broker', self.broker.log)]:
