@@ -21,8 +21,8 @@ directly below the root (*top*): how late each probe was in the worst round,
 and the worst of them in the median round; the P99 of the foreground's
 answers, of the median round and from the best to the worst, and against the
 same round alone (the mean of the ratios, and where it lies with a probability
-of 0.9); the CPUs that the background got.  The ways are played in turn, round
-after round.
+of 0.9); how long its threads waited for a CPU, each time that they ran; the
+CPUs that the background got.  The ways are played in turn, round after round.
 
     sudo python benchmarks/agent/starvation.py [--rounds 5] [--seconds 12]
         [--kind containers] [--boots 1] [--places nested,top]
@@ -109,6 +109,7 @@ class Round(NamedTuple):
 
     late_s: list[float]
     p99_s: float
+    wait_s: float
     background_cpus: float
     lapses: int
     answers_s: list[float]
@@ -191,6 +192,7 @@ def play(stage: Stage, way: str, seconds: float) -> Round:
                     leftover=way != 'agent-idle', more=stage.config)))
         time.sleep(SETTLE_S)
         before_s, begun_s = stage.cpu_s(), time.monotonic()
+        before_wait_s, before_runs = stage.waited()
         until_s = begun_s + seconds
         stack.enter_context(running(answers, stage, took_s))
         probes = []
@@ -202,8 +204,10 @@ def play(stage: Stage, way: str, seconds: float) -> Round:
         late_s = [float(probe.communicate(timeout=60)[0])
                   for probe in probes]
         cpus = (stage.cpu_s() - before_s) / (time.monotonic() - begun_s)
+        wait_s, runs = stage.waited()
         return Round(
-            late_s, p99_s, cpus,
+            late_s, p99_s,
+            (wait_s - before_wait_s) / max(1, runs - before_runs), cpus,
             agent.log().count('the leases ran out') if agent else 0, took_s)
 
 
@@ -300,13 +304,15 @@ def show(args: argparse.Namespace,
             f'({ms(p99_s[0])}-{ms(p99_s[-1])})',
             '' if alone is None or way == 'alone' else against(
                 [one.p99_s for one in every], [one.p99_s for one in alone]),
+            f'{1e6 * statistics.median(one.wait_s for one in every):.0f}',
             f'{statistics.median(o.background_cpus for o in every):.2f}',
             str(sum(one.lapses for one in every)),
             *((ms(statistics.median(took_s)), ms(max(took_s)))
               if args.kind == 'vms' else ())))
     print('\n'.join(columns(
         ('place', 'way', 'latest s: root 100 Hz', 'root 1 Hz', 'group 10 Hz',
-         'median round', 'P99 ms', 'of alone', 'background CPUs', 'lapses',
+         'median round', 'P99 ms', 'of alone', 'wait us', 'background CPUs',
+         'lapses',
          *(('QEMU ms', 'worst') if args.kind == 'vms' else ())), body)))
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 import contextlib
 import os
+import pathlib
 import statistics
 import subprocess
 import sys
@@ -89,6 +90,11 @@ class Stage(Protocol):
         """CPU time that the background has used."""
         ...
 
+    def waited(self) -> tuple[float, int]:
+        """How long threads of the foreground have waited for a CPU in s, and
+        how often they ran."""
+        ...
+
     def ask(self, until_s: float) -> Callable[[], float]:
         """Begin to use the foreground; what waits for its P99 in s."""
         ...
@@ -141,6 +147,9 @@ class Containers:
         return int(self._bg.read('cpu', self._group, 'cpu.stat')
                    .split()[1]) / 1e6
 
+    def waited(self) -> tuple[float, int]:
+        return waited(self._tree.path('cpu', self._fg_group))
+
     def ask(self, until_s: float) -> Callable[[], float]:
         client = start(self._tree, self._fg_group, sys.executable, '-c',
                        CLIENT, str(PORT), str(RATE), str(CONNECTIONS),
@@ -167,8 +176,10 @@ class Guests:
         self._front.tell(LOOKUPS)
         self._domain = self._host.connect().lookupByName('back')
         below = self._host.tree.path('cpu', '/machine')
-        self._top, = (path for path in below.iterdir()
-                      if path.name.endswith('-back.libvirt-qemu'))
+        self._top, self._foreground = (
+            next(path for path in below.iterdir()
+                 if path.name.endswith(f'-{name}.libvirt-qemu'))
+            for name in ('back', 'front'))
         self._vcpus = sorted(self._top.rglob('vcpu*'))
         self.config = running_agent.libvirt_section(self._host)
 
@@ -192,6 +203,9 @@ class Guests:
         path = self._host.tree.path('cpuacct', '/machine') / self._top.name
         return int((path / 'cpuacct.usage').read_text()) / 1e9
 
+    def waited(self) -> tuple[float, int]:
+        return waited(self._foreground)
+
     def ask(self, until_s: float) -> Callable[[], float]:
         def p99_s() -> float:
             seconds = max(1, round(until_s - time.monotonic()))
@@ -209,6 +223,20 @@ class Guests:
         (self._top / 'cpu.shares').write_text('1024')
         self.quota(None)
         self._back.tell('rest')
+
+
+def waited(group: pathlib.Path) -> tuple[float, int]:
+    """Of all threads in a cgroup and below, see :meth:`Stage.waited`."""
+    wait_ns = runs = 0
+    name = 'tasks' if base.version() == 1 else 'cgroup.threads'
+    for file in group.rglob(name):
+        for thread in file.read_text().split():
+            with contextlib.suppress(OSError):      # it has ended
+                _, one_ns, count = pathlib.Path(
+                    '/proc', thread, 'schedstat').read_text().split()
+                wait_ns += int(one_ns)
+                runs += int(count)
+    return wait_ns / 1e9, runs
 
 
 def front(name: str, vcpus: int, disks: tuple[domain_guest.Disk, ...]

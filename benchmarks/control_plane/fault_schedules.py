@@ -15,18 +15,18 @@
 
 In a schedule on SQLite three agents, each a process with its spool on disk,
 report to two conductor processes on one database, which now and then advance
-totals, make specs and delete what is old, and an operator sets overrides.
-kill -9 ends conductors in the middle of a transaction, or between commit and
-answer, and agents in the middle of writing what happened; others take their
-place.  Reports are lost, torn, doubled at the same moment, days late, and from
-an earlier run or boot; answers are lost.  In one with a broker the conductors,
-MariaDB and RabbitMQ are real processes that are killed, too, and a host is cut
-off (tests/functional/test_conductor_faults.py).
+totals, make specs and delete what is old, and an operator sets and deletes
+overrides.  kill -9 ends conductors in the middle of a transaction, or between
+commit and answer, and agents in the middle of writing what happened; others
+take their place.  Reports are lost, torn, doubled at the same moment, days
+late, and from an earlier run or boot; answers are lost.  In one with a broker
+the conductors, MariaDB and RabbitMQ are real processes that are killed, too,
+and a host is cut off (tests/functional/test_conductor_faults.py).
 
 Afterwards each incident, limit and row of the audit is there once, hourly sums
 are those of all incidents, totals those of the hours, specs those of all
-samples (to 1e-9), and no override is lost.  A seed gives the same schedule
-again, but for where a kill hits.
+samples (to 1e-9), and no override is lost or comes back.  A seed gives the
+same schedule again, but for where a kill hits.
 
     python benchmarks/control_plane/fault_schedules.py \\
         [--sqlite 1000] [--broker 30]

@@ -21,9 +21,13 @@ CPU; requests come at a fixed rate, and a time counts from when a request was
 due.  Begin it early in an hour: totals are of whole hours, and what is asked
 for stays what it was.  For each listing and filter the median, the 99th
 percentile and the longest are printed, and at the end the percentile by size.
+A ranking that is summed is kept for up to a minute: how long it takes when it
+is not is printed beside, of spans of 3 days that nobody asked for before, one
+after another.
 
     python benchmarks/control_plane/listings.py [--sizes 10000,100000,1000000]
         [--databases mariadb,postgresql] [--seconds 30] [--rate 20]
+        [--only antagonists]
 
 A million incidents take some minutes to write and 2 GB of disk; with
 --evidence 1 each has its series, as from agents, and it is 10 GB.
@@ -42,6 +46,7 @@ import math
 import os
 import pathlib
 import random
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -204,8 +209,7 @@ def paths(size: int, now_s: float, chosen: random.Random
         return f'{path}?{urllib.parse.urlencode(query)}' if query else path
 
     def when(days: float) -> str:
-        return time.strftime('%Y-%m-%dT%H:%M:%SZ',
-                             time.gmtime(now_s - days * 86400))
+        return text_of(now_s - days * 86400)
 
     def many(make: Any) -> list[str]:
         return [make(chosen.randrange(ALL)) for _ in range(50)]
@@ -249,6 +253,23 @@ def paths(size: int, now_s: float, chosen: random.Random
             until=when(1 + one / ALL * 28 - 1 / 24))),
         'an incident': [f'{incidents}/{incident_of(chosen.randrange(size))}'
                         for _ in range(50)]}
+
+
+def text_of(time_s: float) -> str:
+    return time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(time_s))
+
+
+def first_times(port: int, now_s: float) -> list[float]:
+    """How long rankings took over 3 days until then, each another."""
+    found = []
+    for days in range(1, 27):
+        until_s = now_s - days * 86400
+        begun_s = time.monotonic()
+        ask(port, '/v1/antagonists?' + urllib.parse.urlencode({
+            'since': text_of(until_s - 3 * 86400),
+            'until': text_of(until_s)}))
+        found.append(time.monotonic() - begun_s)
+    return sorted(found)
 
 
 @contextlib.contextmanager
@@ -336,12 +357,18 @@ def on(name: str, server: Any, sizes: list[int],
         with api(url, options.cpu) as port:
             for what, asked in paths(
                     size, time.time(), random.Random(1)).items():
+                if options.only not in what:
+                    continue
                 times = measure(port, asked, options.rate, options.seconds)
                 curves.setdefault(what, []).append(percentile(times, 0.99))
                 print(f'  {what:<34}' + ''.join(
                     f'{1e3 * value:9.1f}' for value in (
                         percentile(times, 0.5), curves[what][-1],
                         times[-1])), flush=True)
+            times = first_times(port, time.time())
+            print(f'  summed, 3 days, each another: '
+                  f'{statistics.median(times):.2f} s, '
+                  f'longest {times[-1]:.2f} s', flush=True)
     print(f'{name}: p99 in ms by incidents, and the last by the first')
     print(f'  {"":<34}' + ''.join(f'{size:>11,}' for size in sizes))
     for what, values in curves.items():
@@ -362,6 +389,8 @@ def main() -> None:
                         help='requests per second (20)')
     parser.add_argument('--seconds', type=float, default=30.0,
                         help='that each listing is asked for (30)')
+    parser.add_argument('--only', default='', metavar='TEXT',
+                        help='ask only for what has this in its name')
     parser.add_argument('--evidence', type=float, default=0.01,
                         help='share of incidents with their series (0.01)')
     parser.add_argument('--cpu', type=int,

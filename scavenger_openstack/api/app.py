@@ -46,6 +46,7 @@ from scavenger_openstack import conf as conf_
 from scavenger_openstack import conf_check
 from scavenger_openstack import conf_control
 from scavenger_openstack.db import connect
+from scavenger_openstack.db.resources.rankings import Rankings
 from scavenger_openstack.db import schema
 from scavenger_openstack import errors
 from scavenger_openstack import text as text_
@@ -146,6 +147,8 @@ def flask_app(engine: Any, conf: cfg.ConfigOpts, auth: str,
     allows = policies.allows(policies.enforcer(conf),
                              frozenset(conf.api.operator_projects))
 
+    rankings = Rankings()
+
     def versions() -> flask.Response:
         return _json({'versions': [_version()]})
 
@@ -164,7 +167,8 @@ def flask_app(engine: Any, conf: cfg.ConfigOpts, auth: str,
             call = Call(
                 noun=route.noun, caller=caller, request_id=_request_id(),
                 now_s=clock(), silent_s=conf.api.silent_s, path=path,
-                query={}, body={}, allows=allows)
+                query={}, body={}, allows=allows,
+                rankings=rankings)
             return _answer(route, call, engine)
         return answer
 

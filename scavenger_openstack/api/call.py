@@ -26,6 +26,7 @@ from scavenger_openstack.api import markers
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api import times
 from scavenger_openstack.db.resources import audit
+from scavenger_openstack.db.resources.rankings import Rankings
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class Call:
     query: Mapping[str, Any]
     body: Mapping[str, Any]
     allows: Callable[[str, Caller, Mapping[str, Any]], bool]
+    rankings: Rankings
     enforced: list[str] = dataclasses.field(default_factory=list)
 
     def may(self, policy: str, **target: Any) -> bool:

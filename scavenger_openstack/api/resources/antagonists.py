@@ -32,8 +32,10 @@ SPAN_S = 86400.0
 SORTS = get_args(antagonists.Sort)
 
 FILTERS = {
-    'since': described(schemas.TIME, 'Default: a day before "until"; the '
-                                     'hour that it is in counts whole.'),
+    'since': described(
+        schemas.TIME, 'Default: a day before "until"; the hour that it is in '
+                      'counts whole. A ranking over another span than the '
+                      'last 24 hours, 7 or 30 days may be a minute old.'),
     'until': described(schemas.TIME, 'Default: now.'),
     'host': schemas.NAME,
     'project': described(schemas.SHORT, 'The project of the antagonist.'),
@@ -74,7 +76,7 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
         connection, now_s=call.now_s, since_s=since_s, until_s=until_s,
         project=query.get('project'),
         victim_project=query.get('victim_project'))
-    found = antagonists.ranking(
+    found = call.rankings.places(
         connection, asked, sort=sort,
         host_id=hosts.known(connection, query.get('host')),
         after=_after(call, sort), limit=call.limit + 1)

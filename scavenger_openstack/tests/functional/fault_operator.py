@@ -10,7 +10,8 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""An operator who sets overrides while schedules of faults go on."""
+"""An operator who sets and deletes overrides while schedules of faults go on.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +30,8 @@ from scavenger_openstack.tests.unit.api import cloud
 from scavenger_openstack.tests.unit.conductor import schedules_cases
 
 KNOBS = ('cpu_cores', 'memory_bytes')
+DELETED = 0.3
+"""Of what the operator does, where there is an override."""
 LASTS_S = 300 * 86400.0
 PATIENCE_S = 90.0
 
@@ -51,27 +54,34 @@ class Operator:
             engine, cloud.configuration(), 'noauth', lambda: self._now))
 
     def override(self, now: float) -> None:
-        """Set one, maybe in the place of another."""
+        """Set one, maybe in the place of another, or delete one."""
         self._now = now
         host = self._choose.choice(sorted(self.held))
-        workload = self._choose.choice(schedules_cases.BATCH)
-        knob = self._choose.choice(KNOBS)
-        value = 1.0 + len(self.audit)
+        held = self.held[host]
+        if held and self._choose.random() < DELETED:
+            workload, knob = self._choose.choice(sorted(held))
+            del held[workload, knob]
+            action = 'override.delete'
+        else:
+            workload = self._choose.choice(schedules_cases.BATCH)
+            knob = self._choose.choice(KNOBS)
+            held[workload, knob] = 1.0 + len(self.audit)
+            action = 'override.set'
         until = time.monotonic() + PATIENCE_S
-        while not self._put(host, workload, knob, value):
+        while not self._done(host, workload, knob):
             if time.monotonic() > until:
-                raise AssertionError('overrides cannot be set')
+                raise AssertionError(f'{action}: cannot be done')
             time.sleep(0.1)
-        self.held[host][workload, knob] = value
-        self.audit.append((now, 'override.set', f'{host}/{knob}/{workload}',
-                           'ann'))
+        self.audit.append((now, action, f'{host}/{knob}/{workload}', 'ann'))
 
-    def _put(self, host: str, workload: str, knob: str, value: float
-             ) -> bool:
-        """Whether it is there now."""
-        if self._call('PUT', f'/v1/caps/{host}/{knob}/{workload}', json={
-                'value': value, 'reason': 'a test',
-                'expires_at': times.iso(self._now + LASTS_S)}):
+    def _done(self, host: str, workload: str, knob: str) -> bool:
+        """Whether what is held is there now."""
+        path = f'/v1/caps/{host}/{knob}/{workload}'
+        value = self.held[host].get((workload, knob))
+        if self._call('DELETE', path) if value is None else self._call(
+                'PUT', path, json={
+                    'value': value, 'reason': 'a test',
+                    'expires_at': times.iso(self._now + LASTS_S)}):
             return True
         # It may have been stored when the answer failed.
         until = time.monotonic() + PATIENCE_S
@@ -80,8 +90,9 @@ class Operator:
                 'host': host, 'workload': workload})
             if found is not None:
                 document: Any = found.json
-                return value in [one['value']
-                                 for one in document['overrides']]
+                return value == {
+                    one['knob']: one['value']
+                    for one in document['overrides']}.get(knob)
             time.sleep(0.1)
         return False
 
@@ -90,6 +101,6 @@ class Operator:
         """The answer, ``None`` while the API has no database."""
         answer = self._client.open(
             path, method=method, headers=cloud.ROLES['admin'], **options)
-        if answer.status_code not in (200, 503):
+        if answer.status_code not in (200, 204, 503):
             raise AssertionError(answer.text)
-        return answer if answer.status_code == 200 else None
+        return None if answer.status_code == 503 else answer

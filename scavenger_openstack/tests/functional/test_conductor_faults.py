@@ -11,11 +11,12 @@
 # under the License.
 
 """Conductors, agents, the database and the broker are killed while hosts
-report and an operator sets overrides; one host is cut off meanwhile.
+report and an operator sets and deletes overrides; one host is cut off
+meanwhile.
 
 Afterwards each incident, limit and row of the audit is stored once, hourly
 sums are those of all incidents, specs those of all samples, and no override is
-lost.
+lost or comes back.
 """
 
 from __future__ import annotations

@@ -1,0 +1,202 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Rankings that take long to sum are kept for a while."""
+
+from __future__ import annotations
+
+import pathlib
+import threading
+from typing import Any
+
+import fixtures
+import sqlalchemy
+import testtools
+
+from scavenger_openstack.db import connect
+from scavenger_openstack.db.resources import antagonists
+from scavenger_openstack.db.resources import rankings
+from scavenger_openstack.db import schema
+from scavenger_openstack.db import tables
+from scavenger_openstack.tests.unit.conductor import cloud
+from scavenger_openstack.tests.unit.conductor.cloud import NOW
+
+HOUR_S = antagonists.HOUR_S
+SPAN = antagonists.Span(NOW - 5 * HOUR_S, NOW)
+
+
+class Clock:
+    """A second hand that moves on by ``step_s`` whenever it is looked at."""
+
+    def __init__(self) -> None:
+        self.now_s, self.step_s = 0.0, 0.0
+
+    def __call__(self) -> float:
+        self.now_s += self.step_s
+        return self.now_s
+
+
+class TestRankings(cloud.Mixin, testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        # A file: several threads read it.
+        file = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'db')
+        self.engine = connect.engine(f'sqlite:///{file}')
+        self.addCleanup(self.engine.dispose)
+        schema.upgrade(self.engine)
+        self.clock = Clock()
+        self.rankings = rankings.Rankings(self.clock)
+        self.sync(cloud.report(), NOW)
+        (self.host_id,) = self.rows(tables.hosts, 'id')
+        self.add_hours(*(f'w{number}' for number in range(5)))
+
+    def add_hours(self, *workloads: str, hours: int = 1) -> None:
+        with self.engine.begin() as connection:
+            connection.execute(sqlalchemy.insert(tables.antagonist_hours), [
+                {'host_id': self.host_id, 'workload': name, 'victim': 'web',
+                 'hour_s': (NOW // HOUR_S - hours) * HOUR_S, 'cause': 'cpu',
+                 'incidents': 1, 'interference_s': 100.0 - number,
+                 'confirmed': 0, 'refuted': 0}
+                for number, name in enumerate(workloads)])
+
+    def places(self, asked: antagonists.Span = SPAN, **more: Any
+               ) -> list[antagonists.Place]:
+        with self.engine.begin() as connection:
+            return self.rankings.places(connection, asked, **{
+                'sort': 'interference_s', 'limit': 1000, **more})
+
+    def names(self, asked: antagonists.Span = SPAN, **more: Any
+              ) -> list[str]:
+        return [place.workload for place in self.places(asked, **more)]
+
+    def test_what_is_quick_is_summed_each_time(self) -> None:
+        self.clock.step_s = rankings.DEAR_S * 0.9
+        self.assertEqual(5, len(self.names()))
+        self.add_hours('new')
+        self.assertEqual(6, len(self.names()))
+
+    def test_what_is_dear_is_kept(self) -> None:
+        """In proportion, up to a minute."""
+        for took_s, kept_s in ((0.1, 10.0), (0.4, 40.0), (9.0, 50.0)):
+            self.rankings = rankings.Rankings(self.clock)
+            self.clock.step_s = took_s
+            before = self.names()
+            self.clock.step_s = 0.0
+            self.add_hours(f'after {took_s}')
+            self.clock.now_s += kept_s - 0.1
+            self.assertEqual(before, self.names(), str(took_s))
+            self.clock.now_s += 0.2
+            self.assertEqual(len(before) + 1, len(self.names()), str(took_s))
+
+    def test_each_question_has_its_own(self) -> None:
+        self.clock.step_s = 0.1
+        hour = [NOW // HOUR_S * HOUR_S + second for second in (10, 3000)]
+        asked: list[tuple[antagonists.Span, dict[str, Any]]] = [
+            (SPAN, {}), (SPAN, {'sort': 'victims'}), (SPAN, {'host_id': 99}),
+            (SPAN._replace(project='p1'), {}),
+            (SPAN._replace(victim_project='p1'), {}),
+            (SPAN._replace(since_s=hour[0] - 3 * HOUR_S), {}),
+            (SPAN._replace(until_s=hour[0] - 2 * HOUR_S), {})]
+        found = [self.names(span, **more) for span, more in asked]
+        self.assertEqual([5, 5, 0, 0, 0, 5, 0], [len(one) for one in found])
+        self.clock.step_s = 0.0
+        self.add_hours('new')
+        self.assertEqual(found, [self.names(span, **more)
+                                 for span, more in asked])
+        # The same hours are the same question.
+        self.assertEqual(found[5], self.names(
+            SPAN._replace(since_s=hour[1] - 3 * HOUR_S)))
+        self.assertEqual(found[6], self.names(
+            SPAN._replace(until_s=hour[1] - 2 * HOUR_S)))
+
+    def test_pages(self) -> None:
+        """Within what is kept and beyond."""
+        self.add_hours(*(f'more {number:04}' for number in range(1500)),
+                       hours=2)
+        with self.engine.begin() as connection:
+            expected = antagonists.ranking(
+                connection, SPAN, sort='interference_s', limit=9999)
+        self.clock.step_s = 0.1
+        for limit in (70, 600, 1001):
+            found: list[antagonists.Place] = []
+            while page := self.places(
+                    limit=limit, after=found[-1] if found else None):
+                found += page
+            self.assertEqual(expected, found, str(limit))
+
+    def test_a_marker_that_is_not_kept(self) -> None:
+        self.clock.step_s = 0.1
+        found = self.places()
+        after = found[1]._replace(key=found[1].key - 1)
+        self.assertEqual(found[2:], self.places(after=after))
+
+    def test_totals_are_read(self) -> None:
+        self.clock.step_s = 0.1
+        self.assertEqual([], self.names(SPAN._replace(total_s=86400)))
+
+    def test_no_more_than_some_are_kept(self) -> None:
+        self.clock.step_s = 0.1
+        self.names()
+        self.clock.step_s = 0.0
+        self.add_hours('new')
+        for hours in range(rankings.RANKINGS - 1):
+            self.names(SPAN._replace(since_s=NOW - (9 + hours) * HOUR_S))
+        self.assertEqual(5, len(self.names()))
+        for hours in range(rankings.RANKINGS):
+            self.names(SPAN._replace(since_s=NOW - (9 + hours) * HOUR_S))
+        self.assertEqual(6, len(self.names()))
+
+    def test_others_do_not_wait(self) -> None:
+        """While one adds up anew; but they do for what is too old."""
+        self.clock.step_s = 0.1
+        self.names()
+        self.clock.step_s = 0.0
+        self.clock.now_s += 10.5
+        self.add_hours('new')
+        summing, go_on = threading.Event(), threading.Event()
+
+        @sqlalchemy.event.listens_for(self.engine, 'before_cursor_execute')
+        def slow(_connection: Any, _cursor: Any, statement: str, *_: Any
+                 ) -> None:
+            if 'GROUP BY' in statement and not summing.is_set():
+                summing.set()
+                go_on.wait(30)
+
+        one: list[str] = []
+        thread = threading.Thread(target=lambda: one.extend(self.names()))
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(go_on.set)
+        self.assertTrue(summing.wait(30))
+        self.assertEqual(5, len(self.names()))
+        self.clock.now_s += 11.0
+        two: list[str] = []
+        late = threading.Thread(target=lambda: two.extend(self.names()))
+        late.start()
+        self.addCleanup(late.join)
+        late.join(0.3)
+        self.assertEqual([], two)
+        go_on.set()
+        thread.join()
+        late.join()
+        self.assertEqual([6, 6], [len(one), len(two)])
+
+    def test_a_database_that_fails(self) -> None:
+        """Nothing is kept of it, and nobody waits for ever."""
+        self.clock.step_s = 0.1
+        closed = self.engine.connect()
+        closed.close()
+        self.assertRaises(
+            sqlalchemy.exc.ResourceClosedError, self.rankings.places,
+            closed, SPAN, sort='interference_s', limit=9)
+        self.assertEqual(5, len(self.names()))
