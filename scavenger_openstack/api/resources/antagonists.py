@@ -34,8 +34,8 @@ SORTS = get_args(antagonists.Sort)
 FILTERS = {
     'since': described(
         schemas.TIME, 'Default: a day before "until"; the hour that it is in '
-                      'counts whole. A ranking over another span than the '
-                      'last 24 hours, 7 or 30 days may be a minute old.'),
+                      'counts whole. The order may be a minute old, but for a '
+                      'ranking over the last 24 hours, 7 or 30 days.'),
     'until': described(schemas.TIME, 'Default: now.'),
     'host': schemas.NAME,
     'project': described(schemas.SHORT, 'The project of the antagonist.'),
@@ -82,15 +82,16 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
         after=_after(call, sort), limit=call.limit + 1)
     rows = antagonists.sums(connection, found, asked)
     by_pair = {(row['host_id'], row['workload']): row for row in rows}
-    found = [place for place in found if place[1:] in by_pair]
-    pairs = [place[1:] for place in found]
+    pairs = list(by_pair)
     names = workloads.display_names(connection, pairs)
     limited = caps.limited(connection, pairs)
-    return call.page(
-        found,
-        lambda place: _shape(by_pair[place[1:]], names.get(place[1:], ''),
-                             place[1:] in limited),
-        lambda place: [sort, *place])
+    page = call.page(found, lambda place: place, lambda place: [sort, *place])
+    # A ranking from the cache may have what was deleted since.
+    page[call.noun] = [
+        _shape(by_pair[pair], names.get(pair, ''), pair in limited)
+        for pair in (place[1:] for place in page[call.noun])
+        if pair in by_pair]
+    return page
 
 
 def _after(call: Call, sort: str) -> antagonists.Place | None:

@@ -10,17 +10,18 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Rankings that take long to sum are kept for a while.
+"""A cache of the rankings that take long to sum.
 
 Where there are no totals of a span, a ranking adds up the hourly sums of
-every workload in it.  Those who look at the same span share one, so that
-adding up takes a hundredth of the time at most.
+every workload in it.  All requests for the same hours share the result for a
+while.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+import dataclasses
 import math
 import threading
 import time
@@ -31,34 +32,38 @@ from scavenger_openstack.db.resources.antagonists import Place
 from scavenger_openstack.db.resources.antagonists import Sort
 from scavenger_openstack.db.resources.antagonists import Span
 
-DEAR_S = 0.05
-"""What is summed in less time is summed for each request."""
+SLOW_S = 0.05
+"""What is summed in less time is not cached."""
 
-SHARE = 0.01
-"""Of the time, for adding up one ranking."""
+FACTOR = 100.0
+"""A result is cached for so many times as long as it took."""
 
 MOST_S = 50.0
-"""After so long a ranking is added up anew, whatever it takes."""
+"""The same, at most."""
 
-MEANWHILE_S = 10.0
-"""How long others still see the one before."""
+STALE_S = 10.0
+"""For how long it is given out beyond that while it is summed again."""
 
-RANKINGS = 32
+RESULTS = 32
 PLACES = 1001
-"""Of each: the longest page, and what tells that there is another."""
+"""Of each result: the longest page, and what tells that there is another."""
 
 
-class _Kept:
-    """The first places of one ranking."""
+@dataclasses.dataclass(slots=True)
+class _Result:
+    """The first places of a ranking; ``until_s`` by the clock."""
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.places: list[Place] = []
-        self.until_s = -math.inf
+    places: list[Place]
+    until_s: float
+    again: bool = False
+    """Whether it is being summed again."""
+
+    def usable(self, now_s: float) -> bool:
+        return now_s < self.until_s + STALE_S * self.again
 
 
 class Rankings:
-    """The rankings of one process.
+    """The rankings of one process, for any number of threads.
 
     :param clock: in seconds
     """
@@ -66,52 +71,52 @@ class Rankings:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[Any, ...], _Kept] = OrderedDict()
+        self._results: OrderedDict[tuple[Any, ...], _Result] = OrderedDict()
 
     def places(self, connection: Any, asked: Span, *, sort: Sort,
                host_id: int | None = None, after: Place | None = None,
                limit: int) -> list[Place]:
-        """The places of a page, as :func:`.antagonists.ranking` has them or
-        had them up to a minute ago."""
+        """The places of a page, as :func:`.antagonists.ranking` has them now
+        or had them a minute ago."""
         if asked.total_s is None:
-            places = self._first(connection, asked, sort, host_id)
-            if after is None or after in places:
-                first = 0 if after is None else places.index(after) + 1
-                if first + limit <= PLACES or len(places) < PLACES:
-                    return places[first:first + limit]
+            found = self._first(connection, asked, sort, host_id, after)
+            if after is None or after in found:
+                first = 0 if after is None else found.index(after) + 1
+                if first + limit <= PLACES or len(found) < PLACES:
+                    return found[first:first + limit]
         return antagonists.ranking(connection, asked, sort=sort,
                                    host_id=host_id, after=after, limit=limit)
 
     def _first(self, connection: Any, asked: Span, sort: Sort,
-               host_id: int | None) -> list[Place]:
-        hours = (asked.since_s // antagonists.HOUR_S,
-                 math.ceil(asked.until_s / antagonists.HOUR_S))
-        kept = self._of((*hours, asked.project, asked.victim_project, sort,
-                         host_id))
-        # While one adds up anew, the others see what there was just now.
-        if kept.lock.acquire(
-                blocking=self._clock() >= kept.until_s + MEANWHILE_S):
-            try:
-                if self._clock() >= kept.until_s:
-                    self._sum(kept, connection, asked, sort, host_id)
-            finally:
-                kept.lock.release()
-        return kept.places
+               host_id: int | None, after: Place | None) -> list[Place]:
+        """The first places; none if the page is another and they are not
+        cached."""
+        key = (asked.since_s // antagonists.HOUR_S,
+               math.ceil(asked.until_s / antagonists.HOUR_S), asked.project,
+               asked.victim_project, sort, host_id)
+        with self._lock:
+            result = self._results.get(key)
+            if result is not None:
+                self._results.move_to_end(key)
+                if result.usable(self._clock()):
+                    return result.places
+                result.again = True
+        if after is not None:
+            return []
+        return self._sum(key, connection, asked, sort, host_id)
 
-    def _sum(self, kept: _Kept, connection: Any, asked: Span, sort: Sort,
-             host_id: int | None) -> None:
+    def _sum(self, key: tuple[Any, ...], connection: Any, asked: Span,
+             sort: Sort, host_id: int | None) -> list[Place]:
         begun_s = self._clock()
-        kept.places = antagonists.ranking(
+        places = antagonists.ranking(
             connection, asked, sort=sort, host_id=host_id, limit=PLACES)
         ended_s = self._clock()
         took_s = ended_s - begun_s
-        kept.until_s = (ended_s + min(MOST_S, took_s / SHARE)
-                        if took_s >= DEAR_S else -math.inf)
-
-    def _of(self, key: tuple[Any, ...]) -> _Kept:
         with self._lock:
-            kept = self._kept.setdefault(key, _Kept())
-            self._kept.move_to_end(key)
-            if len(self._kept) > RANKINGS:
-                self._kept.popitem(last=False)
-            return kept
+            self._results.pop(key, None)
+            if took_s >= SLOW_S:
+                self._results[key] = _Result(
+                    places, ended_s + min(MOST_S, FACTOR * took_s))
+            if len(self._results) > RESULTS:
+                self._results.popitem(last=False)
+        return places

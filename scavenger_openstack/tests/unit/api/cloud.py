@@ -247,6 +247,10 @@ class Api(testtools.TestCase):
             self.addCleanup(self.engine.dispose)
         else:
             fill(self.engine)
+        self.start()
+
+    def start(self) -> None:
+        """Let an API answer that has cached nothing."""
         self.client = Client(app.create(
             self.engine, configuration(), 'noauth',
             # No test lasts into the next hour.

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import fixtures
 from sqlalchemy import delete
 from sqlalchemy import insert
 from sqlalchemy import update
@@ -38,6 +39,8 @@ class Reads:
     assertEqual: Any
     assertLess: Any
     refused: Any
+    start: Any
+    useFixture: Any
 
     def listed(self, url: str, field: str) -> list[Any]:
         answer = self.ok('GET', url)
@@ -221,6 +224,7 @@ class Reads:
             connection.execute(delete(tables.antagonist_hours))
         self.assertEqual(of_hours, [self.ok('GET', url) for url in urls])
         # What nothing is kept of is summed, and so are totals that are old.
+        self.start()
         nothing: list[str] = []
         for more in ('since=' + at(-3 * 86400), 'until=' + at(-60),
                      f'project={cloud.OTHER}&victim_project={cloud.ONE}'):
@@ -230,6 +234,26 @@ class Reads:
             connection.execute(update(tables.hosts).values(
                 totals_hour_s=tables.hosts.c.totals_hour_s - 7200))
         self.assertEqual(nothing, self.listed('/v1/antagonists', 'workload'))
+
+    def test_a_ranking_from_the_cache(self) -> None:
+        """What was deleted since is left out, and a page leads to the next.
+        """
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.db.resources.rankings.SLOW_S', 0.0))
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.db.resources.rankings.FACTOR', 1e9))
+        url = f'/v1/antagonists?since={at(-3 * 86400)}&limit=1'
+        page = self.ok('GET', url)
+        (first,) = page['antagonists']
+        following = f'{url}&marker={page["next"]}'
+        (second,) = self.listed(following, 'workload')
+        with connect.writing(self.engine) as connection:
+            connection.execute(delete(tables.antagonist_hours).where(
+                tables.antagonist_hours.c.workload == first['workload']))
+        self.assertEqual({**page, 'antagonists': []}, self.ok('GET', url))
+        self.assertEqual([second], self.listed(following, 'workload'))
+        self.start()
+        self.assertEqual([second], self.listed(url, 'workload'))
 
     def _make_totals(self) -> None:
         while connect.retried(self.engine, lambda connection: totals.advance(
