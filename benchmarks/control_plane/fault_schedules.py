@@ -104,9 +104,8 @@ class Schedule(schedules_cases.Stored, unittest.TestCase):
         """Never."""
 
     def counts(self) -> dict[str, int]:
-        return {**self._counts,
-                'kills of agents': sum(one.kills for one in self._agents),
-                'overrides': len(self._operator.audit)}
+        return {**self._counts, **self._operator.counts,
+                'kills of agents': sum(one.kills for one in self._agents)}
 
     def play(self) -> None:
         """

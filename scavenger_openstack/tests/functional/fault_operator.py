@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Sequence
 import random
 import time
@@ -48,6 +49,8 @@ class Operator:
             host: {} for host in hosts}
         """Of each host: workload and knob to value."""
         self.audit: list[schedules_cases.Audit] = []
+        self.counts = collections.Counter[str]()
+        """How often each action was done."""
         self._choose = random.Random(f'operator {seed}')
         self._now = 0.0
         self._client = Client(app.create(
@@ -72,6 +75,7 @@ class Operator:
             if time.monotonic() > until:
                 raise AssertionError(f'{action}: cannot be done')
             time.sleep(0.1)
+        self.counts[action] += 1
         self.audit.append((now, action, f'{host}/{knob}/{workload}', 'ann'))
 
     def _done(self, host: str, workload: str, knob: str) -> bool:

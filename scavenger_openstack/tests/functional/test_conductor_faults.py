@@ -262,7 +262,7 @@ class Faults(schedules_cases.Stored, testtools.TestCase):
             operating.result()
         self.counts['kills of agents'] = sum(
             agent.kills for agent in self.agents)
-        self.counts['overrides'] = len(operator.audit)
+        self.counts += operator.counts
         self.assertEqual([0] * HOSTS, [agent.waiting()
                                        for agent in self.agents], self.log())
         client = self.client()
