@@ -18,11 +18,12 @@ over 16 connections.  Three probes outside of both sleep and wake: two in the
 root cgroup, at 100 and at 1 Hz, one in a third group, at 10 Hz.  For each way
 to limit the background, with both groups below one parent (*nested*) or
 directly below the root (*top*): how late each probe was in the worst round,
-and the worst of them in the median round; the P99 of the foreground's
-answers, of the median round and from the best to the worst, and against the
-same round alone (the mean of the ratios, and where it lies with a probability
-of 0.9); how long its threads waited for a CPU, each time that they ran; the
-CPUs that the background got.  The ways are played in turn, round after round.
+and the worst of them in the median round; the median of the foreground's
+answers, and their P99, of the median round and from the best to the worst,
+and against the same round alone (the mean of the ratios, and where it lies
+with a probability of 0.9); how long its threads waited for a CPU, each time
+that they ran; the CPUs that the background got.  The ways are played in turn,
+round after round.
 
     sudo python benchmarks/agent/starvation.py [--rounds 5] [--seconds 12]
         [--kind containers] [--boots 1] [--places nested,top]
@@ -108,6 +109,7 @@ class Round(NamedTuple):
     """What one round came to, times in s."""
 
     late_s: list[float]
+    p50_s: float
     p99_s: float
     wait_s: float
     background_cpus: float
@@ -200,13 +202,13 @@ def play(stage: Stage, way: str, seconds: float) -> Round:
             argv = (sys.executable, '-c', PROBE, str(hz), str(until_s))
             probes.append(start(third, '', *argv) if hz == HZ[-1] else
                           subprocess.Popen(argv, stdout=subprocess.PIPE))
-        p99_s = stage.ask(until_s)()
+        p50_s, p99_s = stage.ask(until_s)()
         late_s = [float(probe.communicate(timeout=60)[0])
                   for probe in probes]
         cpus = (stage.cpu_s() - before_s) / (time.monotonic() - begun_s)
         wait_s, runs = stage.waited()
         return Round(
-            late_s, p99_s,
+            late_s, p50_s, p99_s,
             (wait_s - before_wait_s) / max(1, runs - before_runs), cpus,
             agent.log().count('the leases ran out') if agent else 0, took_s)
 
@@ -300,6 +302,7 @@ def show(args: argparse.Namespace,
             *(f'{max(one.late_s[i] for one in every):.3f}'
               for i in range(len(HZ))),
             f'{statistics.median(max(one.late_s) for one in every):.3f}',
+            f'{1e3 * statistics.median(one.p50_s for one in every):.2f}',
             f'{ms(statistics.median(p99_s))} '
             f'({ms(p99_s[0])}-{ms(p99_s[-1])})',
             '' if alone is None or way == 'alone' else against(
@@ -311,8 +314,8 @@ def show(args: argparse.Namespace,
               if args.kind == 'vms' else ())))
     print('\n'.join(columns(
         ('place', 'way', 'latest s: root 100 Hz', 'root 1 Hz', 'group 10 Hz',
-         'median round', 'P99 ms', 'of alone', 'wait us', 'background CPUs',
-         'lapses',
+         'median round', 'P50 ms', 'P99 ms', 'of alone', 'wait us',
+         'background CPUs', 'lapses',
          *(('QEMU ms', 'worst') if args.kind == 'vms' else ())), body)))
 
 
