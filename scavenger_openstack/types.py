@@ -34,7 +34,8 @@ SCHEMA = 1
 """Version of the JSON form of :class:`HostSample`."""
 
 Value = float | str
-"""What a knob can hold: a number, or the text of a CPU list."""
+"""What a knob can hold: a number; of ``cpu_set`` alone the text of a CPU list.
+Drivers translate what the kernel calls it."""
 
 
 class Priority(enum.StrEnum):

@@ -41,8 +41,10 @@ and of 0 there are no shares.  Not in a paper."""
 
 
 class Signal(NamedTuple):
-    """One contention signal; ``use`` is that of a suspect.
+    """One contention signal.
 
+    ``use`` is that of a suspect, and ``knob`` takes it away, for cpi2 and
+    perfcloud; ``attribution`` has uses of its own.
     ``field`` of the rates is what the value comes from: while that is
     ``None``, the signal is ``None``.
     """

@@ -64,9 +64,10 @@ Parse = Callable[[bytes, Values], None]
 class Source(NamedTuple):
     """A file and the places of what it tells.
 
-    ``files``: the first that exists.  ``follows``: it changes only when a
-    file does whose first place is one of these, each before its own; empty:
-    on its own.  ``off``: how it begins while the kernel does not count it.
+    ``files``: the first that exists.  The first of ``fields`` is its own
+    place.  ``follows``: own places of other files, all before its own; it
+    is read when one of those has changed, and now and then.  ``off``: how it
+    begins while the kernel does not count it.
     """
 
     mount: str
