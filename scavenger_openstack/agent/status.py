@@ -341,7 +341,8 @@ def _rows(title: str, caps: list[Cap], known: names.Names) -> list[str]:
     if not caps:
         return []
     rows = sorted((known.beside(cap.workload), str(cap.knob),
-                   amounts.of_knob(cap.knob, cap.value), cap.reason)
+                   amounts.of_knob(cap.knob, cap.value),
+                   f'{cap.reason} ({cap.owner})')
                   for cap in caps)
     widths = [max(len(row[i]) for row in rows) for i in range(3)]
     return [f'{title}:', *(

@@ -224,7 +224,7 @@ class TableTest(testtools.TestCase):
                 'state': 'answers', 'since_s': None, 'domains': {uuid: 30},
                 'waits': []})
         named = f'instance-00000001 (web, {uuid})'
-        for line in (f'  {named}  cpu_cores  0.5 cores  why',
+        for line in (f'  {named}  cpu_cores  0.5 cores  why (o)',
                      f'problem: {named} cpu_set: not set',
                      f'domain {named} has not answered, or a job held it, '
                      'for 30 s'):
