@@ -70,6 +70,7 @@ FIELDS = {
     'value': schemas.MAYBE_NUMBER,
     'threshold': schemas.MAYBE_NUMBER,
     'cause': schemas.TEXT,
+    'controller': described(schemas.TEXT, 'What detected it.'),
     'antagonists': schemas.items(schemas.fields(ANTAGONIST)),
     'action': schemas.MAYBE_TEXT,
     'outcome': schemas.TEXT,

@@ -35,8 +35,8 @@ _S = tables.suspects.c
 
 _SHOWN = (_I.id, _I.host_id, tables.hosts.c.name.label('host'), _I.uuid,
           _I.victim, _I.victim_instance, _I.project, _I.signal, _I.value,
-          _I.threshold, _I.cause, _I.action, _I.outcome, _I.begun_s,
-          _I.changed_s, _I.ended_s)
+          _I.threshold, _I.cause, _I.controller, _I.action, _I.outcome,
+          _I.begun_s, _I.changed_s, _I.ended_s)
 
 
 def page(connection: Connection, *, host_id: int | None = None,

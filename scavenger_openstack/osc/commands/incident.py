@@ -44,6 +44,7 @@ LONG = (
     table.Column('signal', 'Signal'),
     table.Column('value', 'Value'),
     table.Column('threshold', 'Threshold'),
+    table.Column('controller', 'Controller'),
     table.Column('action', 'Action'),
     table.Column('victim_instance', 'Victim Instance'),
     table.Column('victim_name', 'Victim Name'),

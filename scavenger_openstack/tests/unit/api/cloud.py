@@ -107,6 +107,7 @@ def fill(engine: Engine) -> None:
             priority='background', floor={}, until_s=NOW_S - 60)
         begun = {'signal': 'run_delay', 'value': 0.9, 'threshold': 0.2,
                  'cause': 'cpu', 'outcome': 'confirmed',
+                 'controller': 'attribution',
                  'action': f'cpu_cores 0.5 for {BATCH}', 'ended_s': None,
                  'begun_s': NOW_S - 300, 'changed_s': NOW_S - 200}
         first = add(tables.incidents, **begun, host_id=one, uuid=INCIDENT,

@@ -107,6 +107,7 @@ class Reads:
             antagonist['workload'] for antagonist in incident['antagonists']])
         self.assertEqual('CPU hog', incident['suspects'][1]['name'])
         self.assertEqual('web', incident['victim_name'])
+        self.assertEqual('attribution', incident['controller'])
         self.assertEqual([None, at(-800)],
                          [incident['ended_at'],
                           incident['caps'][0]['set_at']])
