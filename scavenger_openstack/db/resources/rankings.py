@@ -100,7 +100,7 @@ class Rankings:
                 self._results.move_to_end(key)
                 if result.usable(self._clock()):
                     return result.places
-                result.again = True
+                result.again |= after is None
         if after is not None:
             return []
         return self._sum(key, connection, asked, sort, host_id)

@@ -158,6 +158,11 @@ class TestRankings(cloud.Mixin, testtools.TestCase):
         self.assertEqual(found[2:], self.places(after=found[1]))
         self.add_hours('new')
         self.assertEqual(6, len(self.places()))
+        # Nor does it let the first be used for longer.
+        self.add_hours('newer')
+        self.clock.now_s += 11.0
+        self.places(after=found[1])
+        self.assertEqual(7, len(self.places()))
 
     def test_totals_are_read(self) -> None:
         self.clock.step_s = 0.1
