@@ -26,6 +26,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
+import zlib
 
 from scavenger_openstack.restore import cgroup
 from scavenger_openstack.restore import domain
@@ -59,6 +60,13 @@ PROGRAMS: Mapping[str, Program] = {
                    network.open_bucket),
     'domain': Program(domain.validate, domain.restore)}
 """What ``do`` says -> that kind of action."""
+
+CLOSED_SET = zlib.crc32(repr((
+    sorted(PROGRAMS), [(kind, sorted(files.items()))
+                       for kind, files in sorted(cgroup.FILES.items())])
+).encode())
+"""Differs where the actions do, so that an agent sees that a watcher which
+has not been started again since an upgrade may refuse its leases."""
 
 
 def check(action: Any) -> None:

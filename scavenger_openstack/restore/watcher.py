@@ -28,6 +28,7 @@ import pathlib
 import stat
 import zlib
 
+from scavenger_openstack.restore import actions
 from scavenger_openstack.restore.records import boot_id
 from scavenger_openstack.restore.records import FILE
 from scavenger_openstack.restore.records import open_or_make
@@ -36,6 +37,8 @@ NAME = 'watcher'
 WANTED = 'wanted'
 """The kinds that the agent asks the watcher to try: a list in JSON."""
 MAX_BYTES = 2 ** 20
+OTHER_VERSION = ('it is of another version than the agent: restart both '
+                 'units')
 BEAT_S = 1.0
 """The longest time between two beats of a watcher that is idle."""
 _HEAD = 38
@@ -76,6 +79,7 @@ class Publisher:
             return
         self._kinds = None
         self._body = json.dumps({'boot_id': boot_id(), 'pid': os.getpid(),
+                                 'closed_set': actions.CLOSED_SET,
                                  'kinds': dict(kinds)}).encode()
         data = first_line(now, self._body) + self._body
         if os.pwrite(self._fd, data, 0) != len(data):
@@ -97,7 +101,8 @@ class Reader:
 
     def look(self, now: float, stale: float) -> Mapping[str, str] | None:
         """Kind -> why it cannot be restored, '' when it can; ``None`` when
-        there is no watcher, or nothing from it that can be believed.
+        there is no watcher, or nothing from it that can be believed.  One of
+        another version can restore nothing.
 
         :param stale: seconds after which what is published is too old
         :raises OSError: it cannot be read now, out of descriptors.
@@ -132,6 +137,8 @@ class Reader:
                 if found['boot_id'] == boot_id() and all(
                         isinstance(why, str) for why in kinds.values()):
                     self._kinds = kinds
+                    if found.get('closed_set') != actions.CLOSED_SET:
+                        self._kinds = dict.fromkeys(kinds, OTHER_VERSION)
             except (ValueError, KeyError, TypeError, AttributeError,
                     RecursionError):
                 pass        # not of a watcher of ours

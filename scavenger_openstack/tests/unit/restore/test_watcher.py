@@ -88,6 +88,19 @@ class Published(testtools.TestCase):
             self.publisher().beat(KINDS, self.now)
         self.assertIsNone(self.look())
 
+    def test_another_version(self) -> None:
+        """It may refuse what this one's leases say."""
+        with fixtures.MonkeyPatch(
+                'scavenger_openstack.restore.actions.CLOSED_SET', 1):
+            self.publisher().beat(KINDS, self.now)
+        self.assertEqual(dict.fromkeys(KINDS, watcher.OTHER_VERSION),
+                         self.look())
+        self.file.write_bytes(self.published(json.dumps({
+            'boot_id': records.boot_id(), 'pid': 1, 'kinds': KINDS}
+        ).encode()))
+        self.assertEqual(dict.fromkeys(KINDS, watcher.OTHER_VERSION),
+                         self.look())
+
     def test_malformed(self) -> None:
         self.publisher().beat(KINDS, self.now)
         sound = self.file.read_bytes()
