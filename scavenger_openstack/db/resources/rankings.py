@@ -19,8 +19,8 @@ while.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
+from collections import OrderedDict
 import dataclasses
 import math
 import threading
