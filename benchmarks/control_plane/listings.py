@@ -21,9 +21,8 @@ CPU; requests come at a fixed rate, and a time counts from when a request was
 due.  Begin it early in an hour: totals are of whole hours, and what is asked
 for stays what it was.  For each listing and filter the median, the 99th
 percentile and the longest are printed, and at the end the percentile by size.
-A ranking that is summed is kept for up to a minute: how long it takes when it
-is not is printed beside, of spans of 3 days that nobody asked for before, one
-after another.
+A ranking that is summed is cached for up to a minute.  How long one takes
+without the cache is printed last: over 26 spans of 3 days, one after another.
 
     python benchmarks/control_plane/listings.py [--sizes 10000,100000,1000000]
         [--databases mariadb,postgresql] [--seconds 30] [--rate 20]

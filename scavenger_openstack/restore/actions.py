@@ -65,8 +65,9 @@ CLOSED_SET = zlib.crc32(repr((
     sorted(PROGRAMS), [(kind, sorted(files.items()))
                        for kind, files in sorted(cgroup.FILES.items())])
 ).encode())
-"""Differs where the actions do, so that an agent sees that a watcher which
-has not been started again since an upgrade may refuse its leases."""
+"""Differs where the files, their texts or the kinds of programs do, so that
+an agent sees that a watcher which has not been started again since an upgrade
+may refuse its leases.  The arguments of programs are not in it."""
 
 
 def check(action: Any) -> None:
