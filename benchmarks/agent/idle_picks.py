@@ -26,7 +26,15 @@ how long these processes then waited; and how long the foreground took.
     sudo python benchmarks/agent/idle_picks.py [--rounds 3] [--seconds 8]
         [--place nested]
 
-Needs tracefs, and nothing that a stock machine lacks.
+*nested* is both groups below one parent, *top* directly below the root, *vm*
+as *nested* with each process and each hog in a group of its own two levels
+deeper, as libvirt has the threads of a machine.
+
+Needs tracefs, and of Python fixtures and testtools only, so that it runs on a
+stock guest::
+
+    tools/guest.sh 'apt-get -y install python3-fixtures python3-testtools' \\
+        'PYTHONPATH=. python3 benchmarks/agent/idle_picks.py'
 """
 
 from __future__ import annotations
@@ -46,7 +54,6 @@ import uuid
 
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.text import columns
-from starvation_places import start
 
 WAYS = ('alone', 'unmanaged', 'idle')
 TRACEFS = pathlib.Path('/sys/kernel/tracing')
@@ -171,9 +178,29 @@ def picks(events: Iterator[tuple[float, int, str, str]], front: set[int],
     return count, after, waits_s
 
 
+def start(tree: base.CgroupTree, group: str, *argv: str
+          ) -> subprocess.Popen[bytes]:
+    """Start a program inside a group."""
+    files = ' '.join(f'"{tree.path(controller, group)}/cgroup.procs"'
+                     for controller in tree.mounts)
+    return subprocess.Popen(
+        ['sh', '-c', f'for f in {files}; do echo $$ >$f; done; exec "$@"',
+         'sh', *argv], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+
+
 def pids(tree: base.CgroupTree, group: str) -> set[int]:
-    return {int(pid) for pid in
-            tree.read('cpu', group, 'cgroup.procs').split()}
+    """Of all processes in a group and below."""
+    return {int(pid) for file in tree.path('cpu', group).rglob('cgroup.procs')
+            for pid in file.read_text().split()}
+
+
+def part(tree: base.CgroupTree, group: str) -> None:
+    """Give each process of a group its own, two levels deeper."""
+    for pid in pids(tree, group):
+        below = f'{group}/libvirt/{pid}'
+        tree.make(below)
+        for controller in tree.mounts:
+            tree.write(controller, below, 'cgroup.procs', str(pid))
 
 
 def play(trace: Trace, way: str, place: str, seconds: float) -> Round:
@@ -182,7 +209,7 @@ def play(trace: Trace, way: str, place: str, seconds: float) -> Round:
         tree = stack.enter_context(base.CgroupTree())
         other = tree
         front, back = '', ''
-        if place == 'nested':
+        if place != 'top':
             front, back = '/foreground', '/background'
             tree.make(front)
             tree.make(back)
@@ -196,7 +223,11 @@ def play(trace: Trace, way: str, place: str, seconds: float) -> Round:
         until_s = time.monotonic() + SETTLE_S + seconds
         asking = start(tree, front, sys.executable, '-c', FOREGROUND,
                        str(until_s))
-        time.sleep(SETTLE_S)
+        time.sleep(SETTLE_S / 2)
+        if place == 'vm':
+            part(tree, front)
+            part(other, back)
+        time.sleep(SETTLE_S / 2)
         of = pids(tree, front), pids(other, back)
         trace.begin()
         p50_s, p99_s = map(float, asking.communicate(
@@ -227,7 +258,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--rounds', type=int, default=3)
     parser.add_argument('--seconds', type=float, default=8)
-    parser.add_argument('--place', choices=('nested', 'top'),
+    parser.add_argument('--place', choices=('nested', 'top', 'vm'),
                         default='nested')
     args = parser.parse_args()
     if not (TRACEFS / 'instances').exists():
