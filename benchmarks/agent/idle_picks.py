@@ -61,6 +61,7 @@ EVENTS = ('sched_switch', 'sched_wakeup', 'sched_migrate_task')
 BUFFER_KB = 32768
 SETTLE_S = 2.0
 CPUS = os.cpu_count() or 1
+LEAF = {'nested': '', 'top': '', 'vm': '/libvirt/first'}
 HOG = 'while :; do :; done'
 FOREGROUND = """
 import os, sys, time
@@ -211,18 +212,18 @@ def play(trace: Trace, way: str, place: str, seconds: float) -> Round:
         front, back = '', ''
         if place != 'top':
             front, back = '/foreground', '/background'
-            tree.make(front)
-            tree.make(back)
+            for group in (front, back):
+                tree.make(group + LEAF[place])
         else:
             other = stack.enter_context(base.CgroupTree())
         if way == 'idle':
             other.put('idle', back, '1')
         if way != 'alone':
             for _ in range(CPUS):
-                start(other, back, 'sh', '-c', HOG)
+                start(other, back + LEAF[place], 'sh', '-c', HOG)
         until_s = time.monotonic() + SETTLE_S + seconds
-        asking = start(tree, front, sys.executable, '-c', FOREGROUND,
-                       str(until_s))
+        asking = start(tree, front + LEAF[place], sys.executable, '-c',
+                       FOREGROUND, str(until_s))
         time.sleep(SETTLE_S / 2)
         if place == 'vm':
             part(tree, front)
@@ -258,7 +259,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--rounds', type=int, default=3)
     parser.add_argument('--seconds', type=float, default=8)
-    parser.add_argument('--place', choices=('nested', 'top', 'vm'),
+    parser.add_argument('--place', choices=tuple(LEAF),
                         default='nested')
     args = parser.parse_args()
     if not (TRACEFS / 'instances').exists():
