@@ -32,7 +32,7 @@ from scavenger_openstack.algorithms.attribution.explanation import Explanation
 from scavenger_openstack.algorithms.attribution.history import History
 from scavenger_openstack.algorithms.attribution.history import Levels
 from scavenger_openstack.algorithms.attribution.history import Point
-from scavenger_openstack.algorithms.attribution.history import Sample
+from scavenger_openstack.algorithms.attribution.history import Points
 from scavenger_openstack.algorithms.attribution.history import THROTTLED
 from scavenger_openstack.algorithms import sharing
 from scavenger_openstack.types import Cpu
@@ -118,7 +118,7 @@ def _worse(signal: str, best: float, now: float, limits: Thresholds) -> bool:
 
 
 def analyse(now: float, group: VictimGroup, present: Sequence[str],
-            signal: str, found: Pool, samples: Sequence[Sample],
+            signal: str, found: Pool, samples: Sequence[Points],
             topology: Mapping[int, Cpu], limits: Thresholds
             ) -> Disturbance | None:
     """Look for what makes a group suffer; ``None`` when no workload does.
@@ -162,7 +162,7 @@ def analyse(now: float, group: VictimGroup, present: Sequence[str],
         [name for name in present if name not in found.means], least)
 
 
-def _use(signal: str, sample: Sample, limits: Thresholds
+def _use(signal: str, sample: Points, limits: Thresholds
          ) -> tuple[Callable[[Point], float | None], float]:
     """Use of the resource whose contention a signal shows, and how much of
     it no victim would feel."""
@@ -175,7 +175,7 @@ def _use(signal: str, sample: Sample, limits: Thresholds
 
 
 def _series(name: str, use: Callable[[Point], float | None],
-            samples: Sequence[Sample]) -> list[float] | None:
+            samples: Sequence[Points]) -> list[float] | None:
     """What a suspect used, sample by sample; 0 while it was not there.
 
     Short gaps are filled with what was known last.  ``None`` when too
@@ -195,7 +195,7 @@ def _series(name: str, use: Callable[[Point], float | None],
 
 
 def _load(signal: str, found: Pool, members: Sequence[str],
-          samples: Sequence[Sample]) -> str:
+          samples: Sequence[Points]) -> str:
     """What tells the load of a group, whatever disturbs it.
 
     With more cycles per instruction a service takes more cycles for the
@@ -214,7 +214,7 @@ def _load(signal: str, found: Pool, members: Sequence[str],
 
 
 def _disturbance(now: float, group: VictimGroup, signal: str, found: Pool,
-                 samples: Sequence[Sample], known: Explanation, load: str,
+                 samples: Sequence[Points], known: Explanation, load: str,
                  own: Sequence[Sequence[float]], newcomers: Sequence[str],
                  least: float) -> Disturbance:
     together = known.together
@@ -236,7 +236,7 @@ def _disturbance(now: float, group: VictimGroup, signal: str, found: Pool,
         raised=known.raised)
 
 
-def _victims(signal: str, names: Iterable[str], samples: Sequence[Sample],
+def _victims(signal: str, names: Iterable[str], samples: Sequence[Points],
              works: Sequence[bool], least: float) -> dict[str, float]:
     """Those that suffer, each with the threshold of its own signal.
 
@@ -276,7 +276,7 @@ def _stddev(values: Sequence[float]) -> float:
     return steps[len(steps) // 2] / MEDIAN_STEP if steps else 0.0
 
 
-def _cause(signal: str, members: Sequence[str], samples: Sequence[Sample],
+def _cause(signal: str, members: Sequence[str], samples: Sequence[Points],
            works: Sequence[bool], least: float) -> str:
     """Which resource is short.
 

@@ -38,7 +38,7 @@ from scavenger_openstack.algorithms.attribution.cubic import Cubic
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
 from scavenger_openstack.algorithms.attribution.disturbance import Effects
 from scavenger_openstack.algorithms.attribution.disturbance import VictimGroup
-from scavenger_openstack.algorithms.attribution.history import Sample
+from scavenger_openstack.algorithms.attribution.history import Points
 from scavenger_openstack.algorithms.attribution.trial import Tally
 from scavenger_openstack.algorithms.attribution.trial import Trial
 from scavenger_openstack.algorithms.attribution.trial import TrialOutcome
@@ -125,7 +125,7 @@ class CapControl:
                 self._remember(now, key, limit.cap.value, Event.AWAY)
 
     def answer(self, now: float, disturbance: Disturbance,
-               samples: Sequence[Sample], again: Collection[str] = ()
+               samples: Sequence[Points], again: Collection[str] = ()
                ) -> Effects:
         """Limit the antagonists of a disturbance that are not limited yet.
 
@@ -134,7 +134,7 @@ class CapControl:
             harmless before
         """
         effects = Effects()
-        knob = use_.KNOBS.get(disturbance.signal)
+        knob = use_.KNOB_TO_LIMIT.get(disturbance.signal)
         if (knob is None or not disturbance.protected
                 or not disturbance.suffers_now
                 or disturbance.newest is None):
@@ -165,7 +165,7 @@ class CapControl:
             effects.limited.add(disturbance)
         return effects
 
-    def step(self, now: float, sample: Sample,
+    def step(self, now: float, sample: Points,
              disturbances: Collection[Disturbance]) -> Effects:
         """Judge and adapt what is limited, by the newest sample.
 
@@ -328,7 +328,7 @@ class CapControl:
             one.move(Event.SUFFERS, use=use, cut=self._cut)
         effects.limited.update(suffering)
 
-    def _meet(self, now: float, sample: Sample, effects: Effects) -> None:
+    def _meet(self, now: float, sample: Points, effects: Effects) -> None:
         """Limit those that come back at their last good limit.
 
         That they disturb was confirmed before, or is being tried; their
@@ -378,10 +378,10 @@ class CapControl:
         self.antagonists = {}
         for group, signal, name, until_s, wait_s in state.get('backs_off',
                                                               ()):
-            if signal not in use_.KNOBS:
+            if signal not in use_.KNOB_TO_LIMIT:
                 raise ValueError(f'{signal!r} leads to no limit')
             self.antagonists.setdefault(
-                (str(name), use_.KNOBS[signal]), Antagonist()).alone[
+                (str(name), use_.KNOB_TO_LIMIT[signal]), Antagonist()).alone[
                     tuple(map(str, group)), signal] = (float(until_s),
                                                        float(wait_s))
         self.tally = Tally(**{str(name): int(number) for name, number

@@ -34,7 +34,7 @@ from scavenger_openstack.algorithms.attribution.disturbance import VictimGroup
 from scavenger_openstack.algorithms.attribution import explanation
 from scavenger_openstack.algorithms.attribution.history import History
 from scavenger_openstack.algorithms.attribution.history import ORDER
-from scavenger_openstack.algorithms.attribution.history import Sample
+from scavenger_openstack.algorithms.attribution.history import Points
 from scavenger_openstack.algorithms.attribution.history import THROTTLED
 from scavenger_openstack.algorithms.attribution import series
 from scavenger_openstack.algorithms.cpi2.specs import Specs
@@ -292,7 +292,7 @@ class Controller:
                                 rates)
 
     def _look(self, now: float, group: VictimGroup, members: list[str],
-              signal: str, samples: list[Sample], rates: Rates) -> bool:
+              signal: str, samples: list[Points], rates: Rates) -> bool:
         """Whether that took an analysis."""
         disturbance = self._disturbances.get((group, signal))
         if disturbance is not None and not (
@@ -371,7 +371,7 @@ def _cap_options(params: Params, sample_s: float) -> dict[str, Any]:
             'max_caps_per_min': params.max_caps_per_min}
 
 
-def _groups(sample: Sample) -> dict[VictimGroup, list[str]]:
+def _groups(sample: Points) -> dict[VictimGroup, list[str]]:
     """The foreground by application.  A workload without a name for it is
     alone; those with ``scavenger:protect=false`` are apart."""
     found: dict[VictimGroup, list[str]] = {}

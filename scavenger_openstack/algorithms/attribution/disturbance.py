@@ -25,7 +25,7 @@ from collections.abc import Sequence
 import dataclasses
 import math
 
-from scavenger_openstack.algorithms.attribution.history import Sample
+from scavenger_openstack.algorithms.attribution.history import Points
 from scavenger_openstack.algorithms.attribution.history import THROTTLED
 from scavenger_openstack.algorithms.attribution.trial import TrialOutcome
 from scavenger_openstack.types import Incident
@@ -87,7 +87,7 @@ def scale(signal: str, mean: float) -> float:
 
 
 def own_load(signal: str, load: str, members: Sequence[str],
-             samples: Sequence[Sample]) -> list[list[float]]:
+             samples: Sequence[Points]) -> list[list[float]]:
     """What the group and the rest of the foreground do of themselves.
 
     :param load: the field of a point that tells the group's own load, see
@@ -192,7 +192,7 @@ class Disturbance:
         return (self.excess is not None
                 and self.excess < EASE * self.tolerated)
 
-    def see(self, now: float, sample: Sample) -> None:
+    def see(self, now: float, sample: Points) -> None:
         """Take the newest sample."""
         self.values = {
             name: own for name in {**self.means, **self.members}

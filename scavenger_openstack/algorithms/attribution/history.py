@@ -71,7 +71,8 @@ class Point(NamedTuple):
         return self.levels[_PLACES[signal]]
 
 
-Sample = dict[str, Point]
+Points = dict[str, Point]
+"""The points of one moment, by name of the workload."""
 
 _PLACES = {signal: place for place, signal in enumerate(ORDER)}
 
@@ -143,7 +144,7 @@ class History:
 
     def __init__(self, *, sample_s: float, samples: int) -> None:
         self._sample_s = sample_s
-        self.samples: collections.deque[Sample] = collections.deque(
+        self.samples: collections.deque[Points] = collections.deque(
             maxlen=samples)
         self._began_s = -math.inf
         self._sums: dict[str, _Sums] = {}
@@ -209,6 +210,6 @@ class History:
         self._began_s = -math.inf
 
 
-def _levels_of(name: str, samples: Iterable[Sample]) -> Iterable[Levels]:
+def _levels_of(name: str, samples: Iterable[Points]) -> Iterable[Levels]:
     for sample in samples:
         yield sample[name].levels if name in sample else _UNKNOWN

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from scavenger_openstack.algorithms.attribution.history import Point
-from scavenger_openstack.algorithms.attribution.history import Sample
+from scavenger_openstack.algorithms.attribution.history import Points
 from scavenger_openstack.types import Incident
 
 MOST = 9
@@ -29,7 +29,7 @@ Series = tuple[str, str, list[float], list[float | None]]
 oldest first."""
 
 
-def of(incident: Incident, samples: Iterable[Sample], sample_s: float
+def of(incident: Incident, samples: Iterable[Points], sample_s: float
        ) -> list[Series]:
     """The signal of the victim, and what antagonists and suspects used of
     what it lacks.

@@ -23,12 +23,12 @@ from collections.abc import Sequence
 
 from scavenger_openstack.algorithms.attribution import evidence
 from scavenger_openstack.algorithms.attribution.history import Point
-from scavenger_openstack.algorithms.attribution.history import Sample
+from scavenger_openstack.algorithms.attribution.history import Points
 from scavenger_openstack.algorithms.signals import disk_limits
 from scavenger_openstack.algorithms.signals import SIGNALS
 from scavenger_openstack.types import Knob
 
-KNOBS = {name: one.knob for name, one in SIGNALS.items()}
+KNOB_TO_LIMIT = {name: one.knob for name, one in SIGNALS.items()}
 """Contention signal of a victim -> the knob of its antagonist to limit."""
 
 USES: Mapping[Knob, Callable[[Point], float | None]] = {
@@ -58,7 +58,7 @@ def held_to(knob: Knob, cap: float, point: Point) -> float:
     return cap
 
 
-def working(samples: Sequence[Sample], name: str, knob: Knob
+def working(samples: Sequence[Points], name: str, knob: Knob
             ) -> float | None:
     """What an antagonist uses now, in the unit of the knob; ``None`` while it
     does not work.

@@ -33,7 +33,7 @@ EFFECT = 1.3
 P99 = 'P99 against alone'
 CPU_WORK = 'batch CPU work against unmanaged'
 TRANSFER = 'file transfer against alone'
-KNOBS = 'knobs left changed'
+KNOBS_LEFT = 'knobs left changed'
 NEEDED = ('alone', 'unmanaged', 'scavenger')
 """Phases without which nothing is judged."""
 ENOUGH = 3
@@ -122,7 +122,7 @@ def criteria(phases: Mapping[str, Mapping[str, Any]],
                 add(f'batch {kind} work against the half that also keeps '
                     'the service whole', _to_half(ours, half, kind), '>',
                     1.0)
-    add(KNOBS, len(knobs_left({'phases': phases})), '<=', 0)
+    add(KNOBS_LEFT, len(knobs_left({'phases': phases})), '<=', 0)
     return found
 
 
@@ -175,7 +175,7 @@ def judge(phases: Mapping[str, Mapping[str, Any]],
         return figures.FAILED, problem + (
             f'; missing: {", ".join(names)}' if names else
             '' if P99 in by_name else '; the turns are missing')
-    if by_name[KNOBS]['outcome'] == figures.FAILED:
+    if by_name[KNOBS_LEFT]['outcome'] == figures.FAILED:
         return figures.FAILED, figures.LIMITS_LEFT
     if names:
         return figures.NOT_JUDGED, f'that takes {", ".join(NEEDED)}'

@@ -22,7 +22,7 @@ import testtools
 from scavenger_openstack.algorithms.attribution.cap_control import CapControl
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
 from scavenger_openstack.algorithms.attribution.history import Point
-from scavenger_openstack.algorithms.attribution.history import Sample
+from scavenger_openstack.algorithms.attribution.history import Points
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Workload
@@ -39,7 +39,7 @@ def disturbance(group: str = 'web', signal: str = 'cpi',
         {group: 1.1}, named=dict.fromkeys(named, 0.01), raised=1.4)
 
 
-def uses(**cores: float | None) -> Sample:
+def uses(**cores: float | None) -> Points:
     """``io_hog=1e6`` is bytes per second of ``hog``."""
     found = {}
     for name, use in cores.items():
@@ -64,14 +64,14 @@ class CapControlTestCase(testtools.TestCase):
             back_off_s=300.0, remember_s=3600.0, max_caps_per_min=6)
         self.now = 1000.0
         self.disturbances: list[Disturbance] = []
-        self.samples: list[Sample] = []
+        self.samples: list[Points] = []
 
     def cap(self, name: str = 'hog', knob: Knob = Knob.CPU_CORES) -> float:
         return min([float(one.value) for one in self.held.caps()
                     if (one.workload, one.knob) == (name, knob)]
                    or [math.inf])
 
-    def turn(self, sample: Sample, *levels: float | None) -> None:
+    def turn(self, sample: Points, *levels: float | None) -> None:
         """One sample, with a level for each of the disturbances."""
         self.now += STEP_S
         self.samples = [*self.samples[-20:], sample]

@@ -309,7 +309,7 @@ class GoneTest(CapControlTestCase):
                 (uses(hog=4.0), Knob.CPU_CORES, 4.0),
                 (uses(io_hog=1e6), Knob.IO_BYTES_PER_S, 1e6)):
             self.assertEqual(use, use_.use_of(knob, one['hog']))
-        for knob in set(Knob) - set(use_.KNOBS.values()):
+        for knob in set(Knob) - set(use_.KNOB_TO_LIMIT.values()):
             self.assertRaises(KeyError, use_.use_of, knob, one['hog'])
 
     def test_who_is_gone_is_forgotten_altogether(self) -> None:
