@@ -28,10 +28,11 @@ how long these processes then waited; and how long the foreground took.
 
 *nested* is both groups below one parent, *top* directly below the root, *vm*
 as *nested* with each process and each hog in a group of its own two levels
-deeper, as libvirt has the threads of a machine.
+deeper, as libvirt has the threads of a machine.  *guests* are two guests under
+TCG, of which the foreground answers 500 look-ups a second.
 
-Needs tracefs, and of Python fixtures and testtools only, so that it runs on a
-stock guest::
+Needs tracefs and, but for *guests*, of Python fixtures and testtools only, so
+that it runs on a stock guest::
 
     tools/guest.sh 'apt-get -y install python3-fixtures python3-testtools' \\
         'PYTHONPATH=. python3 benchmarks/agent/idle_picks.py'
@@ -50,10 +51,14 @@ import subprocess
 import sys
 import time
 from typing import NamedTuple
+from typing import TYPE_CHECKING
 import uuid
 
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.text import columns
+
+if TYPE_CHECKING:
+    import starvation_places
 
 WAYS = ('alone', 'unmanaged', 'idle')
 TRACEFS = pathlib.Path('/sys/kernel/tracing')
@@ -189,15 +194,16 @@ def start(tree: base.CgroupTree, group: str, *argv: str
          'sh', *argv], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
 
 
-def pids(tree: base.CgroupTree, group: str) -> set[int]:
-    """Of all processes in a group and below."""
-    return {int(pid) for file in tree.path('cpu', group).rglob('cgroup.procs')
-            for pid in file.read_text().split()}
+def threads(group: pathlib.Path) -> set[int]:
+    """All in a cgroup and below."""
+    name = 'tasks' if base.version() == 1 else 'cgroup.threads'
+    return {int(thread) for file in group.rglob(name)
+            for thread in file.read_text().split()}
 
 
 def part(tree: base.CgroupTree, group: str) -> None:
     """Give each process of a group its own, two levels deeper."""
-    for pid in pids(tree, group):
+    for pid in threads(tree.path('cpu', group)):
         below = f'{group}/libvirt/{pid}'
         tree.make(below)
         for controller in tree.mounts:
@@ -229,11 +235,47 @@ def play(trace: Trace, way: str, place: str, seconds: float) -> Round:
             part(tree, front)
             part(other, back)
         time.sleep(SETTLE_S / 2)
-        of = pids(tree, front), pids(other, back)
+        of = (threads(tree.path('cpu', front)),
+              threads(other.path('cpu', back)))
         trace.begin()
         p50_s, p99_s = map(float, asking.communicate(
             timeout=10 * seconds + 60)[0].split())
         return Round(p50_s, p99_s, *picks(trace.end(), *of))
+
+
+def play_guests(guests: starvation_places.Guests, trace: Trace, way: str,
+                seconds: float) -> Round:
+    """One round of two guests."""
+    if way != 'alone':
+        guests.work()
+    guests.idle(way == 'idle')
+    try:
+        time.sleep(SETTLE_S)
+        trace.begin()
+        p50_s, p99_s = guests.ask(time.monotonic() + seconds)()
+        events = trace.end()
+        return Round(p50_s, p99_s, *picks(events, threads(guests.foreground),
+                                          threads(guests.background)))
+    finally:
+        guests.free()
+
+
+def rounds(args: argparse.Namespace) -> dict[str, list[Round]]:
+    """All rounds, by way."""
+    found: dict[str, list[Round]] = {way: [] for way in WAYS}
+    with contextlib.ExitStack() as stack:
+        trace = stack.enter_context(Trace())
+        guests = None
+        if args.place == 'guests':
+            # Needs what a stock guest lacks.
+            from starvation_places import Guests
+            guests = Guests(stack)
+        for _ in range(args.rounds):
+            for way in WAYS:
+                found[way].append(
+                    play_guests(guests, trace, way, args.seconds) if guests
+                    else play(trace, way, args.place, args.seconds))
+    return found
 
 
 def show(found: dict[str, list[Round]], seconds: float) -> None:
@@ -259,7 +301,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--rounds', type=int, default=3)
     parser.add_argument('--seconds', type=float, default=8)
-    parser.add_argument('--place', choices=tuple(LEAF),
+    parser.add_argument('--place', choices=(*LEAF, 'guests'),
                         default='nested')
     args = parser.parse_args()
     if not (TRACEFS / 'instances').exists():
@@ -268,16 +310,17 @@ def main() -> int:
             'unshare', '--mount', '--propagation', 'private', 'sh', '-c',
             f'mount -t tracefs none {TRACEFS} && exec "$@"', 'sh',
             sys.executable, *sys.argv])
-    found: dict[str, list[Round]] = {way: [] for way in WAYS}
     kernel = pathlib.Path('/proc/sys/kernel/osrelease').read_text().strip()
     print(f'Linux {kernel}, {CPUS} CPUs, cgroup v{base.version()}, '
           f'{args.place}, {args.rounds} rounds of {args.seconds:g} s')
-    with Trace() as trace:
-        for _ in range(args.rounds):
-            for way in WAYS:
-                found[way].append(play(trace, way, args.place, args.seconds))
-    show(found, args.seconds)
-    return 0
+    def work() -> int:
+        show(rounds(args), args.seconds)
+        return 0
+
+    if args.place != 'guests':
+        return work()
+    import running_agent
+    return running_agent.guarded(work)
 
 
 if __name__ == '__main__':

@@ -167,7 +167,10 @@ class Containers:
 
 
 class Guests:
-    """Two guests below libvirt's parent; they stay for all rounds."""
+    """Two guests below libvirt's parent; they stay for all rounds.
+
+    ``foreground`` and ``background`` are where their cgroups for CPUs are.
+    """
 
     def __init__(self, stack: contextlib.ExitStack) -> None:
         self._host = stack.enter_context(hypervisor.Hypervisor())
@@ -182,21 +185,21 @@ class Guests:
         self._front.tell(LOOKUPS)
         self._domain = self._host.connect().lookupByName('back')
         below = self._host.tree.path('cpu', '/machine')
-        self._top, self._foreground = (
+        self.background, self.foreground = (
             next(path for path in below.iterdir()
                  if path.name.endswith(f'-{name}.libvirt-qemu'))
             for name in ('back', 'front'))
-        self._vcpus = sorted(self._top.rglob('vcpu*'))
+        self._vcpus = sorted(self.background.rglob('vcpu*'))
         self.config = running_agent.libvirt_section(self._host)
 
     def work(self) -> None:
         self._back.tell(f'cpu {CPUS}')
 
     def idle(self, on: bool) -> None:
-        (self._top / 'cpu.idle').write_text(str(int(on)))
+        (self.background / 'cpu.idle').write_text(str(int(on)))
 
     def least_weight(self) -> None:
-        (self._top / 'cpu.shares').write_text('2')
+        (self.background / 'cpu.shares').write_text('2')
 
     def quota(self, cores: float | None) -> None:
         text = ('-1' if cores is None
@@ -206,11 +209,12 @@ class Guests:
             (path / 'cpu.cfs_quota_us').write_text(text)
 
     def cpu_s(self) -> float:
-        path = self._host.tree.path('cpuacct', '/machine') / self._top.name
-        return int((path / 'cpuacct.usage').read_text()) / 1e9
+        machines = self._host.tree.path('cpuacct', '/machine')
+        return int((machines / self.background.name / 'cpuacct.usage')
+                   .read_text()) / 1e9
 
     def waited(self) -> tuple[float, int]:
-        return waited(self._foreground)
+        return waited(self.foreground)
 
     def ask(self, until_s: float) -> Callable[[], tuple[float, float]]:
         def took_s() -> tuple[float, float]:
@@ -227,7 +231,7 @@ class Guests:
     def free(self) -> None:
         """Take all limits away, and rest."""
         self.idle(False)
-        (self._top / 'cpu.shares').write_text('1024')
+        (self.background / 'cpu.shares').write_text('1024')
         self.quota(None)
         self._back.tell('rest')
 
