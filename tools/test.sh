@@ -126,10 +126,11 @@ cat >"$scratch/first" <<END
 END
 load='test_(demo|demo_who|attribution|attribution_odd|delay_.*)\.'
 vms='test_(libvirt_(limits|lines|host|counters|odd|xml)|hypervisor)\.'
-libvirtd='test_libvirt(_(changes|faults|life|restore|versions|words))?\.'
+libvirtd='test_(conductor_faults'
+libvirtd+='|libvirt(_(changes|faults|life|restore|versions|words))?)\.'
 openstack='test_openstack(_[a-z]+)?\.'
 agents='test_(agent|claims|fresh_install|history|hostile|lapse|leases|observe'
-agents+='|privileges|signals|stop.*|tap.*|watcher)\.'
+agents+='|privileges|recording|signals|stop.*|tap.*|watcher)\.'
 cat >"$scratch/second" <<END
 - worker: ['functional\.$load']
 - worker: ['functional\.$vms']
