@@ -18,8 +18,8 @@ once more.  A background group has a hog per CPU.  Without an agent: *alone*
 is without the hogs, *unmanaged* with them, *idle* with ``cpu.idle`` on the
 background.
 
-The kernel's own trace of switches tells for each way how often a second a hog
-was chosen for a CPU for which a process of the foreground waited, and how
+The kernel's own trace of switches tells for each way how often a second the
+background was chosen for a CPU for which a process of the foreground waited, and how
 often that was when another one of the foreground had just slept or made room;
 how long these processes then waited; and how long the foreground took.
 
@@ -29,7 +29,8 @@ how long these processes then waited; and how long the foreground took.
 *nested* is both groups below one parent, *top* directly below the root, *vm*
 as *nested* with each process and each hog in a group of its own two levels
 deeper, as libvirt has the threads of a machine.  *guests* are two guests under
-TCG, of which the foreground answers 500 look-ups a second.
+TCG, of which the foreground answers 500 look-ups a second; *alone* counts the
+threads of a QEMU whose guest rests.
 
 Needs tracefs and, but for *guests*, of Python fixtures and testtools only, so
 that it runs on a stock guest::
