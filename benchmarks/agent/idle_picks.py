@@ -19,9 +19,10 @@ is without the hogs, *unmanaged* with them, *idle* with ``cpu.idle`` on the
 background.
 
 The kernel's own trace of switches tells for each way how often a second the
-background was chosen for a CPU for which a process of the foreground waited, and how
-often that was when another one of the foreground had just slept or made room;
-how long these processes then waited; and how long the foreground took.
+background was chosen for a CPU for which a process of the foreground waited,
+and how often that was when another one of the foreground had just slept or
+made room; how long these processes then waited; and how long the foreground
+took.
 
     sudo python benchmarks/agent/idle_picks.py [--rounds 3] [--seconds 8]
         [--place nested]
