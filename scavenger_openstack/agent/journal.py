@@ -22,6 +22,7 @@ import os
 import time
 
 from scavenger_openstack.agent.apply import actuator as actuator_
+from scavenger_openstack.agent.apply import originals
 from scavenger_openstack.agent import base
 from scavenger_openstack.agent import history as history_
 from scavenger_openstack.agent import loop as loop_
@@ -122,7 +123,10 @@ class Journal:
         if state != RUNNING or tick.sample is None:
             return state
         if key in self._gone:
-            return self._gone[key]
+            gone = self._gone[key]
+            # Of a VM it is known why its files are others.
+            return (gone if gone != originals.MADE_AGAIN
+                    else self._ended(key[0]) or gone)
         if key not in self._went and key[0] in _workloads(tick.sample):
             decided = tick.decided
             return (LOST if key in self._lost or key in tick.lost

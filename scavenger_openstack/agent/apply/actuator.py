@@ -406,7 +406,7 @@ class Actuator:
                 self._ours[key] = ours._replace(value=current)
             return False
         if originals.made_again(held.actions, now):
-            raise errors.WorkloadGone('it was made again')
+            raise errors.WorkloadGone(originals.MADE_AGAIN)
         self._leases.replace(*key, originals.after_drift(
             held.actions, ours.actions, now), current)
         found = originals.Written(current, now)

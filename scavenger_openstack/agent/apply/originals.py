@@ -73,6 +73,10 @@ def same(a: Value | None, b: Value | None) -> bool:
                       and abs(a - b) <= DRIFT_SLACK * max(abs(a), abs(b)))
 
 
+MADE_AGAIN = 'it was made again'
+"""Why a limit is gone: what it was set on is, and another has its place."""
+
+
 def made_again(actions: Sequence[RestoreAction],
               now: Sequence[RestoreAction]) -> bool:
     """Whether the leased object is gone and another has taken its place."""

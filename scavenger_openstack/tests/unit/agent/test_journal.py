@@ -19,6 +19,7 @@ from typing import Any
 import fixtures
 import testtools
 
+from scavenger_openstack.agent.apply import originals
 from scavenger_openstack.agent import history
 from scavenger_openstack.agent.isolation import blind_isolation
 from scavenger_openstack.agent import journal
@@ -119,6 +120,18 @@ class JournalTest(limits.LimitsTestCase):
         self.tick(*WISHES)
         [line] = self.told()
         self.assertIn('2 limits set', line)
+
+    def test_it_was_started_again_and_its_files_say_so_first(self) -> None:
+        self.ends('SHUTDOWN')
+        self.machine.start()
+        self.libvirtd.tell(until=lambda: (
+            limits.gone(self.driver)
+            and bool(self.driver.sample())))
+        self.tick(*WISHES)
+        self.actuator.gone[CORES] = originals.MADE_AGAIN
+        self.assertEqual(
+            [REMOVED.format('the VM shut down, and was started again')],
+            self.told())
 
     def test_no_controller_asks(self) -> None:
         """Also when an earlier run of the VM ended."""
