@@ -26,6 +26,7 @@ from collections.abc import Sequence
 import contextlib
 from importlib import util
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -159,7 +160,7 @@ class Watcher:
         from scavenger_openstack import conf as conf_
         self._command = [
             sys.executable, '-P', '-m', 'scavenger_openstack.restore.program',
-            '--watch', '--with-parent',
+            '--watch', '--with-parent', str(os.getpid()),
             '--state-dir', conf.state_dir,
             '--stop-file', str(conf_.stop_file(conf))]
         self._stop = threading.Event()

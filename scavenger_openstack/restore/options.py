@@ -56,9 +56,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     what.add_argument('--watch', action='store_true',
                       help='stay, and restore whenever the agent dies, hangs '
                            'or is to stop: the watcher')
-    parser.add_argument('--with-parent', action='store_true',
-                        help='with --watch: end when the process that '
-                             'started it has ended and all is restored')
+    parser.add_argument('--with-parent', type=int, metavar='PID',
+                        help='with --watch: end when this process, which '
+                             'started it, has ended and all is restored')
     parser.add_argument('--state-dir', default=STATE_DIR, metavar='DIR',
                         help='where the agent keeps its leases (default: '
                              '%(default)s)')
@@ -70,6 +70,6 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
                         default=argparse.SUPPRESS,
                         help='print the version and end')
     options = parser.parse_args(argv)
-    if options.with_parent and not options.watch:
+    if options.with_parent is not None and not options.watch:
         parser.error('--with-parent goes with --watch')
     return options

@@ -171,23 +171,22 @@ def _rest(state: StateDir, say: Say) -> int:
 
 
 def watch(state: StateDir, stop_file: str, say: Say, *,
-          with_parent: bool = False) -> int:
+          parent: int | None = None) -> int:
     """Restore what is due, again and again, until SIGTERM.
 
-    :param with_parent: also end when our parent has, and all is restored
+    :param parent: end when this process, our parent, has and all is restored
     """
     # Before any wait: what it restores late, others suffer from.
     scheduling.process()
-    parent = os.getppid()
     ending: list[int] = []
-    unix_signals.install(ending.append, with_parent=with_parent)
+    unix_signals.install(ending.append, with_parent=parent is not None)
     woken, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wakes)
     beat, pause = Beat(state, say), Pause(state, stop_file, woken)
 
     def turn() -> bool:
         beat.turn()
-        return (bool(ending) or with_parent and os.getppid() != parent
+        return (bool(ending) or parent not in (None, os.getppid())
                 or not beat.settled)
 
     while True:
@@ -213,12 +212,12 @@ def watch(state: StateDir, stop_file: str, say: Say, *,
             say.problem('state', f'{state.path}: {exc}')
         beat.turn(passed=True)
         # With caps left, a parent that is about to end still needs us.
-        if last and not (with_parent and os.getppid() == parent
+        if last and not (os.getppid() == parent
                          and state.has_leases()):
             return 1 if left else 0
         # A parent that is being killed is gone before its lock is free: what
         # it leaves is restored then.
-        orphan = with_parent and os.getppid() != parent
+        orphan = parent not in (None, os.getppid())
         if orphan and not left and not state.has_leases():
             return 0
         if state.watcher >= 0 and not (
@@ -259,7 +258,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     stop_file = args.stop_file or default_stop_file(args.state_dir)
     state, say = StateDir(args.state_dir), Say(say_.line)
     if args.watch:
-        return watch(state, stop_file, say, with_parent=args.with_parent)
+        return watch(state, stop_file, say, parent=args.with_parent)
     try:
         return once(state, stop_file, say, everything=args.all)
     except OSError as exc:

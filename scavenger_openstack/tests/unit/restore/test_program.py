@@ -51,7 +51,7 @@ PARENT = '''
 import os, subprocess, sys, time
 watcher = subprocess.Popen(
     [sys.executable, '-m', 'scavenger_openstack.restore.program', '--watch',
-     '--with-parent', '--state-dir', sys.argv[1]],
+     '--with-parent', str(os.getpid()), '--state-dir', sys.argv[1]],
     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 while not os.path.exists(sys.argv[1] + '/watcher'):
     time.sleep(0.01)
@@ -100,7 +100,7 @@ class StateDirectory(testtools.TestCase):
     def test_usage(self) -> None:
         for words, what in (
                 (('--all', '--watch'), '--watch: not allowed with'),
-                (('--with-parent',), '--with-parent goes with --watch'),
+                (('--with-parent', '1'), '--with-parent goes with --watch'),
                 (('--wibble',), 'unrecognized arguments: --wibble')):
             with contextlib.redirect_stderr(io.StringIO()) as said:
                 exit_ = self.assertRaises(SystemExit, program.main, words)
@@ -279,6 +279,15 @@ class StateDirectory(testtools.TestCase):
                 self.assertNotIn('is running', text)
             fcntl.flock(lock, fcntl.LOCK_UN)
         self.assertEqual(0, self.run_main('--all')[0])
+
+    def test_a_parent_that_was_gone_before_it_began(self) -> None:
+        gone = subprocess.Popen(['true'])
+        gone.wait()
+        subprocess.run(
+            [sys.executable, '-m', 'scavenger_openstack.restore.program',
+             '--watch', '--with-parent', str(gone.pid), '--state-dir',
+             str(self.path)], check=True, timeout=30,
+            stdin=subprocess.DEVNULL)
 
     def test_a_parent_is_gone_and_its_lock_is_not_free_yet(self) -> None:
         """A killed process lets go of it a moment after its children have
