@@ -167,6 +167,10 @@ everything() {
 export checks
 export -f check static_checks docs shell_syntax
 
+# Hundreds of tests start a process of the product: none of them compiles it,
+# also where PYTHONDONTWRITEBYTECODE is set.
+python -m compileall -q -j 0 scavenger_openstack || true
+
 status=0
 "${only:-everything}" | python tools/results.py --checks "$checks" \
     --again "$again" || status=$?
@@ -176,5 +180,7 @@ if [ "$(id -u)" = 0 ] && [ "$(stat -c %u .)" != 0 ]; then
     for made in .stestr .mypy_cache .ruff_cache doc/build; do
         [ ! -e "$made" ] || chown -Rh --reference=. "$made"
     done
+    find scavenger_openstack -name __pycache__ -prune \
+        -exec chown -Rh --reference=. {} +
 fi
 exit "$status"

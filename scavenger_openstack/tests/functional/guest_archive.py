@@ -23,10 +23,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from collections.abc import Mapping
 from importlib import metadata
+from importlib import util
 import os
 import pathlib
 import py_compile
 import re
+import struct
 import sys
 from typing import BinaryIO
 
@@ -36,6 +38,10 @@ SITE = 'opt/site'
 """Where the product and its requirements are in the guest."""
 
 TEST_TOOLS = ('fixtures', 'testtools')
+
+UNCHECKED = struct.pack('<4sIQ', util.MAGIC_NUMBER, 1, 0)
+"""The head of byte code that is not compared with its source: files have no
+times in the guest."""
 
 Files = Mapping[str, bytes | pathlib.Path]
 """Name in the guest, without a slash in front -> contents, or where they are
@@ -83,22 +89,36 @@ def compiled(files: Files, scratch: pathlib.Path) -> dict[str, bytes]:
     """Byte code of the modules among ``files``, where the guest looks for
     it: to compile there would take longer than all tests."""
     found = {}
-    target = str(scratch / 'module.pyc')
     for name, source in files.items():
         if not name.endswith('.py') or isinstance(source, bytes):
             continue
-        try:
-            py_compile.compile(
-                str(source), target, f'/{name}', doraise=True, optimize=0,
-                invalidation_mode=(
-                    py_compile.PycInvalidationMode.UNCHECKED_HASH))
-        except py_compile.PyCompileError:
-            continue    # a template, or a fault that its import will show
+        code = _kept(source)
+        if code is None:
+            try:
+                py_compile.compile(str(source), str(scratch / 'module.pyc'),
+                                   f'/{name}', doraise=True, optimize=0)
+            except py_compile.PyCompileError:
+                continue    # a template, or a fault that its import will show
+            code = (scratch / 'module.pyc').read_bytes()
         where, _, module = name.rpartition('/')
         found[f'{where}/__pycache__/{module.removesuffix(".py")}.'
               f'{sys.implementation.cache_tag}.pyc'] = (
-                  scratch / 'module.pyc').read_bytes()
+                  UNCHECKED + code[len(UNCHECKED):])
     return found
+
+
+def _kept(source: pathlib.Path) -> bytes | None:
+    """The byte code that stands beside a module, if it is of this one."""
+    try:
+        code = pathlib.Path(util.cache_from_source(
+            str(source), optimization='')).read_bytes()
+    except OSError:
+        return None
+    status = source.stat()
+    made_of = struct.pack('<4sIII', util.MAGIC_NUMBER, 0,
+                          int(status.st_mtime) & 0xffffffff,
+                          status.st_size & 0xffffffff)
+    return code if code.startswith(made_of) else None
 
 
 def distributions(names: Iterator[str] | tuple[str, ...]

@@ -93,7 +93,9 @@ ARCHITECTURES = {
         name='arm64', qemu='qemu-system-aarch64',
         qemu_package='qemu-system-arm',
         kernels=('linux-image-cloud-arm64', 'linux-image-virtual'),
-        options=('-machine', 'virt,accel=tcg', '-cpu', 'max'),
+        # Pointers are signed in a way that is quick to emulate.
+        options=('-machine', 'virt,accel=tcg',
+                 '-cpu', 'max,pauth-impdef=on'),
         append='console=ttyAMA0'),
 }
 

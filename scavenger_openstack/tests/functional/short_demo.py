@@ -22,6 +22,7 @@ import sys
 
 from scavenger_openstack.cmd import demo
 from scavenger_openstack.demo.filling import phases
+from scavenger_openstack.demo.filling import turns
 from scavenger_openstack.demo.stage import disk
 from scavenger_openstack.demo.who import play
 
@@ -29,6 +30,7 @@ from scavenger_openstack.demo.who import play
 def main() -> int:
     disk.SIZE_MIB = 48
     phases.LEARN_S = 6.0
+    turns.TURN_S = 1.0
     play.QUIET_S = 6.0
     play.DRAIN_S = 3.0
     for name, phase in phases.PHASES.items():
