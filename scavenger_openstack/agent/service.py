@@ -118,7 +118,6 @@ class Service:
                                         conf.agent.history_mib * 2 ** 20,
                                         log_filter.NAMES)
         self._rows = instances.InstanceRows()
-        self._limits = status.Limits()
         self._missing = MissingLog()
         self._sync = parts.load_sync(conf, call, self._evidence)
         self._parameters = parameters.Parameters(conf)
@@ -269,7 +268,7 @@ class Service:
         try:
             status.write(
                 self._state_dir / 'status.json', document,
-                caps=self._limits.look(list(
+                caps=status.limits_json(list(
                     self._actuator.in_force.values())),
                 instances=self._rows.look(tick.time_s, facts.instances,
                                           tick.rates))
