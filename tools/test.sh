@@ -113,18 +113,18 @@ fi
 # use only what they have made.  The others have agents, demos, and VMs that
 # wait more than they work: each kind in turn, beside the other kinds.  At the
 # end an OpenStack of many processes, by itself.
-control='(api|commands|commands_refused|conductor|database|manage|nova'
-control+='|placement|servers)'
-first="test_(guest_.*|simulate|kills|libvirt_kills|tap_kills|$control)\."
+control='(api|commands|commands_refused|conductor|manage|nova|placement|servers)'
+kills='(database|kills|simulate)'
+first="test_(guest_.*|$kills|libvirt_kills|tap_kills|$control)\."
 cat >"$scratch/first" <<END
 - worker: ['functional\.test_guest_(cpus|demo|image)\.']
 - worker: ['functional\.test_guest_(?!cpus|demo|image)']
-- worker: ['functional\.test_kills\.']
+- worker: ['functional\.test_$kills\.']
 - worker: ['functional\.test_tap_kills\.', 'tests\.unit\.[^a-c]']
 - worker: ['functional\.test_libvirt_kills\.', 'tests\.unit\.[a-c]']
-- worker: ['functional\.test_($control|simulate)\.']
+- worker: ['functional\.test_$control\.']
 END
-load='test_(demo|demo_who|attribution|attribution_odd|delay_.*)\.'
+load='test_(demo|demo_who|attribution|attribution_odd|delay_.*|embedded)\.'
 vms='test_(libvirt_(limits|lines|host|counters|odd|xml)|hypervisor)\.'
 libvirtd='test_(conductor_faults'
 libvirtd+='|libvirt(_(changes|faults|life|restore|versions|words))?)\.'
