@@ -54,16 +54,19 @@ MOST_OF_CONDUCTOR = 4
 
 IN_FORCE = 'limits in force'
 
-
-_word = functools.lru_cache(4096, typed=True)(json.dumps)
+_word = functools.lru_cache(1024, typed=True)(json.dumps)
 _LIMIT = '{' + ','.join(f'"{name}":%s' for name in Cap._fields) + '}'
 
 
+@functools.lru_cache(1024)
+def _row(limit: Cap) -> str:
+    return _LIMIT % tuple(map(_word, limit))
+
+
 def limits_json(limits: Iterable[Cap]) -> bytes:
-    """The JSON of limits, at each tick: most of their words are those of
-    other limits, or of the tick before, and are encoded once."""
-    rows = [_LIMIT % tuple(map(_word, limit)) for limit in limits]
-    return f'[{",".join(rows)}]'.encode()
+    """The JSON of limits, at each tick: most are those of the tick before,
+    or have most words in common with others; each is encoded once."""
+    return f'[{",".join(map(_row, limits))}]'.encode()
 
 
 def _encoded(value: Mapping[str, Any]) -> bytes:

@@ -379,7 +379,8 @@ class Controller:
             return self._decision
         self._time_s = now
         cores = float(len(rates.topology)) or math.fsum(
-            [one.workload.vcpus for one in rates.workloads]) or 1.0
+            one.workload.vcpus for one in rates.workloads
+            if 0 < one.workload.vcpus < math.inf) or 1.0
         for sampler, control in self._controls:
             sample = sampler.add(now, rates)
             if sample is not None:

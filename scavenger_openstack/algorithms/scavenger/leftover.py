@@ -139,7 +139,8 @@ def units(background: Iterable[WorkloadRates], factor: float,
         needs = [one[0].vcpus if use is None else use * factor
                  for one, use in zip(every, used, strict=True)]
         floors = [one[0].floor.get(Knob.CPU_CORES, default) for one in every]
-        most = math.fsum(one[0].vcpus for one in every)
+        most = math.fsum(one[0].vcpus for one in every
+                         if 0 < one[0].vcpus < math.inf)
         quota = quotas.get(name)
         held = quota is not None and HELD_SHARE * quota <= math.fsum(
             use or 0.0 for use in used)

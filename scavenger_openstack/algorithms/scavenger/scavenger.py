@@ -295,7 +295,8 @@ class Controller:
         floors = floors_of(background, Knob.CPU_CORES)
         weights = [one[0].vcpus for one in background]
         minimum = math.fsum(floors)
-        maximum = max(len(tick.rates.topology) or math.fsum(weights),
+        maximum = max(len(tick.rates.topology) or math.fsum(
+            weight for weight in weights if 0 < weight < math.inf),
                       minimum + self.params.ipc_quota_increase_cores)
         if self.params.use_ipc:
             quota.observe(tick.foreground, minimum=minimum, maximum=maximum)

@@ -273,11 +273,12 @@ class _Kept:
 class Counters:
     """The kept descriptors of one workload and what they said last."""
 
-    __slots__ = ('_below', '_kept', '_missing', '_tick', 'values')
+    __slots__ = ('_below', '_kept', '_last', '_missing', '_tick', 'values')
 
     def __init__(self, wanted: Sequence[Source], below: str) -> None:
         self.values: Values = [None] * _PLACES
         self._below = below
+        self._last: WorkloadSample | None = None   # while nothing changes
         self._kept: list[_Kept] = []
         self._missing = list(wanted)
         self._tick = hash(below) % _FULL_READ_TICKS  # not all in one tick
@@ -335,6 +336,7 @@ class Counters:
                 if data == kept.data and not kept.bad:
                     continue
                 changed |= kept.bit
+                self._last = None
                 while len(data) == kept.size:
                     kept.size *= 4
                     data = pread(kept.fd, kept.size, 0)
@@ -354,6 +356,7 @@ class Counters:
         return values
 
     def _unknown(self, kept: _Kept, why: str) -> None:
+        self._last = None
         for place in kept.source.fields:
             self.values[place] = None
         if not kept.bad:
@@ -366,14 +369,18 @@ class Counters:
         values = self.read()
         if values is None:
             return None
+        last = self._last
+        if last is not None and last.workload is workload:
+            return last
         (cpu_s, throttled_s, used, droppable, io_bytes, io_ops,
          psi_cpu_s, psi_io_s, psi_memory_s) = values
         memory = (None if used is None or droppable is None
                   else max(0, int(used - droppable)))
-        return WorkloadSample(
+        self._last = WorkloadSample(
             workload, cpu_s, None, throttled_s, None, None, None, None, None,
             None, None, None, io_ops, io_bytes,  # type: ignore[arg-type]
             None, None, psi_cpu_s, psi_io_s, psi_memory_s, memory)
+        return self._last
 
     def close(self) -> None:
         """Give the descriptors back."""

@@ -640,6 +640,13 @@ class StateTest(testtools.TestCase):
             self.assertEqual(('learning',) * 3, self.rules(two, 20.1),
                              str(state))
 
+    def test_sizes_without_a_sum(self) -> None:
+        found = Controller(SMALL).step(1.0, rates([use(
+            dataclasses.replace(one, vcpus=vcpus)) for one, vcpus in (
+                (A, math.inf), (B, -math.inf))]))
+        self.assertTrue(all(math.isfinite(float(cap.value))
+                            for cap in found.caps))
+
     def test_nothing_to_keep(self) -> None:
         self.assertEqual({}, Controller().state())
 
