@@ -21,7 +21,6 @@ import logging
 import os
 import pathlib
 import resource
-import threading
 import time
 from types import FrameType
 from typing import Any
@@ -108,7 +107,7 @@ class Service:
                  record: pathlib.Path | None = None,
                  call: Callable[[bytes], bytes] | None = None) -> None:
         self._conf = conf
-        self._stop = threading.Event()
+        self._ending = unix_signals.Ending()
         self._state_dir = conf_.state_dir(conf)
         self._interval_s: float = conf.agent.interval_s
         self._ticked_s = now()
@@ -162,7 +161,7 @@ class Service:
 
     def stop(self, signum: int = 0, frame: FrameType | None = None) -> None:
         """End after the tick at hand; may be a signal handler."""
-        self._stop.set()
+        self._ending.ask()
 
     def run(self) -> int:
         """Turn until :meth:`stop`; the process's exit code.
@@ -220,7 +219,7 @@ class Service:
         gc.freeze()
         messages.notify(b'READY=1')
         saved_s, due = now(), time.monotonic()
-        while not self._stop.is_set():
+        while not self._ending.asked:
             began = time.monotonic()
             self._signals.act(self._loop.counters['ticks'],
                               now() - self._ticked_s)
@@ -239,7 +238,7 @@ class Service:
             # A late tick is not made up for: rates over a moment say
             # nothing, and would show what is known only now and then.
             due = max(due + self._interval_s, began + self._interval_s / 2)
-            self._stop.wait(max(0.0, due - time.monotonic()))
+            self._ending.wait(max(0.0, due - time.monotonic()))
         messages.notify(b'STOPPING=1')
 
     def _count_cpu(self) -> None:

@@ -21,9 +21,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Mapping
+import contextlib
 import faulthandler
 import io
 import os
+import queue
 import signal
 import sys
 from types import FrameType
@@ -37,6 +39,29 @@ from scavenger_openstack import errors
 from scavenger_openstack.types import Mode
 
 LOG = log.getLogger(__name__)
+
+
+class Ending:
+    """Whether the process was asked to end.
+
+    A handler asks in the middle of any instruction of the thread that waits.
+    A :class:`threading.Event` would then wait for a lock that its own thread
+    holds, and the process would not end; the queue is made for that.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._asked: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def ask(self) -> None:
+        """From any thread, or from a signal handler."""
+        self.asked = True
+        self._asked.put(None)
+
+    def wait(self, timeout_s: float) -> None:
+        """Return when it was asked for, and no later than this."""
+        with contextlib.suppress(queue.Empty):
+            self._asked.get(timeout=timeout_s)
 
 
 class Signals:

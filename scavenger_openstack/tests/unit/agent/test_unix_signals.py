@@ -18,8 +18,13 @@ import functools
 import os
 import subprocess
 import sys
+import threading
+from types import FrameType
+from typing import Any
 
 import testtools
+
+from scavenger_openstack.agent import unix_signals
 
 CODE = """
 from oslo_config import cfg
@@ -39,3 +44,40 @@ class Signals(testtools.TestCase):
             preexec_fn=functools.partial(os.close, 2), timeout=60, text=True)
         self.assertEqual((0, 'they are taken\n'),
                          (done.returncode, done.stdout))
+
+
+class Ending(testtools.TestCase):
+
+    def test_a_signal_at_each_line_of_the_wait(self) -> None:
+        ending = unix_signals.Ending()
+        lines = 0
+
+        def interrupt(frame: FrameType, event: str, arg: Any) -> Any:
+            nonlocal lines
+            sys.settrace(None)      # a handler is not interrupted by itself
+            lines += 1
+            ending.ask()
+            sys.settrace(interrupt)
+            return interrupt
+
+        def wait() -> None:
+            sys.settrace(interrupt)
+            for _ in range(3):
+                ending.wait(0.01)
+            sys.settrace(None)
+
+        waiting = threading.Thread(target=wait, daemon=True)
+        waiting.start()
+        waiting.join(20)
+        self.assertFalse(waiting.is_alive(), f'after {lines} lines')
+        self.assertTrue(ending.asked)
+        self.assertGreater(lines, 3)
+
+    def test_it_waits_no_longer_than_it_is_told(self) -> None:
+        ending = unix_signals.Ending()
+        ending.wait(0.0)
+        ending.wait(0.01)
+        self.assertFalse(ending.asked)
+        threading.Timer(0.05, ending.ask).start()
+        ending.wait(60)
+        self.assertTrue(ending.asked)
