@@ -44,8 +44,17 @@ if [ "$regex" = unit ]; then
 fi
 checks=$scratch/checks
 : >"$checks"
-trap 'rm -rf "$scratch"' EXIT
+trap finish EXIT
 trap 'echo "interrupted: nothing is known about the rest"; exit 130' INT TERM
+
+# What root made in another user's checkout belongs to its owner.
+finish() {
+    rm -rf "$scratch"
+    if [ "$(id -u)" = 0 ] && [ "$(stat -c %u .)" != 0 ]; then
+        find .stestr .mypy_cache .ruff_cache doc/build scavenger_openstack \
+            -user root -exec chown -h --reference=. {} + 2>/dev/null || true
+    fi
+}
 
 check() {
     local name=$1
@@ -169,18 +178,9 @@ export -f check static_checks docs shell_syntax
 
 # Hundreds of tests start a process of the product: none of them compiles it,
 # also where PYTHONDONTWRITEBYTECODE is set.
-python -m compileall -q -j 0 scavenger_openstack || true
+python -m compileall -qq -j 0 scavenger_openstack || true
 
 status=0
 "${only:-everything}" | python tools/results.py --checks "$checks" \
     --again "$again" || status=$?
-
-# What root made in another user's checkout belongs to its owner.
-if [ "$(id -u)" = 0 ] && [ "$(stat -c %u .)" != 0 ]; then
-    for made in .stestr .mypy_cache .ruff_cache doc/build; do
-        [ ! -e "$made" ] || chown -Rh --reference=. "$made"
-    done
-    find scavenger_openstack -name __pycache__ -prune \
-        -exec chown -Rh --reference=. {} +
-fi
 exit "$status"

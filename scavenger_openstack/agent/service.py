@@ -107,7 +107,7 @@ class Service:
                  record: pathlib.Path | None = None,
                  call: Callable[[bytes], bytes] | None = None) -> None:
         self._conf = conf
-        self._ending = unix_signals.Ending()
+        self._stop = unix_signals.StopRequest()
         self._state_dir = conf_.state_dir(conf)
         self._interval_s: float = conf.agent.interval_s
         self._ticked_s = now()
@@ -117,6 +117,7 @@ class Service:
                                         conf.agent.history_mib * 2 ** 20,
                                         log_filter.NAMES)
         self._rows = instances.InstanceRows()
+        self._limits = status.Limits()
         self._missing = MissingLog()
         self._sync = parts.load_sync(conf, call, self._evidence)
         self._parameters = parameters.Parameters(conf)
@@ -161,7 +162,7 @@ class Service:
 
     def stop(self, signum: int = 0, frame: FrameType | None = None) -> None:
         """End after the tick at hand; may be a signal handler."""
-        self._ending.ask()
+        self._stop.request()
 
     def run(self) -> int:
         """Turn until :meth:`stop`; the process's exit code.
@@ -219,7 +220,7 @@ class Service:
         gc.freeze()
         messages.notify(b'READY=1')
         saved_s, due = now(), time.monotonic()
-        while not self._ending.asked:
+        while not self._stop.requested:
             began = time.monotonic()
             self._signals.act(self._loop.counters['ticks'],
                               now() - self._ticked_s)
@@ -238,7 +239,7 @@ class Service:
             # A late tick is not made up for: rates over a moment say
             # nothing, and would show what is known only now and then.
             due = max(due + self._interval_s, began + self._interval_s / 2)
-            self._ending.wait(max(0.0, due - time.monotonic()))
+            self._stop.wait(max(0.0, due - time.monotonic()))
         messages.notify(b'STOPPING=1')
 
     def _count_cpu(self) -> None:
@@ -267,7 +268,7 @@ class Service:
         try:
             status.write(
                 self._state_dir / 'status.json', document,
-                caps=status.limits_json(list(
+                caps=self._limits.look(list(
                     self._actuator.in_force.values())),
                 instances=self._rows.look(tick.time_s, facts.instances,
                                           tick.rates))

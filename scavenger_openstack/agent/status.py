@@ -22,7 +22,6 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import errno
-import functools
 import json
 import os
 import pathlib
@@ -54,19 +53,37 @@ MOST_OF_CONDUCTOR = 4
 
 IN_FORCE = 'limits in force'
 
-_word = functools.lru_cache(1024, typed=True)(json.dumps)
 _LIMIT = '{' + ','.join(f'"{name}":%s' for name in Cap._fields) + '}'
 
 
-@functools.lru_cache(1024)
-def _row(limit: Cap) -> str:
-    return _LIMIT % tuple(map(_word, limit))
+class Limits:
+    """The JSON of limits: most stay as they are from tick to tick, or have
+    words in common with others, and each is encoded once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Cap, str] = {}
+
+    def look(self, limits: Iterable[Cap]) -> bytes:
+        """The JSON of these."""
+        known = self._known
+        words: dict[str, str] = {}
+        self._known = {limit: known.get(limit) or _row(limit, words)
+                       for limit in limits}
+        return f'[{",".join(self._known.values())}]'.encode()
 
 
-def limits_json(limits: Iterable[Cap]) -> bytes:
-    """The JSON of limits, at each tick: most are those of the tick before,
-    or have most words in common with others; each is encoded once."""
-    return f'[{",".join(map(_row, limits))}]'.encode()
+def _row(limit: Cap, words: dict[str, str]) -> str:
+    """The JSON of one limit; ``words`` are those that were encoded before."""
+    found = []
+    for word in limit:
+        if not isinstance(word, str):
+            found.append(json.dumps(word))
+            continue
+        text = words.get(word)
+        if text is None:
+            text = words[word] = json.dumps(word)
+        found.append(text)
+    return _LIMIT % tuple(found)
 
 
 def _encoded(value: Mapping[str, Any]) -> bytes:

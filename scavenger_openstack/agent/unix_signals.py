@@ -12,7 +12,8 @@
 
 """SIGHUP and SIGUSR2 of the agent: read the file again, show where it is.
 
-A handler only notes that its signal came; the loop acts between two ticks.
+A handler only notes that its signal came; the loop acts, or ends, between two
+ticks.
 The stacks of all threads are written by C code at once, also when the loop
 hangs.
 """
@@ -25,9 +26,9 @@ import contextlib
 import faulthandler
 import io
 import os
-import queue
 import signal
 import sys
+import threading
 from types import FrameType
 
 from oslo_config import cfg
@@ -41,27 +42,31 @@ from scavenger_openstack.types import Mode
 LOG = log.getLogger(__name__)
 
 
-class Ending:
+class StopRequest:
     """Whether the process was asked to end.
 
     A handler asks in the middle of any instruction of the thread that waits.
     A :class:`threading.Event` would then wait for a lock that its own thread
-    holds, and the process would not end; the queue is made for that.
+    holds; :class:`queue.SimpleQueue` waits for ever if a handler is still at
+    work when the time is over (CPython before 3.13).  A lock that is released
+    does neither.
     """
 
     def __init__(self) -> None:
-        self.asked = False
-        self._asked: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self.requested = False
+        self._none_yet = threading.Lock()
+        self._none_yet.acquire()
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """From any thread, or from a signal handler."""
-        self.asked = True
-        self._asked.put(None)
+        self.requested = True
+        with contextlib.suppress(RuntimeError):     # it is released
+            self._none_yet.release()
 
     def wait(self, timeout_s: float) -> None:
-        """Return when it was asked for, and no later than this."""
-        with contextlib.suppress(queue.Empty):
-            self._asked.get(timeout=timeout_s)
+        """Wait until the process is asked to end, at most ``timeout_s``."""
+        if not self.requested:
+            self._none_yet.acquire(timeout=timeout_s)
 
 
 class Signals:

@@ -43,6 +43,7 @@ from scavenger_openstack.algorithms.sampling import Sampler
 from scavenger_openstack.algorithms.signals import CPI
 from scavenger_openstack.algorithms.signals import IO_WAIT
 from scavenger_openstack.algorithms.signals import llc_misses
+from scavenger_openstack.algorithms.signals import number
 from scavenger_openstack.algorithms.signals import Signal
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
@@ -379,8 +380,8 @@ class Controller:
             return self._decision
         self._time_s = now
         cores = float(len(rates.topology)) or math.fsum(
-            one.workload.vcpus for one in rates.workloads
-            if 0 < one.workload.vcpus < math.inf) or 1.0
+            number(one.workload.vcpus) or 0.0
+            for one in rates.workloads) or 1.0
         for sampler, control in self._controls:
             sample = sampler.add(now, rates)
             if sample is not None:

@@ -30,7 +30,6 @@ from scavenger_openstack.algorithms.sampling import SLACK_S
 from scavenger_openstack.algorithms.sampling import weight
 from scavenger_openstack.algorithms.signals import LEAST_WAIT_S
 from scavenger_openstack.algorithms.signals import number
-from scavenger_openstack.algorithms.signals import Signal
 from scavenger_openstack.algorithms.signals import SIGNALS
 from scavenger_openstack.types import Rates
 from scavenger_openstack.types import Workload
@@ -79,50 +78,61 @@ _PLACES = {signal: place for place, signal in enumerate(ORDER)}
 
 _FIELDS = [(WorkloadRates._fields.index(signal.field), signal)
            for signal in SIGNALS.values()]
-_MEANS = [WorkloadRates._fields.index(field) for field in (
-    'cpu_cores', 'llc_misses_per_s', 'io_bytes_per_s', 'io_ops_per_s',
-    'throttled_share')]
 
 _UNKNOWN: Levels = (None,) * len(ORDER)
 
 
-def _point(ticks: Sequence[WorkloadRates]) -> Point:
-    """The means of a workload's ticks, each of what was known in them."""
-    columns = list(zip(*ticks, strict=True))
-    cores, misses, io_bytes, io_ops, throttled = [
-        _mean(columns[field]) for field in _MEANS]
-    cpi, delay, wait_s = [
-        _weighted(signal, ticks, columns[field]) for field, signal in _FIELDS]
-    return Point(
-        ticks[-1].workload,
-        (cpi, None if delay is None else delay / (1 + delay),
-         None if wait_s is None else max(LEAST_WAIT_S, wait_s), throttled),
-        cores, misses,
-        None if io_bytes is None or io_ops is None
-        else io_bytes + OP_BYTES * io_ops,
-        io_bytes, io_ops,
-        sum((number(one.cpu_cores) or 0.0) / one.cpi for one in ticks
-            if one.cpi and number(one.cpi)) / len(ticks))
+class _Sums:
+    """Sums of what was known in some ticks, and in how many it was."""
 
+    __slots__ = ('workload', 'ticks', 'values', 'weights', 'sums', 'known',
+                 'instructions')
 
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values
-             if value is not None and 0 <= value < math.inf]
-    return sum(known) / len(known) if known else None
+    def __init__(self) -> None:
+        self.ticks = 0
+        self.values = [0.0] * len(SIGNALS)
+        self.weights = [0.0] * len(SIGNALS)
+        self.sums = [0.0] * 5
+        self.known = [0] * 5
+        self.instructions = 0.0
 
+    def add(self, one: WorkloadRates) -> None:
+        self.workload = one.workload
+        self.ticks += 1
+        sums, known = self.sums, self.known
+        for index, found in enumerate((
+                one.cpu_cores, one.llc_misses_per_s, one.io_bytes_per_s,
+                one.io_ops_per_s, one.throttled_share)):
+            if found is not None and 0 <= found < math.inf:
+                sums[index] += found
+                known[index] += 1
+        if one.cpi and number(one.cpi):
+            self.instructions += (number(one.cpu_cores) or 0.0) / one.cpi
+        # Most workloads have no value in most ticks: asked first, and cheap.
+        for index, (field, signal) in enumerate(_FIELDS):
+            if one[field] is not None:
+                value = signal.value(one)
+                if value is not None:
+                    share = weight(signal, one)
+                    self.values[index] += value * share
+                    self.weights[index] += share
 
-def _weighted(signal: Signal, ticks: Sequence[WorkloadRates],
-              values: Sequence[float | None]) -> float | None:
-    """The mean of a signal; ``values`` are those of its field."""
-    total = weights = 0.0
-    if values.count(None) < len(values):    # most have none in most ticks
-        for one in ticks:
-            value = signal.value(one)
-            if value is not None:
-                share = weight(signal, one)
-                total += value * share
-                weights += share
-    return total / weights if weights > 0 else None
+    def point(self) -> Point:
+        cores, misses, io_bytes, io_ops, throttled = [
+            total / known if known else None
+            for total, known in zip(self.sums, self.known, strict=True)]
+        cpi, delay, wait_s = [
+            value / share if share > 0 else None for value, share
+            in zip(self.values, self.weights, strict=True)]
+        return Point(
+            self.workload,
+            (cpi, None if delay is None else delay / (1 + delay),
+             None if wait_s is None else max(LEAST_WAIT_S, wait_s),
+             throttled),
+            cores, misses,
+            None if io_bytes is None or io_ops is None
+            else io_bytes + OP_BYTES * io_ops,
+            io_bytes, io_ops, self.instructions / self.ticks)
 
 
 class History:
@@ -137,7 +147,7 @@ class History:
         self.samples: collections.deque[Points] = collections.deque(
             maxlen=samples)
         self._began_s = -math.inf
-        self._ticks: dict[str, list[WorkloadRates]] = {}
+        self._sums: dict[str, _Sums] = {}
         self._levels: dict[str, list[collections.deque[float | None]]] = {}
 
     def levels(self, name: str, signal: str) -> Levels:
@@ -162,12 +172,15 @@ class History:
         began_s = now - rates.interval_s
         if not -SLACK_S < began_s - self._began_s <= self._sample_s:
             self._began_s = began_s
-            self._ticks = {}
+            self._sums = {}
         for one in rates.workloads:
-            self._ticks.setdefault(one.workload.id, []).append(one)
+            sums = self._sums.get(one.workload.id)
+            if sums is None:
+                sums = self._sums[one.workload.id] = _Sums()
+            sums.add(one)
         if now - self._began_s < self._sample_s - SLACK_S:
             return False
-        sample = {name: _point(ticks) for name, ticks in self._ticks.items()}
+        sample = {name: sums.point() for name, sums in self._sums.items()}
         self.samples.append(sample)
         for name, kept in list(self._levels.items()):
             if name in sample:
@@ -177,12 +190,12 @@ class History:
             else:
                 del self._levels[name]
         self._began_s = now
-        self._ticks = {}
+        self._sums = {}
         return True
 
     def forget_before(self, name: str, created_s: float) -> None:
         """Another workload had this name before; what that did goes."""
-        self._ticks.pop(name, None)
+        self._sums.pop(name, None)
         self._levels.pop(name, None)
         for sample in self.samples:
             if (name in sample
@@ -193,7 +206,7 @@ class History:
         """Forget everything."""
         self.samples.clear()
         self._levels = {}
-        self._ticks = {}
+        self._sums = {}
         self._began_s = -math.inf
 
 

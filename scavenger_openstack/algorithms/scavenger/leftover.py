@@ -41,6 +41,7 @@ from typing import NamedTuple
 
 from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
 from scavenger_openstack.algorithms.max_min import split
+from scavenger_openstack.algorithms.signals import number
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Rates
@@ -136,11 +137,11 @@ def units(background: Iterable[WorkloadRates], factor: float,
     found = []
     for name, every in members.items():
         used = known_use(every)
-        needs = [one[0].vcpus if use is None else use * factor
-                 for one, use in zip(every, used, strict=True)]
+        sizes = [number(one[0].vcpus) or 0.0 for one in every]
+        needs = [size if use is None else use * factor
+                 for size, use in zip(sizes, used, strict=True)]
         floors = [one[0].floor.get(Knob.CPU_CORES, default) for one in every]
-        most = math.fsum(one[0].vcpus for one in every
-                         if 0 < one[0].vcpus < math.inf)
+        most = math.fsum(sizes)
         quota = quotas.get(name)
         held = quota is not None and HELD_SHARE * quota <= math.fsum(
             use or 0.0 for use in used)

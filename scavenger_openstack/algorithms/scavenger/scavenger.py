@@ -44,6 +44,7 @@ from scavenger_openstack.algorithms.scavenger.quota import Quota
 from scavenger_openstack.algorithms.scavenger.reserve import reason
 from scavenger_openstack.algorithms.scavenger.reserve import Resource
 from scavenger_openstack.algorithms.scavenger import usage
+from scavenger_openstack.algorithms.signals import number
 from scavenger_openstack.algorithms.window import samples as samples
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
@@ -296,7 +297,7 @@ class Controller:
         weights = [one[0].vcpus for one in background]
         minimum = math.fsum(floors)
         maximum = max(len(tick.rates.topology) or math.fsum(
-            weight for weight in weights if 0 < weight < math.inf),
+            number(weight) or 0.0 for weight in weights),
                       minimum + self.params.ipc_quota_increase_cores)
         if self.params.use_ipc:
             quota.observe(tick.foreground, minimum=minimum, maximum=maximum)

@@ -278,7 +278,7 @@ class Counters:
     def __init__(self, wanted: Sequence[Source], below: str) -> None:
         self.values: Values = [None] * _PLACES
         self._below = below
-        self._last: WorkloadSample | None = None   # while nothing changes
+        self._last: WorkloadSample | None = None    # until a file changes
         self._kept: list[_Kept] = []
         self._missing = list(wanted)
         self._tick = hash(below) % _FULL_READ_TICKS  # not all in one tick

@@ -40,8 +40,8 @@ SITE = 'opt/site'
 TEST_TOOLS = ('fixtures', 'testtools')
 
 UNCHECKED = struct.pack('<4sIQ', util.MAGIC_NUMBER, 1, 0)
-"""The head of byte code that is not compared with its source: files have no
-times in the guest."""
+"""The head of byte code that is not compared with its source: the archive
+stores no times of files."""
 
 Files = Mapping[str, bytes | pathlib.Path]
 """Name in the guest, without a slash in front -> contents, or where they are
@@ -92,7 +92,7 @@ def compiled(files: Files, scratch: pathlib.Path) -> dict[str, bytes]:
     for name, source in files.items():
         if not name.endswith('.py') or isinstance(source, bytes):
             continue
-        code = _kept(source)
+        code = _cached(source)
         if code is None:
             try:
                 py_compile.compile(str(source), str(scratch / 'module.pyc'),
@@ -107,8 +107,9 @@ def compiled(files: Files, scratch: pathlib.Path) -> dict[str, bytes]:
     return found
 
 
-def _kept(source: pathlib.Path) -> bytes | None:
-    """The byte code that stands beside a module, if it is of this one."""
+def _cached(source: pathlib.Path) -> bytes | None:
+    """The byte code in ``__pycache__``, if it was made of this version of the
+    source."""
     try:
         code = pathlib.Path(util.cache_from_source(
             str(source), optimization='')).read_bytes()

@@ -377,8 +377,8 @@ class Hypervisor(fixtures.Fixture):
         """Define many guests and start them, some at a time; their
         consoles can be asked for one by one.
 
-        The first one by itself: two at once would both make the cgroup of
-        all of them, and libvirt may then find only half of it."""
+        The first one by itself: where two virsh at once make the cgroup
+        that all of them are in, libvirt can find files of it missing."""
         self.define(*guests)
         first = [] if self._started else [guests[:1]]
         rest = guests[len(first):]

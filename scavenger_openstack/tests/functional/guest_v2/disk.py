@@ -32,7 +32,7 @@ class Disk(tree.GuestTestCase):
     def test_io_bytes_per_s_hold_and_come_back(self) -> None:
         self.tree.write('/batch/a', 'io.max',
                         f'{self.device} wbps=7000000 riops=90000')
-        self.tree.run('/batch/a', tree.read_disk(65536))
+        self.tree.run('/batch/a', tree.read_disk(16384))
         driver = self.driver()
         self.assertIsNone(driver.read(self.job, Knob.IO_BYTES_PER_S))
         self.wait_for('it reads faster', lambda: self.rate(

@@ -248,10 +248,11 @@ class LimitsTest(testtools.TestCase):
     def test_they_come_change_and_go(self) -> None:
         one, two = (Cap(name, Knob.CPU_CORES, 0.5, 'scavenger', 'a "reason"')
                     for name in ('/batch/a', '/batch/b'))
+        limits = status.Limits()
         for caps in ([one], [one, two], [two._replace(reason='another'), one],
                      [one._replace(value='0-1')], []):
             self.assertEqual([cap._asdict() for cap in caps],
-                             json.loads(status.limits_json(caps)))
+                             json.loads(limits.look(caps)))
 
     def test_in_the_file(self) -> None:
         path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 's.json')

@@ -46,38 +46,57 @@ class Signals(testtools.TestCase):
                          (done.returncode, done.stdout))
 
 
-class Ending(testtools.TestCase):
+LATE = """
+import signal
+import time
+from scavenger_openstack.agent import unix_signals
+
+signal.signal(signal.SIGALRM, lambda *more: time.sleep(0.1))
+signal.setitimer(signal.ITIMER_REAL, 0.08)
+unix_signals.StopRequest().wait(0.1)
+print('over')
+"""
+
+
+class StopRequest(testtools.TestCase):
 
     def test_a_signal_at_each_line_of_the_wait(self) -> None:
-        ending = unix_signals.Ending()
+        requests: list[unix_signals.StopRequest] = []
         lines = 0
 
         def interrupt(frame: FrameType, event: str, arg: Any) -> Any:
             nonlocal lines
             sys.settrace(None)      # a handler is not interrupted by itself
             lines += 1
-            ending.ask()
+            requests[-1].request()
             sys.settrace(interrupt)
             return interrupt
 
         def wait() -> None:
-            sys.settrace(interrupt)
             for _ in range(3):
-                ending.wait(0.01)
-            sys.settrace(None)
+                requests.append(unix_signals.StopRequest())
+                sys.settrace(interrupt)
+                requests[-1].wait(0.01)
+                sys.settrace(None)
 
         waiting = threading.Thread(target=wait, daemon=True)
         waiting.start()
         waiting.join(20)
         self.assertFalse(waiting.is_alive(), f'after {lines} lines')
-        self.assertTrue(ending.asked)
+        self.assertTrue(all(one.requested for one in requests))
         self.assertGreater(lines, 3)
 
+    def test_a_handler_at_work_when_the_time_is_over(self) -> None:
+        done = subprocess.run([sys.executable, '-c', LATE], timeout=60,
+                              stdout=subprocess.PIPE, text=True)
+        self.assertEqual('over\n', done.stdout)
+
     def test_it_waits_no_longer_than_it_is_told(self) -> None:
-        ending = unix_signals.Ending()
-        ending.wait(0.0)
-        ending.wait(0.01)
-        self.assertFalse(ending.asked)
-        threading.Timer(0.05, ending.ask).start()
-        ending.wait(60)
-        self.assertTrue(ending.asked)
+        request = unix_signals.StopRequest()
+        request.wait(0.0)
+        request.wait(0.01)
+        self.assertFalse(request.requested)
+        threading.Timer(0.05, request.request).start()
+        for _ in range(2):
+            request.wait(600)
+            self.assertTrue(request.requested)

@@ -168,6 +168,11 @@ class EquationsTest(testtools.TestCase):
             one, = leftover.units((use(VM, cores),), 1.25,
                                   {} if quota is None else {VM: quota})
             self.assertAlmostEqual(need, one.need)
+        # Sizes that have no sum.
+        one, = leftover.units([
+            WorkloadRates(made(name, vcpus), 1.0)
+            for name, vcpus in ((A, math.inf), (B, -math.inf))], 1.25, {})
+        self.assertEqual((0.0, 0.0), (one.most, one.need))
 
     def test_quotas(self) -> None:
         def unit(need: float, quota: float | None = None,

@@ -641,9 +641,9 @@ class StateTest(testtools.TestCase):
                              str(state))
 
     def test_sizes_without_a_sum(self) -> None:
-        found = Controller(SMALL).step(1.0, rates([use(
-            dataclasses.replace(one, vcpus=vcpus)) for one, vcpus in (
-                (A, math.inf), (B, -math.inf))]))
+        found = Controller(SMALL).step(1.0, rates([
+            use(dataclasses.replace(one, vcpus=vcpus))
+            for one, vcpus in ((A, math.inf), (B, -math.inf))]))
         self.assertTrue(all(math.isfinite(float(cap.value))
                             for cap in found.caps))
 
