@@ -10,10 +10,9 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""SIGHUP and SIGUSR2 of the agent: read the file again, show where it is.
+"""The agent's signals: end, read the file again, show where it is.
 
-A handler only notes that its signal came; the loop acts, or ends, between two
-ticks.
+A handler only notes that its signal came; the loop acts between two ticks.
 The stacks of all threads are written by C code at once, also when the loop
 hangs.
 """
@@ -48,8 +47,8 @@ class StopRequest:
     A handler asks in the middle of any instruction of the thread that waits.
     A :class:`threading.Event` would then wait for a lock that its own thread
     holds; :class:`queue.SimpleQueue` waits for ever if a handler is still at
-    work when the time is over (CPython before 3.13).  A lock that is released
-    does neither.
+    work when the time is over (CPython 3.11).  A lock that is released does
+    neither.
     """
 
     def __init__(self) -> None:
