@@ -28,3 +28,7 @@ warnings.filterwarnings('ignore', r'\s*Eventlet is deprecated')
 # process that a test starts would inherit.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A run that is ended cleans up: hogs, cgroups and guests would stay for ever.
+if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)

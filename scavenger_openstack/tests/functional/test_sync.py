@@ -226,8 +226,8 @@ class SyncTest(agents.AgentTestCase):
             [one.what for one in self.entries(report.AgentEvent)
              if one.what != 'state'])
 
-    def test_without_a_control_plane(self) -> None:
-        """Nothing of it is loaded."""
+    def test_without_a_control_plane_and_libvirt(self) -> None:
+        """Nothing of them is loaded."""
         self.configure('[scavenger]', 'mode = enforce')
         modules = self.directory / 'modules'
         process = subprocess.Popen(
@@ -241,6 +241,6 @@ class SyncTest(agents.AgentTestCase):
         process.communicate(timeout=60)
         found = modules.read_text().splitlines()
         self.assertIn('scavenger_openstack.agent.service', found)
-        self.assertEqual([], [name for name in found
-                              if name.startswith(CONTROL_PLANE)])
+        self.assertEqual([], [name for name in found if name.startswith(
+            (*CONTROL_PLANE, 'scavenger_openstack.drivers.libvirt'))])
         self.assertFalse((self.state_dir / 'sync').exists())

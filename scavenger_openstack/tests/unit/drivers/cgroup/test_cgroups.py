@@ -123,6 +123,19 @@ class TestSample(CgroupsCase):
             sample.psi_cpu_s, sample.psi_io_s, sample.psi_memory_s))
         self.assertIsNone(sample.run_delay_s)
 
+    def test_the_sample_is_kept_until_a_file_changes(self) -> None:
+        where = self.tree.cgroup('/batch/a')
+        driver = self.driver()
+        first, = driver.sample()
+        kept, = driver.sample()
+        self.assertIs(first, kept)
+        (where / 'memory.current').write_text('104857601\n')
+        more, = driver.sample()
+        self.assertEqual((first.memory_bytes or 0) + 1, more.memory_bytes)
+        (where / 'memory.current').write_text('no number\n')
+        unknown, = driver.sample()
+        self.assertIsNone(unknown.memory_bytes)
+
     def test_counted_disks_can_be_chosen(self) -> None:
         self.tree.cgroup('/batch/a')
         sample, = self.driver(io_devices=['8:32']).sample()
