@@ -22,13 +22,12 @@ import warnings
 # of one another is not for here.  A program that a test starts does log.
 if 'unittest' in sys.modules:
     logging.getLogger().addHandler(logging.NullHandler())
+    # Tests that are ended clean up; hogs and guests would stay for ever.
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 warnings.filterwarnings('ignore', r'\s*Eventlet is deprecated')
 
 # A shell gives what it runs in the background an ignored Ctrl-C, which every
 # process that a test starts would inherit.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-# A run that is ended cleans up: hogs, cgroups and guests would stay for ever.
-if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
