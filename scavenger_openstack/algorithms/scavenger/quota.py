@@ -33,6 +33,7 @@ from collections.abc import Mapping
 import enum
 import functools
 import math
+from statistics import NormalDist
 from typing import Any
 
 from scavenger_openstack.algorithms.window import quantity
@@ -42,6 +43,9 @@ from scavenger_openstack.types import WorkloadRates
 PHASE_FACTOR = 2.0
 """Beyond mu +/- 2 * c * sigma the foreground is in a new phase: Scavenger,
 section 4.4."""
+
+
+NORMAL = NormalDist()
 
 
 class Verdict(enum.IntEnum):
@@ -72,15 +76,10 @@ def family_factor(c: float, workloads: int, smoothing: int) -> float:
     together have that chance (Sidak).  It is ``c`` for one.  Not in the
     paper.
     """
-    if workloads <= 1:
-        return c
-    # Many agents never get here: of fractions and decimals, 0.2 MiB.
-    from statistics import NormalDist
-    normal = NormalDist()
     root = math.sqrt(smoothing)
-    quiet = normal.cdf(c * root) ** (1 / workloads)
+    quiet = NORMAL.cdf(c * root) ** (1 / max(1, workloads))
     # So large a c that its chance is rounded to nothing needs no help.
-    return c if quiet >= 1 else max(c, normal.inv_cdf(quiet) / root)
+    return c if quiet >= 1 else max(c, NORMAL.inv_cdf(quiet) / root)
 
 
 def judge(ipc: float, mu: float, spread: float) -> Verdict:

@@ -226,7 +226,7 @@ class SyncTest(agents.AgentTestCase):
             [one.what for one in self.entries(report.AgentEvent)
              if one.what != 'state'])
 
-    def test_without_a_control_plane_and_libvirt(self) -> None:
+    def test_without_a_control_plane_libvirt_and_links(self) -> None:
         """Nothing of them is loaded."""
         self.configure('[scavenger]', 'mode = enforce')
         modules = self.directory / 'modules'
@@ -242,5 +242,6 @@ class SyncTest(agents.AgentTestCase):
         found = modules.read_text().splitlines()
         self.assertIn('scavenger_openstack.agent.service', found)
         self.assertEqual([], [name for name in found if name.startswith(
-            (*CONTROL_PLANE, 'scavenger_openstack.drivers.libvirt'))])
+            (*CONTROL_PLANE, 'scavenger_openstack.drivers.libvirt',
+             'scavenger_openstack.drivers.network.egress'))])
         self.assertFalse((self.state_dir / 'sync').exists())
