@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """What every file of the repository has to keep to."""
 
@@ -38,8 +28,7 @@ NOVA = util.find_spec('nova') is not None
 MADE = {'build', 'dist', '__pycache__'}
 """Directories that commands make, besides those that begin with a dot."""
 
-LICENCE = ('Licensed under the Apache License, Version 2.0 (the "License")',
-           'WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND')
+LICENCE = 'SPDX-License-Identifier: Apache-2.0'
 
 LICENSED = {'.py', '.c', '.h', '.sh', '.service', '.toml'}
 
@@ -128,10 +117,10 @@ class Files(testtools.TestCase):
         for path in self.files:
             if path.suffix not in LICENSED or not path.stat().st_size:
                 continue
-            head = re.sub(r'[\s#*/]+', ' ', text_of(path)[:1500])
-            if not all(words in head for words in LICENCE):
+            first_lines = text_of(path).splitlines()[:2]
+            if not any(LICENCE in line for line in first_lines):
                 wrong.append(self.name(path))
-        self.nothing(wrong, 'begin with the licence header:')
+        self.nothing(wrong, 'begin with the SPDX line of the licence:')
 
     def test_nothing_private(self) -> None:
         wrong = []
