@@ -16,6 +16,7 @@ import hashlib
 from typing import Any
 from typing import NamedTuple
 
+from scavenger_openstack.outcomes import Outcome
 # Defined where limits are restored, which imports nothing else of ours.
 from scavenger_openstack.restore.grammar import MAX_CPU as MAX_CPU
 from scavenger_openstack.restore.grammar import parse_cpus as parse_cpus
@@ -298,13 +299,14 @@ class Decision(NamedTuple):
     and plots: plain JSON values; nothing is decided from them.
     ``shortage_bytes`` is the memory that the background uses above what the
     foreground leaves it; 0 or less when there is no shortage, or none is
-    known.
+    known.  ``dropped`` says of limits that are wanted no more why.
     """
 
     caps: tuple[Cap, ...] = ()
     incidents: tuple[Incident, ...] = ()
     facts: Mapping[str, Any] = {}
     shortage_bytes: float = 0.0
+    dropped: Mapping[KnobKey, str] = {}
 
 
 LIMIT = 'limit '
@@ -316,7 +318,10 @@ WOULD = 'would '
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Incident:
-    """What suffered, what did it, what was done and what came of it."""
+    """What suffered, what did it, what was done and what came of it.
+
+    ``time_s`` is when the harm began, not when it was found.
+    """
 
     id: str
     time_s: float
@@ -329,7 +334,7 @@ class Incident:
     suspects: tuple[tuple[str, float], ...] = ()
     antagonists: tuple[str, ...] = ()
     action: str = ''
-    outcome: str = 'open'
+    outcome: str = Outcome.OPEN
 
 
 def more_done(before: str, now: str) -> str:

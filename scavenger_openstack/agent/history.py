@@ -52,9 +52,11 @@ KINDS: dict[str, tuple[type, dict[str, Check]]] = {
         'what': text, 'workload': text, 'knob': json_fields.knob,
         'owner': text, 'reason': text, 'original': lambda one, _: one,
         'value': lambda one, _: one, 'lowest': lambda one, _: one,
-        'highest': lambda one, _: one, 'since_s': number, 'why': text}),
+        'highest': lambda one, _: one, 'since_s': number, 'why': text,
+        'incident': text}),
     'incident': (IncidentEvent, {
-        'what': text, 'controller': text, 'incident': json_fields.incident}),
+        'what': text, 'controller': text, 'incident': json_fields.incident,
+        'begun_s': number}),
     'kill': (KillEvent, {'action': json_fields.action, 'processes': whole}),
 }
 """Each type of line: what it becomes, and its fields besides the time."""

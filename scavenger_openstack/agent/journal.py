@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 import os
 import time
@@ -18,10 +19,12 @@ from scavenger_openstack.agent import history as history_
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent import transitions
 from scavenger_openstack.algorithms.perfiso import perfiso
+from scavenger_openstack.decision.changes import knob_of
 from scavenger_openstack.decision import orders as orders_
 from scavenger_openstack.types import Action
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import HostSample
+from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
 
@@ -89,18 +92,22 @@ class Journal:
         if state != self._state:
             events.append(transitions.AgentEvent(wall_s, 'state', state))
             self._state = state
-        events += self._transitions.limits(
-            tick.time_s, wall_s, transitions.limits_in(
-                self._actuator.in_force,
-                [key for key in held if key[1] is Knob.CPU_SET
-                 and self._isolation.owns(key)],
-                perfiso.Controller.name, cpu_set),
-            {key: one.original for key, one in held.items()},
-            lambda cap: self._why(cap, state, tick),
-            pending | self._unexplained(tick, held))
+        in_force = limits_in(
+            self._actuator.in_force,
+            [key for key in held if key[1] is Knob.CPU_SET
+             and self._isolation.owns(key)],
+            perfiso.Controller.name, cpu_set)
+        incidents = tick.incidents
         if tick.sample is not None:     # not known is not over
             events += self._transitions.incidents(
-                tick.time_s, wall_s, tick.incidents)
+                tick.time_s, wall_s, incidents, incidents and {
+                    answered(cap, incidents) for cap in in_force.values()})
+        events += self._transitions.limits(
+            tick.time_s, wall_s, in_force,
+            {key: one.original for key, one in held.items()},
+            lambda cap: self._why(cap, state, tick),
+            pending | self._unexplained(tick, held),
+            lambda cap: answered(cap, incidents))
         events += [transitions.KillEvent(wall_s, action, count)
                    for time_s, action, count in kills
                    if time_s == tick.time_s]
@@ -151,10 +158,34 @@ class Journal:
                 now, wall_s, {},
                 {key: one.original for key, one in held.items()},
                 lambda _: 'the agent ends'),
+            *self._transitions.incidents(now, wall_s, {}),
             transitions.AgentEvent(
                 wall_s, 'ended', f'{problems} limits are not removed, '
                 'scavenger-restore tries again' if problems else '',
                 os.getpid())])
+
+
+def limits_in(in_force: Mapping[KnobKey, Cap], held: Sequence[KnobKey],
+              owner: str, cpu_set: str | None) -> dict[KnobKey, Cap]:
+    """The limits of the slow loop and, where that has none, CPU sets that
+    the fast loop moves.
+
+    :param held: the CPU sets that the fast loop writes
+    :param cpu_set: what it wrote last, ``None`` when it wrote nothing yet
+    """
+    if not held or cpu_set is None:
+        return dict(in_force)
+    return {**{key: Cap(*key, cpu_set, owner,
+                        'the fast loop keeps CPUs idle for the foreground')
+               for key in held}, **in_force}
+
+
+def answered(cap: Cap, incidents: Mapping[tuple[str, str], Incident]) -> str:
+    """The id of the incident that a limit answers, '' if none does."""
+    return next((name for (controller, name), incident in incidents.items()
+                 if controller == cap.owner
+                 and cap.workload in incident.antagonists
+                 and knob_of(incident) in (None, cap.knob)), '')
 
 
 def _workloads(sample: HostSample) -> set[str]:

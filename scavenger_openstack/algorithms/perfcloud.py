@@ -40,6 +40,7 @@ from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import incident_id
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import LIMIT
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
 from scavenger_openstack.types import WorkloadRates
@@ -400,18 +401,20 @@ class Controller:
                 for name, one in control.antagonists.items()]
 
     def _incidents(self, control: _Control) -> list[Incident]:
-        if control.began_s is None or control.level is None:
+        if control.began_s is None:
             return []
-        start = control.began_s
+        start, names = control.began_s, ', '.join(control.antagonists)
         return [Incident(
             id=incident_id(self._host, self._boot_id, control.application,
                            control.signal.name, start),
             time_s=start, host=self._host, victim=control.victim,
-            signal=control.signal.name, value=control.level,
+            signal=control.signal.name, value=control.last,
             threshold=control.limit, cause='unknown',
             suspects=tuple(sorted(control.scores.items(),
                                   key=lambda one: -one[1])),
-            antagonists=tuple(control.antagonists))]
+            antagonists=tuple(control.antagonists),
+            action=LIMIT + names if names
+            else 'nothing: no suspect correlates enough')]
 
     def state(self) -> dict[str, Any]:
         """Nothing outlives the process: two minutes teach it all again."""

@@ -87,7 +87,6 @@ class Sync:
         self._seen: reports.SeenTick | None = None
         self._events: collections.deque[reports.Happened]
         self._events = collections.deque(maxlen=MOST_EVENTS)
-        self._entries = reports.Entries()
         self._sums = sums.Sums()
         self._summed_s = now_s()
         self._sample: HostSample | None = None
@@ -118,11 +117,10 @@ class Sync:
 
     def happened(self, events: Iterable[transitions.Event]) -> None:
         """What is to be told; from the thread of the tick."""
-        now = now_s()
         for event in events:
             began = (isinstance(event, transitions.IncidentEvent)
                      and event.what == 'began')
-            self._events.append(reports.Happened(event, now, self._evidence(
+            self._events.append(reports.Happened(event, self._evidence(
                 event.controller, event.incident)   # type: ignore[union-attr]
                 if began else ()))
 
@@ -204,7 +202,7 @@ class Sync:
         seen, wall_s = self._seen, time.time()
         if seen is not None and seen.sample is not None:
             self._look(seen.sample)
-        entries = self._entries.of(happened)
+        entries = list(map(reports.entry, happened))
         now = now_s()
         if now - self._summed_s >= STATISTICS_S or self._stop.is_set():
             self._summed_s = now

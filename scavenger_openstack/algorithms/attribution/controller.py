@@ -25,6 +25,7 @@ from scavenger_openstack.algorithms.attribution.history import History
 from scavenger_openstack.algorithms.attribution.history import ORDER
 from scavenger_openstack.algorithms.attribution.history import Points
 from scavenger_openstack.algorithms.attribution.history import THROTTLED
+from scavenger_openstack.algorithms.attribution.incidents import incidents
 from scavenger_openstack.algorithms.attribution.params import Params as Params
 from scavenger_openstack.algorithms.attribution import series
 from scavenger_openstack.algorithms.cpi2.specs import Specs
@@ -68,6 +69,7 @@ class Controller:
         self._disturbances: dict[tuple[VictimGroup, str], Disturbance] = {}
         self._caps = CapControl(NAME, **_cap_options(params, sample_s))
         self._looked_s: dict[tuple[VictimGroup, str], float] = {}
+        self._lasted_s: dict[tuple[str, str], float] = {}
         self._time_s = -math.inf
         self._cpu_model: str | None = None
         self._there: dict[str, KnownRun] = {}
@@ -104,16 +106,24 @@ class Controller:
             self._forget_the_gone(now, rates)
             if self._history.add(now, rates):
                 self._judge(now, rates)
+            for disturbance in self._disturbances.values():
+                if not self._open(now, disturbance):
+                    disturbance.end()
+        found = tuple([
+            incident for one in self._disturbances.values()
+            for incident in incidents(self._time_s, one, self._caps,
+                                      self._host, self._boot_id)])
+        for incident in found:
+            self._lasted_s[incident.victim, incident.signal] = self._time_s
         return Decision(
-            self._caps.caps(),
-            tuple([incident for one in self._disturbances.values()
-                   if self._open(now, one)
-                   for incident in one.incidents(
-                       self._host, self._boot_id, self._caps.limited(one))]),
+            self._caps.caps(), found,
             {'samples': len(self._history.samples),
              'analyses': self.analyses,
              'disturbances': len(self._disturbances),
-             'tried': dataclasses.asdict(self._caps.tally)})
+             'tried': dataclasses.asdict(self._caps.tally)},
+            dropped={key: str(one.removed) for key, one
+                     in self._caps.antagonists.items()
+                     if one.limit is None and one.removed is not None})
 
     def _forget_the_gone(self, now: float, rates: Rates) -> None:
         """Also those whose id another workload has now.
@@ -151,6 +161,9 @@ class Controller:
             name for name, known in there.items()
             if known[1] is Priority.BACKGROUND
             and before.get(name) in (None, known)})
+        self._disturbances = {key: one for key, one
+                              in self._disturbances.items() if one.members}
+        self._caps.attribute(set(self._disturbances.values()))
         self._there = there
 
     def _open(self, now: float, disturbance: Disturbance) -> bool:
@@ -187,6 +200,13 @@ class Controller:
                 break
             looks += self._look(now, group, groups[group], signal, samples,
                                 rates)
+        self._lasted_s = {key: time_s for key, time_s
+                          in self._lasted_s.items()
+                          if now - time_s < self.params.window_s}
+        for disturbance in self._disturbances.values():
+            if self._open(now, disturbance):
+                disturbance.begin(now, self._history, self._lasted_s,
+                                  quiet_s=self.params.quiet_s)
 
     def _look(self, now: float, group: VictimGroup, members: list[str],
               signal: str, samples: list[Points], rates: Rates) -> bool:
@@ -220,7 +240,8 @@ class Controller:
 
     def evidence(self, incident: Incident) -> list[series.Series]:
         """What an open incident was found in."""
-        return series.of(incident, self._history.samples, self._sample_s)
+        return series.of(incident, self._history.samples,
+                         self._history.times)
 
     def compare(self, found: Specs) -> None:
         """It compares a workload with its own past."""

@@ -136,6 +136,9 @@ class History:
         self._sample_s = sample_s
         self.samples: collections.deque[Points] = collections.deque(
             maxlen=samples)
+        self.times: collections.deque[float] = collections.deque(
+            maxlen=samples)
+        """When each of them ended."""
         self._began_s = -math.inf
         self._sums: dict[str, _Sums] = {}
         self._levels: dict[str, list[collections.deque[float | None]]] = {}
@@ -172,6 +175,7 @@ class History:
             return False
         sample = {name: sums.point() for name, sums in self._sums.items()}
         self.samples.append(sample)
+        self.times.append(now)
         for name, kept in list(self._levels.items()):
             if name in sample:
                 for column, level in zip(kept, sample[name].levels,
@@ -195,6 +199,7 @@ class History:
     def clear(self) -> None:
         """Forget everything."""
         self.samples.clear()
+        self.times.clear()
         self._levels = {}
         self._sums = {}
         self._began_s = -math.inf

@@ -15,23 +15,23 @@ MOST = 9
 MOST_SAMPLES = 120
 
 Series = tuple[str, str, list[float], list[float | None]]
-"""Workload, what it is, how many seconds ago each value was, and the values;
-oldest first."""
+"""Workload, what it is, the times of the values by the clock of
+:attr:`.types.HostSample.time_s`, and the values; oldest first."""
 
 
-def of(incident: Incident, samples: Iterable[Points], sample_s: float
-       ) -> list[Series]:
+def of(incident: Incident, samples: Iterable[Points],
+       times_s: Iterable[float]) -> list[Series]:
     """The signal of the victim, and what antagonists and suspects used of
     what it lacks.
 
-    :param samples: oldest first, one each ``sample_s`` seconds
+    :param samples: oldest first
+    :param times_s: when each of them ended
     """
     taken = list(samples)[-MOST_SAMPLES:]
-    agos = [(len(taken) - 1 - index) * sample_s
-            for index in range(len(taken))]
+    times = list(times_s)[-MOST_SAMPLES:]
     names = dict.fromkeys((*incident.antagonists,
                            *(name for name, _ in incident.suspects)))
-    found = [(incident.victim, incident.signal, agos, [
+    found = [(incident.victim, incident.signal, times, [
         sample[incident.victim].level(incident.signal)
         if incident.victim in sample else None for sample in taken])]
     for name in list(names)[:MOST - 1]:
@@ -39,7 +39,7 @@ def of(incident: Incident, samples: Iterable[Points], sample_s: float
                 else ('', None) for sample in taken]
         what = next((what for what, value in used if value is not None), '')
         if what:
-            found.append((name, what, agos, [
+            found.append((name, what, times, [
                 value if one == what else None for one, value in used]))
     return found
 

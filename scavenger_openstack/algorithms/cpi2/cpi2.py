@@ -23,6 +23,8 @@ from operator import mul
 from typing import Any
 
 from scavenger_openstack.algorithms.allowance import Budget
+from scavenger_openstack.algorithms.cpi2 import capped
+from scavenger_openstack.algorithms.cpi2.capped import VictimKey
 from scavenger_openstack.algorithms.cpi2 import specs
 from scavenger_openstack.algorithms.sampling import Sample
 from scavenger_openstack.algorithms.sampling import Sampler
@@ -32,7 +34,6 @@ from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import incident_id
 from scavenger_openstack.types import Knob
-from scavenger_openstack.types import LIMIT
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
 
@@ -214,9 +215,9 @@ class Controller:
         self._samples: collections.deque[Sample] = collections.deque(
             maxlen=max(2, round(params.correlation_window_s
                                 / params.period_s)))
-        self._victims: dict[tuple[str, float], _Victim] = {}
-        self._waiting: dict[tuple[str, float], float] = {}
-        self._capped: dict[str, tuple[float, Cap]] = {}
+        self._victims: dict[VictimKey, _Victim] = {}
+        self._waiting: dict[VictimKey, float] = {}
+        self._capped: dict[str, capped.Capped] = {}
         self._applications: dict[str, Application | None] = {}
         self._analysed_s = float('-inf')
         self._time_s = float('-inf')
@@ -248,13 +249,12 @@ class Controller:
                 self._judge(sample)
             self._analyse(now)
         alive = {one.workload.id for one in rates.workloads}
-        self._capped = {name: (until_s, cap) for name, (until_s, cap)
-                        in self._capped.items()
-                        if now < until_s and name in alive}
+        self._capped = {name: one for name, one in self._capped.items()
+                        if now < one.until_s and name in alive
+                        and one.victim in self._victims}
         return Decision(
-            tuple(cap for _, cap in self._capped.values()),
-            tuple(one.incident for one in self._victims.values()
-                  if one.incident is not None),
+            tuple(one.cap for one in self._capped.values()),
+            self._incidents(now),
             {'signal': self._signal.name, 'samples': len(self._samples),
              'analyses': self.analyses, 'victims': len(self._waiting)})
 
@@ -320,8 +320,6 @@ class Controller:
             while flagged and flagged[0] <= now - params.outlier_window_s:
                 flagged.popleft()
             if limit is None or value <= limit:
-                if now - victim.outlier_s >= params.outlier_window_s:
-                    victim.incident = None      # quiet for long enough
                 continue
             flagged.append(now)
             victim.outlier_s = now
@@ -349,7 +347,8 @@ class Controller:
                     and rates.workload.priority is Priority.BACKGROUND):
                 antagonist = name
                 break
-        start = victim.incident.time_s if victim.incident else now
+        start = (victim.incident.time_s if victim.incident else
+                 victim.flagged[0] if victim.flagged else now)
         victim.incident = Incident(
             id=incident_id(self._host, self._boot_id, key[0],
                            self._signal.name, start),
@@ -357,20 +356,32 @@ class Controller:
             signal=self._signal.name, value=latest.values.get(key[0]),
             threshold=limit, cause='unknown',
             suspects=tuple(suspects[:SHOWN]),
-            antagonists=(antagonist,) if antagonist else (),
-            action=LIMIT + antagonist if antagonist else
-            'nothing: no suspect correlates enough')
+            antagonists=(antagonist,) if antagonist else ())
         victim.flagged.clear()
         if antagonist:
-            self._cap(antagonist, dict(suspects)[antagonist], key[0], now)
+            self._cap(antagonist, dict(suspects)[antagonist], key, now)
 
-    def _cap(self, name: str, score: float, victim: str, now: float) -> None:
+    def _cap(self, name: str, score: float, victim: VictimKey, now: float
+             ) -> None:
         params, knob = self.params, self._signal.knob
-        self._capped[name] = now + params.cap_s, Cap(
+        self._capped[name] = capped.Capped(now + params.cap_s, victim, Cap(
             name, knob, hard_caps(params)[knob], NAME,
-            f'{self._signal.name} of {victim} rises with its use: '
+            f'{self._signal.name} of {victim[0]} rises with its use: '
             f'correlation {score:.2f}, {params.correlation_threshold:g} is '
-            f'enough; for {params.cap_s:g} s')
+            f'enough; for {params.cap_s:g} s'))
+
+    def _incidents(self, now: float) -> tuple[Incident, ...]:
+        """Those that are open: a victim that was quiet for long enough has
+        none, if nothing is limited for it."""
+        found = []
+        for key, victim in self._victims.items():
+            names = capped.limited(self._capped, key)
+            if (not names and now - victim.outlier_s
+                    >= self.params.outlier_window_s):
+                victim.incident = None
+            if victim.incident is not None:
+                found.append(capped.shown(victim.incident, names))
+        return tuple(found)
 
     def state(self) -> dict[str, Any]:
         """The learnt statistics; plain JSON values."""

@@ -12,6 +12,7 @@ import statistics
 import testtools
 
 from scavenger_openstack.algorithms import perfcloud
+from scavenger_openstack.tests.unit.algorithms import consistent
 from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
@@ -87,6 +88,7 @@ class ControllerTest(testtools.TestCase):
         super().setUp()
         self.controller = perfcloud.Controller(host='h', boot_id='b')
         self.now = 0.0
+        self.incidents = consistent.Incidents(self)
 
     def interval(self, waits: tuple[float, ...], fio: float | None,
                  calm: float = 5 * MB) -> dict[str, float]:
@@ -100,6 +102,7 @@ class ControllerTest(testtools.TestCase):
                     WorkloadRates(FIO, 1.0, io_bytes_per_s=fio),
                     WorkloadRates(CALM, 1.0, io_bytes_per_s=calm)),
                 topology={n: Cpu(n, 0, 0) for n in range(4)}))
+        self.incidents.follow(self.now, self.decision)
         for cap in self.decision.caps:
             self.assertIs(Knob.IO_BYTES_PER_S, cap.knob)
         return {cap.workload: float(cap.value) for cap in self.decision.caps}
@@ -120,6 +123,7 @@ class ControllerTest(testtools.TestCase):
         self.assertEqual(('io_wait', ('fio',), 'vm2'), (
             incident.signal, incident.antagonists, incident.victim))
         self.assertAlmostEqual(0.010, incident.threshold or 0.0)
+        self.assertEqual('limit fio', incident.action)
         # The contention is gone; smoothed by half each interval.
         for _ in range(4):
             self.interval((0.001,) * 3, 20 * MB)

@@ -106,6 +106,24 @@ class Reads:
             [incident['evidence'][2][name] for name in ('times_at',
                                                         'values')])
 
+    def test_what_limits_an_antagonist(self) -> None:
+        """What all background has does not answer what one does."""
+        for owner, incident, limited in (
+                ('scavenger', '', False), ('leftover', '', False),
+                ('operator', '', True), ('attribution', cloud.INCIDENT, True)):
+            with connect.writing(self.engine) as connection:
+                host = hosts.by_name(connection, cloud.HOST)
+                assert host is not None
+                of_noisy = tables.caps.c.workload == cloud.NOISY
+                connection.execute(delete(tables.caps).where(of_noisy))
+                connection.execute(insert(tables.caps).values(
+                    host_id=host['id'], workload=cloud.NOISY,
+                    knob='cpu_idle', value=1, owner=owner, reason='r',
+                    why='', incident=incident, set_s=cloud.NOW_S - 9,
+                    changed_s=cloud.NOW_S - 9))
+            self.assertEqual([True, limited], self.listed(
+                '/v1/antagonists', 'limited'), owner)
+
     def test_antagonists(self) -> None:
         first, second = self.ok('GET', '/v1/antagonists')['antagonists']
         self.assertEqual(

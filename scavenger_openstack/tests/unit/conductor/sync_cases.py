@@ -218,6 +218,24 @@ class Sync(cloud.Mixin):
                                       action='nothing now')), NOW + 10)
             self.assertEqual([action], self.rows(tables.incidents, 'action'))
 
+    def test_one_that_has_ended_is_not_open(self) -> None:
+        """Whatever its agent says, and where that was killed before it did."""
+        for sequence, what, outcome, shown in (
+                (1, 'began', 'ended', 'open'), (2, 'changed', 'open', 'open'),
+                (3, 'ended', 'open', 'ended'), (4, 'changed', 'open', 'open'),
+                (5, 'ended', 'unclear', 'unclear'),
+                (6, 'changed', 'open', 'open')):
+            self.sync(report(incident(sequence, NOW + sequence, what,
+                                      outcome=outcome)), NOW + 10)
+            [found] = self.rows(tables.incidents, 'outcome', 'ended_s')
+            self.assertEqual((shown, NOW + sequence if what == 'ended'
+                              else None), found)
+        self.sync(report(wire.AgentEvent(sequence=1, time_s=NOW + 20,
+                                         what='started'), run='run-2'),
+                  NOW + 20)
+        self.assertEqual([('ended', NOW + 20)], self.rows(
+            tables.incidents, 'outcome', 'ended_s'))
+
     def test_an_earlier_run_that_is_told_late(self) -> None:
         """It adds its evidence, and nothing else."""
         series = wire.Series(workload='web', signal='cpi', times_s=[1.0],

@@ -185,14 +185,14 @@ class ReportTest(SyncTestCase):
                             float('nan'), 'cache', (('/a', 0.9), ('/b', 0.1)),
                             ('/a', '/c'), 'limit /a')
         found = self.make(evidence=lambda name, one: [
-            ('v', 'cpi', [5.0, 0.0], [1.0, None])] if name == 'one' else ())
-        now = records.now_s()
+            ('v', 'cpi', [90.0, 95.0], [1.0, None])] if name == 'one' else ())
         found.happened([
             transitions.AgentEvent(999.0, 'started', 'one enforce', 7),
             transitions.LimitEvent(1000.0, 'set', '/a', Knob.CPU_CORES,
                                    'one', 'because', None, 0.5, 0.5, 0.5,
-                                   1000.0),
-            transitions.IncidentEvent(1000.0, 'began', 'one', incident),
+                                   1000.0, incident='0' * 32),
+            transitions.IncidentEvent(1000.0, 'began', 'one', incident,
+                                      970.0),
             transitions.KillEvent(1000.0, Action('/b', 'kill', 'o', 'why'),
                                   3)])
         self.assertTrue(found.turn())
@@ -206,14 +206,14 @@ class ReportTest(SyncTestCase):
             limit.incident, limit.value, limit.original))
         assert isinstance(began, report.Incident)
         self.assertEqual(None, began.threshold)
-        self.assertAlmostEqual(1000.0 - (now - 90.0), began.begun_s, 0) \
-            if now < 1090 else self.assertEqual(0.0, began.begun_s)
         self.assertEqual([('/a', 0.9, True), ('/c', None, True),
                           ('/b', 0.1, False)],
                          [(one.workload, one.score, one.antagonist)
                           for one in began.suspects])
+        # It begins where its evidence does.
+        self.assertEqual((1000.0, 970.0), (began.time_s, began.begun_s))
         self.assertEqual([report.Series(
-            workload='v', signal='cpi', times_s=[995.0, 1000.0],
+            workload='v', signal='cpi', times_s=[970.0, 975.0],
             values=[1.0, None])], began.evidence)
         assert isinstance(killed, report.Kill)
         self.assertEqual(('/b', 3), (killed.workload, killed.processes))

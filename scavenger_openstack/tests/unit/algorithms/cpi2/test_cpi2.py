@@ -13,6 +13,7 @@ import testtools
 from scavenger_openstack.algorithms.cpi2 import cpi2
 from scavenger_openstack.algorithms.cpi2 import specs
 from scavenger_openstack.algorithms.signals import SIGNALS
+from scavenger_openstack.tests.unit.algorithms import consistent
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
@@ -120,6 +121,7 @@ class ControllerTest(testtools.TestCase):
         self.controller = cpi2.Controller(self.params, host='h',
                                           boot_id='b')
         self.now = 0.0
+        self.incidents = consistent.Incidents(self)
 
     cpu_model: str | None = 'one'
 
@@ -133,6 +135,7 @@ class ControllerTest(testtools.TestCase):
                 WorkloadRates(HOG, 1.0, cpu_cores=hog),
                 WorkloadRates(CALM, 1.0, cpu_cores=calm)),
             cpu_model=self.cpu_model))
+        self.incidents.follow(self.now, self.decision)
         return [(cap.workload, cap.knob, cap.value)
                 for cap in self.decision.caps]
 
@@ -149,6 +152,8 @@ class ControllerTest(testtools.TestCase):
         incident, = self.decision.incidents
         self.assertEqual(('web', 'cpi', ('hog',)), (
             incident.victim, incident.signal, incident.antagonists))
+        # It began with the first outlier.
+        self.assertEqual(self.now - 2, incident.time_s)
         # A foreground workload with the same use is a suspect, no more.
         self.assertEqual({'hog', 'vip'},
                          {name for name, _ in incident.suspects[:2]})
@@ -179,6 +184,26 @@ class ControllerTest(testtools.TestCase):
         incident, = self.decision.incidents
         self.assertEqual((), incident.antagonists)
         self.assertIn('nothing', incident.action)
+
+    def test_what_is_done_is_true_when_the_limit_has_ended(self) -> None:
+        self.learn()
+        for _ in range(3):
+            self.see(3.0, 2.0)
+        self.assertEqual('limit hog', self.decision.incidents[0].action)
+        capped = [bool(self.see(3.0 if i < 2 else 1.0, 0.0))
+                  for i in range(6)]
+        self.assertEqual([True] * 4 + [False] * 2, capped)
+        incident, = self.decision.incidents
+        self.assertEqual('nothing now: the limit has ended', incident.action)
+
+    def test_a_limit_ends_with_its_victim(self) -> None:
+        self.learn()
+        for _ in range(3):
+            self.see(3.0, 2.0)
+        self.now += 1
+        decision = self.controller.step(self.now, Rates(self.now, 1.0, (
+            WorkloadRates(HOG, 1.0, cpu_cores=2.0),), cpu_model='one'))
+        self.assertEqual(((), ()), (decision.caps, decision.incidents))
 
     def test_another_round_names_another(self) -> None:
         self.learn()
