@@ -20,7 +20,7 @@ from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent import transitions
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.decision.changes import knob_of
-from scavenger_openstack.decision import orders as orders_
+from scavenger_openstack.decision import removal
 from scavenger_openstack.types import Action
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import HostSample
@@ -30,10 +30,8 @@ from scavenger_openstack.types import KnobKey
 
 RUNNING = 'running'
 """The state of an agent that may set limits."""
-NOT_ASKED = 'no controller asks for it now'
-EXEMPT = 'it is exempt from limits'
-UNLIMITED = 'an override wants no limit'
-OVER = 'the override has ended'
+STOPPED = 'stopped: '
+"""How that of one begins that an operator has stopped."""
 LOST = 'the watcher could not restore it any more'
 NOT_THERE = 'it is no longer there'
 WAIT_S = 3.0
@@ -125,12 +123,12 @@ class Journal:
             return (gone if gone != originals.MADE_AGAIN
                     else self._ended(key[0]) or gone)
         if key not in self._went and key[0] in _workloads(tick.sample):
-            decided = tick.decided
-            return (LOST if key in self._lost or key in tick.lost
-                    else OVER if cap.owner == orders_.OWNER
-                    else UNLIMITED if decided and key in decided.unlimited
-                    else EXEMPT if decided and key[0] in decided.exempt
-                    else NOT_ASKED)
+            if key in self._lost or key in tick.lost:
+                return LOST
+            return (removal.why(cap, tick.decided, tick.orders, str(
+                        self._isolation.facts().get('state', '')))
+                    if tick.decided else
+                    removal.NOT_NEEDED.format(cap.owner))
         return self._ended(key[0]) or NOT_THERE
 
     def _unexplained(self, tick: loop_.Tick, held: Collection[KnobKey]

@@ -242,7 +242,7 @@ class Service:
         self._cpu_s, self._seen_s = used_s, seen_s
 
     def _tell(self, tick: loop_.Tick) -> None:
-        state = (f'stopped: {tick.why_stopped}' if tick.stopped else
+        state = (journal.STOPPED + tick.why_stopped if tick.stopped else
                  'holding back: no watcher' if tick.unwatched else
                  'cannot read the host' if tick.sample is None else
                  journal.RUNNING)

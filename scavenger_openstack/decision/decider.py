@@ -27,6 +27,7 @@ from typing import Any
 
 from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack.decision.controller import is_detector
+from scavenger_openstack.decision import linger
 from scavenger_openstack.decision import memory_shortage
 from scavenger_openstack.decision import orders as orders_
 from scavenger_openstack.decision import rates as rates_
@@ -47,8 +48,9 @@ FAULT_REST_S = 60.0
 class Decider:
     """The controllers of one host and what stands between them and a knob.
 
-    It remembers the last sample, and the workloads that are paused because
-    a memory limit was refused.
+    It remembers the last sample, the limits that stay although they are not
+    wanted any more, and the workloads that are paused because a memory limit
+    was refused.
 
     :param controllers: each with its mode; those that are off are left out
     :param limited: the knobs that may be set; caps on others are only shown
@@ -63,6 +65,8 @@ class Decider:
                             if mode is not Mode.OFF]
         self._previous: HostSample | None = None
         self._pauses = memory_shortage.Pauses()
+        self._linger = linger.Linger()
+        self._parameters: Mapping[str, float | str] = {}
         self._failed: dict[str, tuple[float, str]] = {}
 
     def state(self) -> dict[str, Any]:
@@ -107,20 +111,27 @@ class Decider:
         would: list[Cap] = []
         observed: set[str] = set()
         mode: Mode
+        if orders.parameters != self._parameters:
+            self._linger.reset()
+            self._parameters = orders.parameters
         for controller, mode in self.controllers:
             decision = self._ask(controller, rates, faults, orders)
             if orders.modes:
                 mode = orders_.mode(controller.name, mode, orders)
                 if mode is Mode.OFF:    # it still learns
                     decision = Decision()
+                    self._linger.reset(controller.name)
             decisions[controller.name] = decision
+            caps = decision.caps
+            if not is_detector(controller):
+                caps = self._linger.caps(controller.name, decision, rates)
             if mode is not Mode.ENFORCE:
                 observed.add(controller.name)
-                would.extend(decision.caps)
+                would.extend(caps)
             elif not self._shown_only:
-                wishes.extend(decision.caps)
+                wishes.extend(caps)
             else:
-                for cap in decision.caps:
+                for cap in caps:
                     (would if cap.knob in self._shown_only
                      else wishes).append(cap)
         if held_back:

@@ -110,7 +110,8 @@ def facts(seen: SeenTick, rates: Rates | None, *, version: str,
     return report.Facts(
         version=fit.maybe_name(version),
         enforcing=running and Mode.ENFORCE in modes.values(),
-        stopped='' if running else fit.sentence(state),
+        stopped='' if running else fit.sentence(
+            state.removeprefix(journal.STOPPED)),
         grade=letter if letter in ('A', 'B', 'C') else '',
         cpu_model=fit.maybe_name(
             seen.sample.cpu_model if seen.sample else None),

@@ -119,7 +119,8 @@ class FastLoop:
         self._written: frozenset[int] | None = None
         self._polls = self._shrinks = self._grows = 0
         self._controller = controller
-        self._asked = (0, controller.short_steps)
+        self._shortage = perfiso.Shortage()
+        self._shortage.look(0, controller.short_steps)
         self._longest_gap_s = 0.0
         self._scheduled = ''
         self.problem = ''
@@ -172,11 +173,9 @@ class FastLoop:
         self._running.close()
 
     def short(self) -> bool:
-        """Whether most polls since this was asked last found too few idle
-        CPUs with the background at its last one."""
-        polls, short = self._asked
-        self._asked = (self._polls, self._controller.short_steps)
-        return 2 * (self._asked[1] - short) > self._asked[0] - polls
+        """See :class:`.perfiso.Shortage`; asked once per tick."""
+        return self._shortage.look(self._polls,
+                                   self._controller.short_steps)
 
     def facts(self) -> dict[str, Any]:
         """Counts for the status, plain JSON.

@@ -70,7 +70,10 @@ NAME = 'io_shares'
 KNOB = Knob.IO_OPS_PER_S
 
 LEAST_OPS_PER_S = 1.0
-"""A floor below this counts as this: 0 would remove some limits."""
+"""A floor below this counts as this: 0 would remove some limits.  Fewer
+operations are none."""
+
+NO_DISK = 'it does no disk operations'
 
 QUIET = 1.25
 """The background rests while it does no more than so many times what its
@@ -219,6 +222,7 @@ class Controller:
             decrease=p.decrease_factor, blind_ticks=p.blind_ticks)
         self._caps: dict[RunKey, float] = {}
         self._done: dict[RunKey, collections.deque[tuple[float, ...]]] = {}
+        self._busy: set[RunKey] = set()
 
     def step(self, now: float, rates: Rates) -> Decision:
         """All the caps that should be in force now.  ``now`` in seconds."""
@@ -234,14 +238,16 @@ class Controller:
         caps: list[Cap] = []
         found: dict[str, tuple[float, float]] = {}
         if not some.keys or budget >= MOST_OPS_PER_S:
-            self._caps, self._done = {}, {}
+            self._caps, self._done, self._busy = {}, {}, set()
         else:
             caps = self._share(some, budget)
             facts['budget_ops_per_s'] = budget
             if some.least > budget:
                 found[str(KNOB)] = some.least, budget
         self._decision = Decision(
-            tuple(caps), self._overcommitted.incidents(now, found), facts)
+            tuple(caps), self._overcommitted.incidents(now, found), facts,
+            dropped={(key[0], KNOB): NO_DISK for key in self._caps
+                     if key not in self._busy})
         return self._decision
 
     def _observe(self, rates: Rates, some: _Background,
@@ -282,10 +288,21 @@ class Controller:
             value = min(share, before.get(key, low) + step)
             # Whole ones, as they are read back.
             value = self._caps[key] = max(low, float(math.floor(value)))
-            caps.append(Cap(
-                key[0], KNOB, value, NAME,
-                why if one is None else f'{why}; deficit {one:+.2f}'))
+            if self._uses_disks(key):
+                caps.append(Cap(
+                    key[0], KNOB, value, NAME,
+                    why if one is None else f'{why}; deficit {one:+.2f}'))
+        self._busy.intersection_update(self._caps)
         return caps
+
+    def _uses_disks(self, key: RunKey) -> bool:
+        """Whether a workload did some operations lately, or may have: one
+        that does none is not limited, and at once when it begins."""
+        past = self._done[key]
+        busy = not past or any(own >= LEAST_OPS_PER_S for own, *_ in past)
+        if busy and past:
+            self._busy.add(key)
+        return busy
 
     def _deficits(self, some: _Background,
                   budget: float) -> list[float | None]:

@@ -185,6 +185,31 @@ class _Counts:
             self.numa[where.numa] = self.numa.get(where.numa, 0) + 1
 
 
+class Shortage:
+    """Whether the background belongs at its quota floor as well.
+
+    From when most polls found too few idle CPUs with the background at its
+    last one, until none does: in between it would come and go.
+    """
+
+    __slots__ = ('lasts', '_polls', '_short')
+
+    def __init__(self) -> None:
+        self.lasts = False
+        self._polls = self._short = 0
+
+    def look(self, polls: int, short: int) -> bool:
+        """
+        :param polls: how many there were so far
+        :param short: those of them that found too few
+        """
+        polls_now, short_now = polls - self._polls, short - self._short
+        self._polls, self._short = polls, short
+        self.lasts = (short_now > 0 if self.lasts
+                      else 2 * short_now > polls_now)
+        return self.lasts
+
+
 class Controller:
     """The CPU set of the background, from one look to the next.
 

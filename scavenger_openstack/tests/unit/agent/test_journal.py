@@ -18,6 +18,7 @@ from scavenger_openstack.agent import transitions
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.decision import decider
 from scavenger_openstack.decision import orders
+from scavenger_openstack.decision import removal
 from scavenger_openstack.decision import settle
 from scavenger_openstack.drivers.libvirt import ends as domain_ends
 from scavenger_openstack.tests.unit.agent import limits
@@ -134,15 +135,16 @@ class JournalTest(limits.LimitsTestCase):
         self.driver.ends.begins(UUID)
         self.machine.stop()     # or virsh would be asked
         self.tick()
-        self.assertEqual([REMOVED.format(journal.NOT_ASKED)], self.told())
+        self.assertEqual([REMOVED.format(removal.NOT_NEEDED.format('owner'))],
+                         self.told())
 
     def test_an_operator_asks_for_none(self) -> None:
         keys = [(UUID, knob) for knob in Knob]
-        self.assertEqual(journal.UNLIMITED, self.orders(
+        self.assertEqual(removal.UNLIMITED, self.orders(
             unlimited=keys, exempt={UUID}))
 
     def test_it_is_exempt(self) -> None:
-        self.assertEqual(journal.EXEMPT, self.orders(exempt={UUID}))
+        self.assertEqual(removal.EXEMPT, self.orders(exempt={UUID}))
 
     def orders(self, **found: Any) -> str:
         """Why it is unlimited while these orders hold."""
@@ -159,8 +161,10 @@ class JournalTest(limits.LimitsTestCase):
             self.told()
         self.machine.stop()     # or virsh would be asked
         self.tick()
-        [line] = self.told()
-        self.assertIn(journal.OVER, line)
+        nothing: Any = None
+        [line] = self.told(decided=settle.Decided(
+            nothing, {}, (), (), (), nothing, {}, {}))
+        self.assertIn(removal.OVERRIDE_ENDED, line)
 
     def test_the_watcher_cannot_restore_it(self) -> None:
         self.tick(*WISHES)

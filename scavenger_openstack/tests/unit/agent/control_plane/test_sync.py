@@ -160,6 +160,16 @@ class ReportTest(SyncTestCase):
         self.assertEqual(('/batch/\\udcff', 'container'),
                          (batch.id, batch.kind))
 
+    def test_why_it_sets_no_limits(self) -> None:
+        """The field says that it is stopped: what it holds does not."""
+        for state, why in (('stopped: the stop file is there',
+                            'the stop file is there'),
+                           ('holding back: no watcher',
+                            'holding back: no watcher')):
+            self.sync.see(sample(10), {**DOCUMENT, 'state': state}, [], {})
+            self.sync.turn()
+            self.assertEqual(why, self.conductor.reports[-1].facts.stopped)
+
     def test_headroom_after_calls_that_failed(self) -> None:
         """Also when the last one took long to fail, and the next was late."""
         longest_s = sync.MOST_WAIT * 10.0 + sync.SLOW_S
