@@ -191,8 +191,10 @@ def _lines(document: Mapping[str, Any], now: float) -> list[str]:
         f'{count} {priority}'
         for priority, count in document['workloads'].items()))
     for name, controller in sorted(document['controllers'].items()):
-        lines.append(f'{name:<10} {controller["mode"]}'
-                     + _facts(controller.get('facts', {})))
+        facts = controller.get('facts', {})
+        lines.append(f'{name:<10} {controller["mode"]}' + _facts(facts))
+        lines += [f'suffers    {victim}: {why}' for victim, why
+                  in facts.get('suffering', {}).items()]
     if document.get('isolation'):
         lines.append(f'isolation  {document["isolation"]["state"]}')
     lines.append(f'cost       {100 * document["cpu_share"]:.2f} % of one CPU, '

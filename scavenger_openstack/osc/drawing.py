@@ -117,6 +117,8 @@ def lines(incident: Mapping[str, Any], *, width: int, ink: Ink
         if first and one.signal == incident.get('signal') \
                 and incident.get('threshold') is not None:
             yield from _above(one.points, incident['threshold'], axis, ink)
+        if first:
+            yield from _begun(incident, axis)
         for limit in incident.get('caps') or ():
             if limit.get('workload') == one.workload and not first:
                 yield from _limited(limit, axis, ink)
@@ -208,6 +210,22 @@ def _above(points: Sequence[tuple[float, float | None]], threshold: float,
     if marks.strip():
         yield marks.rstrip()
     yield f'{ink.mark} above the threshold {threshold:.3g}'
+
+
+def _begun(incident: Mapping[str, Any], axis: Axis) -> Iterator[str]:
+    """Where the incident began: with the first of the marks above it that is
+    attributed to an antagonist."""
+    if incident.get('begun_at') is None:
+        return
+    begun_s = times.parse(incident['begun_at'])
+    at = axis.column(begun_s)
+    text = f'begun {times.clock(begun_s)}'
+    if at < 0 or at >= axis.columns:
+        yield text
+    elif at + len(text) + 2 <= axis.columns:
+        yield ' ' * at + f'| {text}'
+    else:
+        yield ' ' * (at - len(text) - 1) + f'{text} |'
 
 
 def _limited(limit: Mapping[str, Any], axis: Axis, ink: Ink

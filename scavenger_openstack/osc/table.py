@@ -152,3 +152,10 @@ def _cell(arguments: argparse.Namespace, column: Column,
 def named(row: Mapping[str, Any], field: str, name: str) -> Cell:
     """What a workload is called, in tables; its id elsewhere."""
     return Cell(row.get(field), plain(row.get(name) or row.get(field)))
+
+
+def beside(row: Mapping[str, Any], field: str, name: str) -> Cell:
+    """An id that other commands take, after what it is called."""
+    value = row.get(field)
+    called = row.get(name)
+    return Cell(value, f'{called} ({value})' if called else plain(value))

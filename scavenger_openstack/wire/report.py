@@ -96,7 +96,8 @@ class Facts(Wire, frozen=True):
     why: 'override ID', 'parameter NAME', 'priority ID', 'application ID',
     'floor ID'.
     ``dropped`` counts entries that the spool had no room for, statistics
-    before others.
+    before others.  ``suffering`` says of each workload that suffers and has no
+    incident how, and why it has none.
     """
 
     version: MaybeName = ''
@@ -113,6 +114,7 @@ class Facts(Wire, frozen=True):
     spool_bytes: Count = 0
     dropped: Count = 0
     refused: Annotated[dict[Name, Sentence], Meta(max_length=200)] = {}
+    suffering: Annotated[dict[Name, Sentence], Meta(max_length=50)] = {}
 
 
 class Suspect(Wire, frozen=True):

@@ -30,6 +30,7 @@ MOST_WORKLOADS = 2000
 MOST_SERIES = 9
 MOST_SAMPLES = 120
 MOST_REFUSED = 200
+MOST_SUFFERING = 20
 
 Evidence = Sequence[tuple[str, str, Sequence[float], Sequence[float | None]]]
 """Workload, what the values are, their times (CLOCK_BOOTTIME), and values;
@@ -126,6 +127,11 @@ def facts(seen: SeenTick, rates: Rates | None, *, version: str,
             if isinstance(tried := one.get('facts', {}).get('tried'), dict)},
         tick_cpu_share=_amount(document.get('cpu_share')),
         spool_bytes=spool_bytes, dropped=dropped,
+        suffering={
+            fit.name(name): fit.sentence(why)
+            for one in document.get('controllers', {}).values()
+            for name, why in list(one.get('facts', {}).get(
+                'suffering', {}).items())[:MOST_SUFFERING]},
         refused={fit.name(what): fit.sentence(why) for what, why in list(
             all_refused.items())[:MOST_REFUSED]})
 

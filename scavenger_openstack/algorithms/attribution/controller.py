@@ -28,6 +28,7 @@ from scavenger_openstack.algorithms.attribution.history import THROTTLED
 from scavenger_openstack.algorithms.attribution.incidents import incidents
 from scavenger_openstack.algorithms.attribution.params import Params as Params
 from scavenger_openstack.algorithms.attribution import series
+from scavenger_openstack.algorithms.attribution import suffering
 from scavenger_openstack.algorithms.cpi2.specs import Specs
 from scavenger_openstack.algorithms import flavor
 from scavenger_openstack.algorithms import saved_state
@@ -70,6 +71,7 @@ class Controller:
         self._caps = CapControl(NAME, **_cap_options(params, sample_s))
         self._looked_s: dict[tuple[VictimGroup, str], float] = {}
         self._lasted_s: dict[tuple[str, str], float] = {}
+        self._suffering: dict[str, str] = {}
         self._time_s = -math.inf
         self._cpu_model: str | None = None
         self._there: dict[str, KnownRun] = {}
@@ -120,6 +122,7 @@ class Controller:
             {'samples': len(self._history.samples),
              'analyses': self.analyses,
              'disturbances': len(self._disturbances),
+             'suffering': self._suffering,
              'tried': dataclasses.asdict(self._caps.tally)},
             dropped={key: str(one.removed) for key, one
                      in self._caps.antagonists.items()
@@ -207,6 +210,10 @@ class Controller:
             if self._open(now, disturbance):
                 disturbance.begin(now, self._history, self._lasted_s,
                                   quiet_s=self.params.quiet_s)
+        self._suffering = suffering.unexplained(
+            self._history, self._sample_s, self.params.min_effect,
+            {name for one in self._disturbances.values()
+             for name in one.begun_s})
 
     def _look(self, now: float, group: VictimGroup, members: list[str],
               signal: str, samples: list[Points], rates: Rates) -> bool:

@@ -12,6 +12,7 @@ import uuid
 from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import faults
 from scavenger_openstack.api.resources import hosts
+from scavenger_openstack.api.resources import names as names_
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
 from scavenger_openstack.api import times
@@ -66,6 +67,7 @@ OVERRIDE = {
     'host': schemas.TEXT,
     'workload': schemas.TEXT,
     'instance': schemas.TEXT,
+    'name': schemas.TEXT,
     'knob': schemas.TEXT,
     'value': schemas.VALUE,
     'reason': schemas.TEXT,
@@ -97,23 +99,27 @@ def shapes(connection: Any, found: list[dict[str, Any]], now_s: float
     """Limits as they are shown, in their order."""
     names = workloads.display_names(
         connection, [(row['host_id'], row['workload']) for row in found])
+    others = names_.of(connection, *(
+        row[field] for row in found for field in ('reason', 'why')))
     overrides = caps.override_ids(
         connection, [row['host_id'] for row in found], now_s)
     return [schemas.shape(
         FIELDS, row, id=str(row['id']),
+        reason=names_.beside(row['reason'], others),
+        why=names_.beside(row['why'], others),
         name=names.get((row['host_id'], row['workload']), ''),
         override=overrides.get((row['host_id'], row['workload'],
                                 row['knob']))) for row in found]
 
 
 def overrides(call: Call, connection: Any) -> dict[str, Any]:
-    return call.page(
-        caps.overrides(
-            connection, now_s=call.now_s,
-            host_id=hosts.known(connection, call.query.get('host')),
-            workload=call.query.get('workload'), after=call.after_id(),
-            limit=call.limit + 1),
-        _shape)
+    found = caps.overrides(
+        connection, now_s=call.now_s,
+        host_id=hosts.known(connection, call.query.get('host')),
+        workload=call.query.get('workload'), after=call.after_id(),
+        limit=call.limit + 1)
+    names = names_.of(connection, *(row['instance'] for row in found))
+    return call.page(found, lambda row: _shape(row, names))
 
 
 def put(call: Call, connection: Any) -> dict[str, Any]:
@@ -144,7 +150,8 @@ def put(call: Call, connection: Any) -> dict[str, Any]:
     call.record(connection, 'override.set', _target(host, key),
                 before=before and _shape(before), after=_shape(after),
                 reason=call.body['reason'])
-    return {'override': _shape(after)}
+    return {'override': _shape(after, names_.of(connection,
+                                                workload['instance']))}
 
 
 def delete(call: Call, connection: Any) -> None:
@@ -228,5 +235,7 @@ def _target(host: Mapping[str, Any], key: caps.OverrideKey) -> str:
     return f'{host["name"]}/{key[2]}/{key[1]}'
 
 
-def _shape(row: Mapping[str, Any]) -> dict[str, Any]:
-    return schemas.shape(OVERRIDE, row, id=row['uuid'])
+def _shape(row: Mapping[str, Any], names: names_.Names = {}
+           ) -> dict[str, Any]:
+    return schemas.shape(OVERRIDE, row, id=row['uuid'],
+                         name=names.get(row['instance'], ''))

@@ -14,6 +14,7 @@ import uuid
 
 from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import faults
+from scavenger_openstack.api.resources import names as names_
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
 from scavenger_openstack.api import times
@@ -27,6 +28,7 @@ FILTERS = {'instance': schemas.UUID, 'host': schemas.NAME,
 FIELDS = {
     'id': described(schemas.TEXT, 'Empty for a dry run.'),
     'instance': schemas.TEXT,
+    'name': schemas.TEXT,
     'host': described(schemas.TEXT, 'Where it was.'),
     'project': schemas.TEXT,
     'how': HOW,
@@ -46,17 +48,20 @@ WISH = schemas.fields(
 
 def list_(call: Call, connection: Any) -> dict[str, Any]:
     query = call.query
-    return call.page(evictions.page(
+    found = evictions.page(
         connection, instance=query.get('instance'), host=query.get('host'),
         state=query.get('state'), after=call.after_id(),
-        limit=call.limit + 1), _shape)
+        limit=call.limit + 1)
+    names = names_.of(connection, *(row['instance'] for row in found))
+    return call.page(found, lambda row: _shape(row, names))
 
 
 def show(call: Call, connection: Any) -> dict[str, Any]:
     found = evictions.show(connection, call.path['id'])
     if found is None:
         raise faults.missing('eviction')
-    return {'eviction': _shape(found)}
+    return {'eviction': _shape(found, names_.of(connection,
+                                                found['instance']))}
 
 
 def create(call: Call, connection: Any) -> dict[str, Any]:
@@ -80,18 +85,21 @@ def create(call: Call, connection: Any) -> dict[str, Any]:
            'how': call.body['how'], 'reason': call.body['reason'],
            'created_by': call.caller.user, 'created_s': call.now_s,
            'state': evictions.ASKED, 'detail': '', 'changed_s': call.now_s}
+    names = {instance: found['display_name']}
     if call.body.get('dry_run', False):
-        return {'eviction': {**_shape(row), 'id': '', 'state': 'dry run',
+        return {'eviction': {**_shape(row, names), 'id': '',
+                             'state': 'dry run',
                              'detail': 'nothing was changed'}}
     evictions.add(connection, **row)
     call.record(connection, 'eviction.ask', instance, before=None,
-                after=_shape(row), reason=row['reason'])
-    return {'eviction': _shape(row)}
+                after=_shape(row, names), reason=row['reason'])
+    return {'eviction': _shape(row, names)}
 
 
-def _shape(row: Mapping[str, Any]) -> dict[str, Any]:
+def _shape(row: Mapping[str, Any], names: names_.Names) -> dict[str, Any]:
     same = ('instance', 'host', 'project', 'how', 'reason', 'created_by',
             'state', 'detail')
-    return {'id': row['uuid'], **{name: row[name] for name in same},
+    return {'id': row['uuid'], 'name': names.get(row['instance'], ''),
+            **{name: row[name] for name in same},
             'created_at': times.iso(row['created_s']),
             'changed_at': times.iso(row['changed_s'])}

@@ -10,6 +10,7 @@ from typing import Any
 from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import faults
 from scavenger_openstack.api import parameters
+from scavenger_openstack.api.resources import names as names_
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
 from scavenger_openstack.db.resources import hosts
@@ -35,6 +36,11 @@ FIELDS = {
     'precision': described(
         schemas.mapping(schemas.mapping(schemas.COUNT)),
         'How trials of limits ended, by controller.'),
+    'suffering': described(
+        schemas.items(schemas.fields({
+            'workload': schemas.TEXT, 'name': schemas.TEXT,
+            'why': described(schemas.TEXT, 'How, and why nothing is named.')
+        })), 'Workloads that suffer and have no incident.'),
 }
 
 SETTINGS = described(schemas.fields({
@@ -95,18 +101,18 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
     name = call.query.get('aggregate')
     if name is not None:
         aggregate(connection, name, 'aggregate')
-    return call.page(
-        hosts.page(connection, aggregate=name,
-                   enforcing=call.query.get('enforcing'),
-                   after=call.after_id(), limit=call.limit + 1),
-        lambda row: _shape(row, call))
+    found = hosts.page(connection, aggregate=name,
+                       enforcing=call.query.get('enforcing'),
+                       after=call.after_id(), limit=call.limit + 1)
+    names = _names(connection, *found)
+    return call.page(found, lambda row: _shape(row, call, names))
 
 
 def show(call: Call, connection: Any) -> dict[str, Any]:
     row = hosts.by_name(connection, call.path['name'])
     if row is None:
         raise faults.missing('host')
-    return {'host': _shown(row, call)}
+    return {'host': _shown(row, call, connection)}
 
 
 def change(call: Call, connection: Any) -> dict[str, Any]:
@@ -121,7 +127,7 @@ def change(call: Call, connection: Any) -> dict[str, Any]:
         hosts.set_settings(connection, row['id'], after)
         call.record(connection, 'host.update', row['name'], before=before,
                     after=after, reason=call.body.get('reason', ''))
-    return {'host': _shown({**row, 'settings': after}, call)}
+    return {'host': _shown({**row, 'settings': after}, call, connection)}
 
 
 def changed(before: Mapping[str, Any], body: Mapping[str, Any]
@@ -147,15 +153,25 @@ def settings_of(row: Mapping[str, Any] | None) -> dict[str, Any]:
                 settings.get('parameters', {}))}
 
 
-def _shown(row: Mapping[str, Any], call: Call) -> dict[str, Any]:
-    return {**_shape(row, call), 'settings': settings_of(row),
-            'facts': row['facts']}
+def _shown(row: Mapping[str, Any], call: Call, connection: Any
+           ) -> dict[str, Any]:
+    return {**_shape(row, call, _names(connection, row)),
+            'settings': settings_of(row), 'facts': row['facts']}
 
 
-def _shape(row: Mapping[str, Any], call: Call) -> dict[str, Any]:
+def _names(connection: Any, *rows: Mapping[str, Any]) -> names_.Names:
+    """Of what suffers on these hosts."""
+    return names_.of(connection, *(name for row in rows for name in (
+        row['facts'] or {}).get('suffering', {})))
+
+
+def _shape(row: Mapping[str, Any], call: Call, names: names_.Names
+           ) -> dict[str, Any]:
     facts = row['facts'] or {}
     return schemas.shape(
         FIELDS, row, silent=call.now_s - row['last_seen_s'] > call.silent_s,
+        suffering=[{'workload': name, 'name': names.get(name, ''), 'why': why}
+                   for name, why in facts.get('suffering', {}).items()],
         **{name: facts.get(name, '') for name in ('stopped', 'grade')},
         **{name: facts.get(name, {}) for name in (
             'modes', 'headroom', 'capacity', 'precision')})

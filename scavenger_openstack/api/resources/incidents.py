@@ -19,6 +19,7 @@ from scavenger_openstack.api import markers
 from scavenger_openstack.api import policies
 from scavenger_openstack.api.resources import caps
 from scavenger_openstack.api.resources import hosts
+from scavenger_openstack.api.resources import names as names_
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
 from scavenger_openstack.api import times
@@ -204,7 +205,9 @@ def _shape(row: Mapping[str, Any], antagonists: list[dict[str, Any]],
         FIELDS, row, id=row['uuid'], antagonists=shown,
         host=row['host'] if project is None else None,
         victim_name=names.get((row['host_id'], row['victim']), ''),
-        action=row['action'] if project is None else None)
+        action=names_.beside(row['action'], {
+            workload: name for (_, workload), name in names.items()})
+        if project is None else None)
 
 
 def _series(series: Mapping[str, Any]) -> dict[str, Any]:

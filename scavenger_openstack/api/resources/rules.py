@@ -12,6 +12,7 @@ import uuid
 from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import faults
 from scavenger_openstack.api.resources import hosts
+from scavenger_openstack.api.resources import names as names_
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
 from scavenger_openstack.db.resources import rules
@@ -25,6 +26,7 @@ EXEMPTION = {
     'scope': SCOPES,
     'target': described(schemas.TEXT, 'The id of the instance or project, '
                                       'or the name of the aggregate.'),
+    'name': described(schemas.TEXT, 'Of the instance; else empty.'),
     'reason': schemas.TEXT,
     'created_by': schemas.TEXT,
     'created_at': schemas.MAYBE_TIME}
@@ -70,11 +72,12 @@ def delete_exemption(call: Call, connection: Any) -> None:
 
 
 def _list(call: Call, connection: Any, kind: rules.Kind) -> dict[str, Any]:
-    return call.page(
-        rules.page(connection, kind, scope=call.query.get('scope'),
-                   target=call.query.get('target'), after=call.after_id(),
-                   limit=call.limit + 1),
-        _shape)
+    found = rules.page(
+        connection, kind, scope=call.query.get('scope'),
+        target=call.query.get('target'), after=call.after_id(),
+        limit=call.limit + 1)
+    names = names_.of(connection, *(row['target'] for row in found))
+    return call.page(found, lambda row: _shape(row, names))
 
 
 def _set(call: Call, connection: Any, kind: rules.Kind) -> dict[str, Any]:
@@ -96,7 +99,7 @@ def _set(call: Call, connection: Any, kind: rules.Kind) -> dict[str, Any]:
     call.record(connection, f'{kind}.set', f'{scope}/{target}',
                 before=before and _shape(before), after=_shape(after),
                 reason=call.body['reason'])
-    return {kind: _shape(after)}
+    return {kind: _shape(after, names_.of(connection, target))}
 
 
 def _delete(call: Call, connection: Any, kind: rules.Kind) -> None:
@@ -121,6 +124,9 @@ def _check_target(connection: Any, scope: str, target: str) -> None:
                          'at most 64 characters')
 
 
-def _shape(row: Mapping[str, Any]) -> dict[str, Any]:
-    return schemas.shape(PRIORITY if row['kind'] == 'priority' else EXEMPTION,
-                         row, id=row['uuid'])
+def _shape(row: Mapping[str, Any], names: names_.Names = {}
+           ) -> dict[str, Any]:
+    return schemas.shape(
+        PRIORITY if row['kind'] == 'priority' else EXEMPTION, row,
+        id=row['uuid'], name=names.get(row['target'], '')
+        if row['scope'] == 'instance' else '')

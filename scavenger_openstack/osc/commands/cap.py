@@ -49,6 +49,7 @@ OVERRIDES_LONG = (
     *OVERRIDES[:-1],
     table.Column('created_at', 'Set (UTC)', table.time),
     table.Column('instance', 'Instance'),
+    table.Column('name', 'Name'),
     table.Column('reason', 'Reason'))
 
 

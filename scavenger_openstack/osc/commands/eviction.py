@@ -83,7 +83,7 @@ class EvictAntagonist(command.ShowOne):
         if found['state'] == 'failed':
             raise exceptions.CommandError(
                 f'{parsed_args.instance} was not evicted: {found["detail"]}')
-        return table.one(parsed_args, LONG, found)
+        return table.one(parsed_args, LONG, _shape(found))
 
 
 class ListEvictions(command.Lister):
@@ -103,5 +103,9 @@ class ListEvictions(command.Lister):
                     ) -> tuple[Sequence[str], Sequence[Any]]:
         return listing.take(
             self.app, parsed_args, 'evictions', PATH, COLUMNS, long=LONG,
-            filters={'instance': parsed_args.instance,
+            shape=_shape, filters={'instance': parsed_args.instance,
                      'host': parsed_args.host})
+
+
+def _shape(row: listing.Row) -> listing.Row:
+    return {**row, 'instance': table.beside(row, 'instance', 'name')}

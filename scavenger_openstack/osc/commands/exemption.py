@@ -36,7 +36,7 @@ class ListExemptions(command.Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         return listing.take(self.app, parsed_args, 'exemptions', PATH,
-                            COLUMNS, long=LONG)
+                            COLUMNS, long=LONG, shape=_shape)
 
 
 class CreateExemption(command.ShowOne):
@@ -56,7 +56,7 @@ class CreateExemption(command.ShowOne):
         found = http.of(self.app).one(
             'exemption', 'POST', PATH,
             {**scope.of(parsed_args), 'reason': parsed_args.reason})
-        return table.one(parsed_args, LONG, found)
+        return table.one(parsed_args, LONG, _shape(found))
 
 
 class DeleteExemption(command.Command):
@@ -80,3 +80,7 @@ class DeleteExemption(command.Command):
                 failed.append(str(exc))
         if failed:
             raise exceptions.CommandError('\n'.join(failed))
+
+
+def _shape(row: listing.Row) -> listing.Row:
+    return {**row, 'target': table.beside(row, 'target', 'name')}

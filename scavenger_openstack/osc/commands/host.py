@@ -27,6 +27,12 @@ def _precision(value: Any) -> str:
     return ', '.join(found) or '-'
 
 
+def _suffering(value: Any) -> str:
+    """Each workload that suffers without an incident, and why it has none."""
+    return '; '.join(f'{one.get("name") or one.get("workload")}: '
+                     f'{one.get("why")}' for one in value or ()) or '-'
+
+
 def settings(value: Any) -> str:
     """The modes and parameters that are set."""
     return '; '.join(table.plain(some) for some
@@ -53,7 +59,8 @@ LONG = (
     table.Column('version', 'Version'),
     table.Column('headroom', 'Headroom', table.amounts_by_name),
     table.Column('capacity', 'Capacity', table.amounts_by_name),
-    table.Column('precision', 'Precision', _precision))
+    table.Column('precision', 'Precision', _precision),
+    table.Column('suffering', 'Suffering', _suffering))
 SHOWN = (
     *LONG,
     table.Column('settings', 'Set Here', settings),
@@ -102,13 +109,14 @@ class ShowHost(command.ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         found = http.of(self.app).one(
             'host', 'GET', http.path_of('hosts', parsed_args.host))
-        return table.one(parsed_args, SHOWN, found)
+        return table.one(parsed_args, SHOWN, _shape(found))
 
 
 class SetHost(command.ShowOne):
     """Set modes and parameters of a host, in place of those in its file.
 
-    The agent follows within one sync, some 10 s.
+    The agent follows within one sync, some 10 s; until its next report the
+    modes that are shown are those before.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -121,7 +129,21 @@ class SetHost(command.ShowOne):
         found = http.of(self.app).one(
             'host', 'PATCH', http.path_of('hosts', parsed_args.host),
             changes(parsed_args))
-        return table.one(parsed_args, SHOWN, found)
+        return table.one(parsed_args, SHOWN, _shape(found))
+
+
+def _shape(row: listing.Row) -> listing.Row:
+    """The modes that the host reported last, and those that it does not
+    follow, or not yet."""
+    reported = row.get('modes') or {}
+    asked = (row.get('settings') or {}).get('modes') or {}
+    return {**row, 'modes': table.Cell(reported, *[
+        f'{name}={reported.get(name, "not known")}' + (
+            f' at the last report; {asked[name]} is asked for, and followed '
+            'from the next on where the file of the host allows as much'
+            if asked.get(name, reported.get(name)) != reported.get(name)
+            else '')
+        for name in sorted({**reported, **asked})])}
 
 
 def add_changes(parser: argparse.ArgumentParser) -> None:

@@ -75,9 +75,11 @@ class ListIncidents(command.Lister):
                  'Example: --cause disk')
         parser.add_argument(
             '--outcome', metavar='<outcome>',
-            help='Only with this outcome: open, confirmed, refuted, unclear '
-                 'or, where eviction is the cause, recommended. Default: '
-                 'all. Example: --outcome open')
+            help='Only with this outcome: open, or that of the last limit '
+                 'that was tried, confirmed, refuted or unclear, whether it '
+                 'goes on or not; ended, where none was judged; or, where '
+                 'eviction is the cause, recommended. Default: all. Example: '
+                 '--outcome open')
         parser.add_argument(
             '--since', metavar='<time>', type=times.since,
             help=f'Only what began at this time or later: {times.HOW}. A '
@@ -146,8 +148,13 @@ def _shape(row: listing.Row, now: float) -> listing.Row:
         'antagonists': table.Cell(
             row.get('antagonists'), ', '.join(
                 map(_name, row.get('antagonists') or ())) or '-'),
-        'duration_s': None if begun is None else
-        round((now if ended is None else ended) - begun, 3)}
+        'duration_s': None if begun is None else _lasted(begun, ended, now)}
+
+
+def _lasted(begun_s: float, ended_s: float | None, now: float) -> table.Cell:
+    lasted_s = round((now if ended_s is None else ended_s) - begun_s, 3)
+    return table.Cell(lasted_s, table.duration(lasted_s)
+                      + ' so far' * (ended_s is None))
 
 
 def _whole(row: Mapping[str, Any], now: float) -> dict[str, Any]:

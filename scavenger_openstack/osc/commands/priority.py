@@ -40,7 +40,7 @@ class ListPriorities(command.Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         return listing.take(self.app, parsed_args, 'priorities', PATH,
-                            COLUMNS, long=LONG)
+                            COLUMNS, long=LONG, shape=_shape)
 
 
 class SetPriority(command.ShowOne):
@@ -78,7 +78,7 @@ class SetPriority(command.ShowOne):
             {**scope.of(parsed_args), 'value': parsed_args.priority,
              'application': parsed_args.application,
              'reason': parsed_args.reason})
-        return table.one(parsed_args, LONG, found)
+        return table.one(parsed_args, LONG, _shape(found))
 
 
 class UnsetPriority(command.Command):
@@ -99,3 +99,7 @@ class UnsetPriority(command.Command):
                 f'{printable(wanted["target"])}.')
         for rule in rules:
             client.request('DELETE', http.path_of('priorities', rule['id']))
+
+
+def _shape(row: listing.Row) -> listing.Row:
+    return {**row, 'target': table.beside(row, 'target', 'name')}

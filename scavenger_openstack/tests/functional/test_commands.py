@@ -90,6 +90,7 @@ class Commands(testtools.TestCase):
         self.assertIn(f'{SCAN} (antagonist, score 0.93): '
                       'cpu_cores 0.1 cores to 3.9 cores', drawn)
         self.assertIn('─ limited: cpu_cores 0.5 cores', drawn)
+        self.assertEqual(1, sum('| begun ' in line for line in drawn))
         self.assertEqual(79, len(drawn[-2]))
         self.assertTrue(all(len(line) < 80 for line in drawn), drawn)
         narrow = self.text('interference', 'incident', 'show', INCIDENT,
@@ -122,8 +123,8 @@ class Commands(testtools.TestCase):
         [titles, row] = self.cells('interference', 'cap', 'list')
         self.assertEqual(['compute-1', SCAN, 'cpu_cores', '0.5 cores',
                           'attribution'], row[:5])
-        self.assertEqual('run_delay of 6d2a6a52 rises from 0.05 to 0.41 with '
-                         'its use; ...', row[6])
+        self.assertEqual('run_delay of web\\x1b[2J\\u202e\\n+----+ (6d2a6a52) '
+                         'rises from 0.05 to ...', row[6])
         [found] = self.json('interference', 'cap', 'list', '--past',
                             '--knob', 'memory_bytes', '--long')
         self.assertEqual((2.0 ** 29, 2.0 ** 31,
@@ -191,6 +192,10 @@ class Commands(testtools.TestCase):
         text = self.text('interference', 'host', 'show', 'compute-1')
         self.assertIn('attribution=observe; scavenger.memory_c=3', text)
         self.assertIn('cpu_model=EPYC', text)
+        # What is asked for is not what it does already.
+        self.assertEqual({'attribution': 'enforce'}, found['modes'])
+        self.assertIn('attribution=enforce at the last report; observe is '
+                      'asked for', text)
 
     def test_settings_of_an_aggregate(self) -> None:
         with connect.writing(self.plane.engine) as connection:
@@ -243,8 +248,8 @@ class Commands(testtools.TestCase):
         self.text('interference', 'priority', 'set', '--instance', WEB,
                   'foreground', '--reason', 'x')
         [titles, *rows] = self.cells('interference', 'priority', 'list')
-        self.assertEqual({('project', 'p1', 'background'),
-                          ('instance', WEB, 'foreground')},
+        self.assertEqual({('project', 'p1', 'background'), (
+            'instance', f'web\\x1b[2J\\u202e\\n+----+ ({WEB})', 'foreground')},
                          {tuple(row[:3]) for row in rows})
         self.text('interference', 'priority', 'unset', '--project', 'p1')
         [left] = self.json('interference', 'priority', 'list')

@@ -69,6 +69,13 @@ class TableTest(testtools.TestCase):
         return status.table(document(**differing, incidents=[
             there_and_back(one) for one in incidents]), 10.0)
 
+    def test_what_suffers_without_an_incident(self) -> None:
+        self.assertIn(
+            'suffers    /services/web: nothing to compare with yet\n',
+            self.said(controllers={'attribution': {
+                'mode': 'observe', 'facts': {'suffering': {
+                    '/services/web': 'nothing to compare with yet'}}}}))
+
     def test_an_incident_says_who_suffers_by_whom_and_what_was_done(
             self) -> None:
         self.assertIn(

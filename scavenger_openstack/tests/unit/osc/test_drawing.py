@@ -70,6 +70,19 @@ class Lines(testtools.TestCase):
              '┴' + '─' * 38 + '┴',
              '12:00:00' + ' ' * 24 + '12:00:40'], self.draw(INCIDENT))
 
+    def test_where_it_began(self) -> None:
+        """Below the first of the marks; not a column further."""
+        for seconds, width, line in (
+                (10, 41, ' ' * 10 + '| begun 12:00:10'),
+                (30, 41, ' ' * 15 + 'begun 12:00:30 |'),
+                (-60, 41, 'begun 11:59:00'), (900, 41, 'begun 12:15:00')):
+            drawn = self.draw({**INCIDENT, 'begun_at': times.iso(
+                BEGIN_S + seconds)}, width)
+            at = drawn.index('▲ above the threshold 2')
+            self.assertEqual(line, drawn[at + 1])
+            if seconds == 10:
+                self.assertEqual(drawn[at - 1].index('▲'), line.index('|'))
+
     def test_ascii(self) -> None:
         text = '\n'.join(self.draw(INCIDENT, ink=drawing.ASCII))
         self.assertTrue(text.isascii(), text)
