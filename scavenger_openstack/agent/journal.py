@@ -27,6 +27,7 @@ from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
+from scavenger_openstack.types import Value
 
 RUNNING = 'running'
 """The state of an agent that may set limits."""
@@ -95,17 +96,13 @@ class Journal:
             [key for key in held if key[1] is Knob.CPU_SET
              and self._isolation.owns(key)],
             perfiso.Controller.name, cpu_set)
-        incidents = tick.incidents
-        if tick.sample is not None:     # not known is not over
-            events += self._transitions.incidents(
-                tick.time_s, wall_s, incidents, incidents and {
-                    answered(cap, incidents) for cap in in_force.values()})
-        events += self._transitions.limits(
-            tick.time_s, wall_s, in_force,
+        events += of_tick(
+            self._transitions, tick.time_s, wall_s,
+            # Not known is not over.
+            None if tick.sample is None else tick.incidents, in_force,
             {key: one.original for key, one in held.items()},
             lambda cap: self._why(cap, state, tick),
-            pending | self._unexplained(tick, held),
-            lambda cap: answered(cap, incidents))
+            pending | self._unexplained(tick, held))
         events += [transitions.KillEvent(wall_s, action, count)
                    for time_s, action, count in kills
                    if time_s == tick.time_s]
@@ -161,6 +158,27 @@ class Journal:
                 wall_s, 'ended', f'{problems} limits are not removed, '
                 'scavenger-restore tries again' if problems else '',
                 os.getpid())])
+
+
+def of_tick(before: transitions.Transitions, now: float, wall_time_s: float,
+            incidents: Mapping[tuple[str, str], Incident] | None,
+            in_force: Mapping[KnobKey, Cap],
+            originals: Mapping[KnobKey, Value | None],
+            why: Callable[[Cap], str] = lambda cap: '',
+            pending: Collection[KnobKey] = ()) -> list[transitions.Event]:
+    """Return the lines of one tick: an incident before its limits.
+
+    :param before: what was told; see its methods for the rest
+    :param incidents: those that are open, ``None`` when that is not known
+    """
+    events: list[transitions.Event] = []
+    if incidents is not None:
+        events += before.incidents(
+            now, wall_time_s, incidents, incidents and {
+                answered(cap, incidents) for cap in in_force.values()})
+    return events + before.limits(
+        now, wall_time_s, in_force, originals, why, pending,
+        lambda cap: answered(cap, incidents or {}))
 
 
 def limits_in(in_force: Mapping[KnobKey, Cap], held: Sequence[KnobKey],

@@ -141,7 +141,8 @@ class Host:
             [Resource(one) for one in conf.agent.protect] or list(Resource),
             always, self._cgroups.lacks,
             lambda: str(self._delays.facts()['why']),
-            links=bool(self._links), interfaces=self._interfaces)
+            links=bool(self._links), interfaces=self._interfaces,
+            libvirt=self._domains is not None)
 
     def facts(self) -> base.Facts:
         grade = {**self._perf.facts(), 'delays': self._delays.facts()}

@@ -38,18 +38,21 @@ class Prerequisites:
         are
     :param links: whether a link is known that all share
     :param interfaces: cgroups whose network device is known
+    :param libvirt: whether libvirt is asked for VMs, of which it measures the
+        waits, also of those that come later
     """
 
     def __init__(self, protect: Collection[Resource], always: Sequence[str],
                  lacks: Callable[[str, Knob], str],
                  delays_off: Callable[[], str], *, links: bool,
-                 interfaces: Collection[str]) -> None:
+                 interfaces: Collection[str], libvirt: bool) -> None:
         self._protect = protect
         self._always = tuple(always)
         self._lacks = lacks
         self._delays_off = delays_off
         self._links = links
         self._interfaces = interfaces
+        self._libvirt = libvirt
         self._ticks = 0
         self.missing: tuple[str, ...] = self._always
 
@@ -70,7 +73,7 @@ class Prerequisites:
             found += self._files(background)
         if background or any(one[0].priority is Priority.BACKGROUND
                              for one in domains):
-            found += self._disk(cgroups, domains)
+            found += self._disk(cgroups)
             found += self._network(background)
         self.missing = tuple(found)
 
@@ -85,17 +88,15 @@ class Prerequisites:
                 for workload in first.values()
                 if (why := self._lacks(workload, knob))]
 
-    def _disk(self, cgroups: Sequence[WorkloadSample],
-              domains: Sequence[WorkloadSample]) -> list[str]:
+    def _disk(self, cgroups: Sequence[WorkloadSample]) -> list[str]:
         if Resource.DISK not in self._protect:
             return []
-        foreground, virtual = [
-            any(one[0].priority is Priority.FOREGROUND for one in samples)
-            for samples in (cgroups, domains)]
+        foreground = any(one[0].priority is Priority.FOREGROUND
+                         for one in cgroups)
         if foreground and (why := self._delays_off()):
             return ['disk: how long foreground cgroups wait for disks is not '
                     f'known: {why}']
-        if not foreground and not virtual:
+        if not foreground and not self._libvirt:
             return ['disk: no foreground workload is known whose waits could '
                     'be measured: name the parents of some in [cgroups] '
                     'foreground_parents']

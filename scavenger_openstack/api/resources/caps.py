@@ -235,7 +235,7 @@ def _target(host: Mapping[str, Any], key: caps.OverrideKey) -> str:
     return f'{host["name"]}/{key[2]}/{key[1]}'
 
 
-def _shape(row: Mapping[str, Any], names: names_.Names = {}
+def _shape(row: Mapping[str, Any], names: names_.Names = names_.NONE
            ) -> dict[str, Any]:
     return schemas.shape(OVERRIDE, row, id=row['uuid'],
                          name=names.get(row['instance'], ''))

@@ -124,7 +124,7 @@ def _check_target(connection: Any, scope: str, target: str) -> None:
                          'at most 64 characters')
 
 
-def _shape(row: Mapping[str, Any], names: names_.Names = {}
+def _shape(row: Mapping[str, Any], names: names_.Names = names_.NONE
            ) -> dict[str, Any]:
     return schemas.shape(
         PRIORITY if row['kind'] == 'priority' else EXEMPTION, row,
