@@ -174,8 +174,9 @@ def of_tick(before: transitions.Transitions, now: float, wall_time_s: float,
     events: list[transitions.Event] = []
     if incidents is not None:
         events += before.incidents(
-            now, wall_time_s, incidents, incidents and {
-                answered(cap, incidents) for cap in in_force.values()})
+            now, wall_time_s, incidents, {
+                answered(cap, incidents) for cap in in_force.values()
+                } if incidents else ())
     return events + before.limits(
         now, wall_time_s, in_force, originals, why, pending,
         lambda cap: answered(cap, incidents or {}))

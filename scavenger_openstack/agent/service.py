@@ -136,8 +136,6 @@ class Service:
             self._driver, self._leases,
             conf_params.params_of(conf, 'perfiso', perfiso.Params),
             modes['perfiso'])
-        self._tunable = {'perfiso': self._isolation,
-                         **{one.name: one for one, _ in self._controllers}}
         self._journal = journal.Journal(
             self._history, self._leases, self._actuator, self._isolation,
             self._driver.ended,
@@ -149,6 +147,9 @@ class Service:
             stop_file, conf.agent.require_watcher,
             self._isolation, conf_.limited_knobs(conf.agent.protect),
             self._orders)
+        self._tunable = {'perfiso': self._isolation,
+                         **{one.name: one for one, _ in self._controllers},
+                         **self._loop.tunable}
 
     def stop(self, signum: int = 0, frame: FrameType | None = None) -> None:
         """End after the tick at hand; may be a signal handler."""

@@ -27,6 +27,7 @@ from typing import Any
 
 from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack.decision.controller import is_detector
+from scavenger_openstack.decision.controller import Tunable
 from scavenger_openstack.decision import linger
 from scavenger_openstack.decision import memory_shortage
 from scavenger_openstack.decision import orders as orders_
@@ -43,6 +44,21 @@ from scavenger_openstack.types import Rates
 
 FAULT_REST_S = 60.0
 """A detector that failed is not asked for so long."""
+
+
+class _Tuned:
+    """A controller whose limits do not stay because of what its parameters
+    were."""
+
+    def __init__(self, controller: Controller, lingers: linger.Linger
+                 ) -> None:
+        self.at_start = controller.at_start
+        self._controller = controller
+        self._linger = lingers
+
+    def tune(self, params: Any) -> None:
+        self._controller.tune(params)
+        self._linger.reset(self._controller.name)
 
 
 class Decider:
@@ -66,8 +82,13 @@ class Decider:
         self._previous: HostSample | None = None
         self._pauses = memory_shortage.Pauses()
         self._linger = linger.Linger()
-        self._parameters: Mapping[str, float | str] = {}
         self._failed: dict[str, tuple[float, str]] = {}
+
+    @property
+    def tunable(self) -> dict[str, Tunable]:
+        """The controllers, by name, to continue with other parameters."""
+        return {controller.name: _Tuned(controller, self._linger)
+                for controller, _ in self.controllers}
 
     def state(self) -> dict[str, Any]:
         """What the controllers keep over a restart, by name."""
@@ -111,9 +132,6 @@ class Decider:
         would: list[Cap] = []
         observed: set[str] = set()
         mode: Mode
-        if orders.parameters != self._parameters:
-            self._linger.reset()
-            self._parameters = orders.parameters
         for controller, mode in self.controllers:
             decision = self._ask(controller, rates, faults, orders)
             if orders.modes:

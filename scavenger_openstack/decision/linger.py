@@ -55,12 +55,9 @@ class Linger:
         self._kept: dict[str, dict[KnobKey, _Kept]] = {}
         self._rates = self._before = Rates(-math.inf, 0.0, ())
 
-    def reset(self, name: str = '') -> None:
-        """Let all limits go that are not wanted: of one regulator, or all."""
-        if name:
-            self._kept.pop(name, None)
-        else:
-            self._kept = {}
+    def reset(self, name: str) -> None:
+        """Let the limits of a regulator go that it does not want."""
+        self._kept.pop(name, None)
 
     def caps(self, name: str, decision: Decision, rates: Rates
              ) -> tuple[Cap, ...]:

@@ -118,11 +118,10 @@ class Sync:
     def happened(self, events: Iterable[transitions.Event]) -> None:
         """What is to be told; from the thread of the tick."""
         for event in events:
-            began = (isinstance(event, transitions.IncidentEvent)
-                     and event.what == 'began')
             self._events.append(reports.Happened(event, self._evidence(
-                event.controller, event.incident)   # type: ignore[union-attr]
-                if began else ()))
+                event.controller, event.incident)
+                if isinstance(event, transitions.IncidentEvent)
+                and event.what == 'began' else ()))
 
     def facts(self) -> dict[str, Any]:
         """For the status: plain JSON.  ``answered_s`` and ``issued_s`` are

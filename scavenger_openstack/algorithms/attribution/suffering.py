@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from collections.abc import Sequence
 
+from scavenger_openstack.algorithms.attribution.analysis import RECENT
 from scavenger_openstack.algorithms.attribution import evidence
 from scavenger_openstack.algorithms.attribution import explanation
-from scavenger_openstack.algorithms.attribution.analysis import RECENT
 from scavenger_openstack.algorithms.attribution.history import History
 from scavenger_openstack.algorithms.attribution.history import Points
 from scavenger_openstack.algorithms.signals import MIN_CORES

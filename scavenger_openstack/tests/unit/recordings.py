@@ -183,11 +183,10 @@ class Host:
                 ('scavenger', {'memory_c': dice.choice((1.0, 3.0))}),
                 ('scavenger', {'use_cpu_idle': dice.random() < 0.5}),
                 ('cpi2', {'outlier_sigmas': dice.choice((0.0, 9.0))})))
-            self.params[name] = dataclasses.replace(
-                self.params[name], **changes)
-            for controller, _ in self.decider.controllers:
-                if controller.name == name:
-                    controller.tune(self.params[name])
+            before = self.params[name]
+            self.params[name] = dataclasses.replace(before, **changes)
+            if self.params[name] != before and name in self.decider.tunable:
+                self.decider.tunable[name].tune(self.params[name])
 
     def override(self, dice: random.Random) -> orders.Override:
         knob, value = dice.choice((

@@ -27,6 +27,7 @@ class Reads:
     ok: Any
     engine: Any
     assertEqual: Any
+    assertIn: Any
     assertLess: Any
     refused: Any
     start: Any

@@ -112,7 +112,7 @@ class LingerTest(testtools.TestCase):
 
     def test_what_has_to_go_goes_at_once(self) -> None:
         def parameter() -> None:
-            self.orders = orders.Orders(parameters={'one.x': 1.0})
+            self.decider.tunable['one'].tune(None)
 
         def mode() -> None:
             self.orders = orders.Orders(modes={'one': Mode.OBSERVE})
