@@ -45,7 +45,9 @@ from scavenger_openstack.wire import report
 LOG = log.getLogger(__name__)
 
 STATISTICS_S = 300.0
-"""How often statistics become entries: so much is lost by a kill."""
+"""How often statistics become entries: so much is lost by a kill.  As often
+it is told that an incident goes on, though nothing of it has changed: for so
+long at the most it seems to be shorter than it is."""
 MOST_EVENTS = 20_000
 """Events that wait for the thread, should it hang."""
 BACKLOG_CALLS = 10
@@ -88,6 +90,7 @@ class Sync:
         self._events: collections.deque[reports.Happened]
         self._events = collections.deque(maxlen=MOST_EVENTS)
         self._sums = sums.Sums()
+        self._open: dict[str, transitions.IncidentEvent] = {}
         self._summed_s = now_s()
         self._sample: HostSample | None = None
         self._rates: Rates | None = None
@@ -202,10 +205,18 @@ class Sync:
         if seen is not None and seen.sample is not None:
             self._look(seen.sample)
         entries = list(map(reports.entry, happened))
+        for event, _ in happened:
+            if isinstance(event, transitions.IncidentEvent):
+                self._open[event.incident.id] = event
+                if event.what == 'ended':
+                    del self._open[event.incident.id]
         now = now_s()
         if now - self._summed_s >= STATISTICS_S or self._stop.is_set():
             self._summed_s = now
             entries += self._sums.drain(wall_s)
+            entries += [reports.entry(reports.Happened(event._replace(
+                wall_time_s=wall_s, what='changed')))
+                for event in self._open.values()]
         if entries or self.spool.fault:
             self.spool.add(entries)
         self._waits = self.spool.bytes, self.spool.dropped

@@ -230,6 +230,23 @@ class ReportTest(SyncTestCase):
         assert isinstance(killed, report.Kill)
         self.assertEqual(('/b', 3), (killed.workload, killed.processes))
 
+    def test_an_incident_that_goes_on(self) -> None:
+        """It is told now and then, or it would seem to be over long ago."""
+        one, two = (transitions.IncidentEvent(
+            1000.0, 'began', 'one', Incident(
+                number * 32, 90.0, 'h', 'v', 'cpi', 2.0, 1.0, 'cache'), 970.0)
+            for number in '12')
+        self.sync.happened([one, two, two._replace(what='ended')])
+        self.turn()
+        self.sync.stop()        # then it is time
+        self.turn()
+        *_, last = [entry for _, entry in self.conductor.entries]
+        assert isinstance(last, report.Incident)
+        self.assertEqual(('1' * 32, 'changed', 970.0, 'open'),
+                         (last.id, last.what, last.begun_s, last.outcome))
+        self.assertGreater(last.time_s, 1e9)
+        self.assertEqual(4, len(self.conductor.entries))
+
     def test_statistics(self) -> None:
         """What two hosts tell of an hour makes the whole when merged."""
         values = [1.0, 2.5, 2.0, 7.0]
