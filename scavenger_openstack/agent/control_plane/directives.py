@@ -153,7 +153,7 @@ class Directives:
                 refused[f'override {one.id}'] = why
                 continue
             overrides.append(orders_.Override(
-                one.id, one.workload, one.instance, Knob(one.knob),
+                one.id, fit.name(one.workload), one.instance, Knob(one.knob),
                 one.value, fit.sentence(one.reason),
                 now + one.expires_s - since_s))
         background: dict[str, dict[Knob, float]] = {}
@@ -193,10 +193,12 @@ class Directives:
              if tag.application},
             frozenset([tag.instance for tag in found.tags
                        if not tag.protect]),
-            frozenset(found.exempt), orders_.Overrides(overrides),
-            budget, {(one.project, one.application, one.cpu_model, one.signal):
-                     specs.Spec(one.mean, one.stddev, one.n, 0, 'directive')
-                     for one in found.specs if _possible(one)})
+            frozenset(map(fit.project, found.exempt)),
+            orders_.Overrides(overrides), budget, {
+                specs.key(one.project, one.application, one.cpu_model,
+                          one.signal):
+                specs.Spec(one.mean, one.stddev, one.n, 0, 'directive')
+                for one in found.specs if _possible(one)})
         self.refused = refused
         self.digest, self.issued_s = found.digest, found.issued_s
 

@@ -273,7 +273,7 @@ class Controller:
         """The spec that a workload is compared with, ``None`` so far."""
         if application:
             given = self._specs.get(
-                (*application, self._cpu_model, self._signal.name)
+                specs.key(*application, self._cpu_model, self._signal.name)
             ) or self.specs_of.get((application, self._cpu_model))
             if given is not None:
                 return given

@@ -70,7 +70,7 @@ class ListCaps(command.Lister):
                  'limits in force.')
         listing.add_host(parser)
         parser.add_argument(
-            '--workload', metavar='<workload>',
+            '--workload', metavar='<workload>', type=listing.workload,
             help='Only of this workload, as its host calls it; with '
                  '--overrides only. Default: all.')
         parser.add_argument(
@@ -169,7 +169,7 @@ def _add_knob(parser: argparse.ArgumentParser) -> None:
         help='The name of the host that the workload is on. Example: '
              'compute-17')
     parser.add_argument(
-        'workload', metavar='<workload>',
+        'workload', metavar='<workload>', type=listing.workload,
         help='The workload, as its host calls it: the UUID of an instance, '
              'or the name of a container. Example: /batch/job-1')
     parser.add_argument(

@@ -60,12 +60,12 @@ class ListIncidents(command.Lister):
             help='Only with a victim of this project, by its id. Default: '
                  'all.')
         parser.add_argument(
-            '--victim', metavar='<workload>',
+            '--victim', metavar='<workload>', type=listing.workload,
             help='Only with this victim: the UUID of an instance, or the '
                  'name of a container. Default: all. Example: '
                  '--victim /machine/web')
         parser.add_argument(
-            '--antagonist', metavar='<workload>',
+            '--antagonist', metavar='<workload>', type=listing.workload,
             help='Only those for which this workload was named; written like '
                  '--victim. Default: all.')
         parser.add_argument(
