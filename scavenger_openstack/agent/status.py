@@ -22,6 +22,7 @@ from scavenger_openstack.agent import instances as instances_
 from scavenger_openstack.agent import names
 from scavenger_openstack import amounts
 from scavenger_openstack import errors
+from scavenger_openstack import text
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import printable
@@ -69,10 +70,10 @@ def _row(limit: Cap, words: dict[str, str]) -> str:
         if not isinstance(word, str):
             found.append(json.dumps(word))
             continue
-        text = words.get(word)
-        if text is None:
-            text = words[word] = json.dumps(word)
-        found.append(text)
+        encoded = words.get(word)
+        if encoded is None:
+            encoded = words[word] = json.dumps(word)
+        found.append(encoded)
     return _LIMIT % tuple(found)
 
 
@@ -164,7 +165,7 @@ def table(document: Mapping[str, Any], now: float) -> str:
         by an agent of this version.
     """
     try:
-        return shown('\n'.join(_lines(
+        return '\n'.join(map(printable, _lines(
             {**document, 'stale': is_stale(document, now)}, now)))
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
         raise errors.ScavengerError(
@@ -191,7 +192,8 @@ def _lines(document: Mapping[str, Any], now: float) -> list[str]:
         f'{count} {priority}'
         for priority, count in document['workloads'].items()))
     for name, controller in sorted(document['controllers'].items()):
-        lines.append(f'{name:<10} {controller["mode"]}'
+        lines.append(f'{text.padded(printable(name), 10)} '
+                     + controller['mode']
                      + _facts(controller.get('facts', {})))
     if document.get('isolation'):
         lines.append(f'isolation  {document["isolation"]["state"]}')
@@ -269,9 +271,9 @@ def _title(document: Mapping[str, Any]) -> str:
         'no watcher runs: scavenger-restore --all restores them')
 
 
-def shown(text: str) -> str:
+def shown(lines: str) -> str:
     """Lines that say what they hold."""
-    return '\n'.join(map(printable, text.split('\n')))
+    return '\n'.join(map(printable, lines.split('\n')))
 
 
 def of_incident(incident: Incident) -> str:
@@ -347,11 +349,7 @@ def _caps(document: Mapping[str, Any], name: str) -> list[Cap]:
 def _rows(title: str, caps: list[Cap], known: names.Names) -> list[str]:
     if not caps:
         return []
-    rows = sorted((known.beside(cap.workload), str(cap.knob),
-                   amounts.of_knob(cap.knob, cap.value),
-                   f'{cap.reason} ({cap.owner})')
-                  for cap in caps)
-    widths = [max(len(row[i]) for row in rows) for i in range(3)]
-    return [f'{title}:', *(
-        f'  {a:<{widths[0]}}  {b:<{widths[1]}}  {c:>{widths[2]}}  {d}'
-        for a, b, c, d in rows)]
+    return [f'{title}:', *(f'  {line}' for line in text.columns((), sorted(
+        (known.beside(cap.workload), str(cap.knob),
+         amounts.of_knob(cap.knob, cap.value), f'{cap.reason} ({cap.owner})')
+        for cap in caps), left=(0, 1, 3)))]

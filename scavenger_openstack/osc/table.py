@@ -23,7 +23,7 @@ from scavenger_openstack.osc import amounts
 from scavenger_openstack.osc.terminal import printable
 from scavenger_openstack.osc import times
 
-SHORT_CHARS = 60
+SHORT_COLUMNS = 60
 _UUID = '([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}'
 
 TEXT_FORMATS = ('csv', 'shell', 'value')
@@ -49,10 +49,10 @@ def plain(value: Any) -> str:
 
 def short(value: Any) -> str:
     """The beginning of a sentence, and of each UUID in it."""
-    text = re.sub(_UUID, r'\1', plain(value))
-    if len(text) <= SHORT_CHARS:
-        return text
-    return f'{text[:SHORT_CHARS].rsplit(" ", 1)[0]} ...'
+    from scavenger_openstack import text
+    sentence = printable(re.sub(_UUID, r'\1', plain(value)))
+    first, *rest = text.wrap(sentence, SHORT_COLUMNS)
+    return f'{first} ...' if rest else sentence
 
 
 def time(value: Any) -> str:

@@ -21,6 +21,8 @@ from scavenger_openstack.tests.unit.agent.statuses import ACTIONS
 from scavenger_openstack.tests.unit.agent.statuses import CAPS
 from scavenger_openstack.tests.unit.agent.statuses import document
 from scavenger_openstack.tests.unit.agent.statuses import INCIDENTS
+from scavenger_openstack.tests.unit.odd_names import begins
+from scavenger_openstack.tests.unit.odd_names import NAMES
 from scavenger_openstack.types import Action
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Incident
@@ -154,6 +156,27 @@ class TableTest(testtools.TestCase):
              ('/b', 'cpu_cores'), ('/b', 'cpu_idle')],
             [tuple(line.split()[:2]) for line in text.splitlines()
              if line.startswith('  /')])
+
+    def test_names_of_any_width(self) -> None:
+        uuids = [f'7f1bb3a0-5f0a-4e6c-8a3e-{i:012x}'
+                 for i in range(len(NAMES))]
+        lines = self.said(
+            controllers={name[:2]: {'mode': 'off!'} for name in (
+                'perfcloud', *NAMES)},
+            caps=[there_and_back(Cap(name, Knob.CPU_CORES, 0.5, 'x', 'why'))
+                  for name in (*NAMES, *uuids)],
+            instances=[{
+                'uuid': uuid, 'name': f'i-{uuid[-2:]}', 'display_name': name,
+                'flavor': name, 'priority': 'background', 'source': 'flavor',
+                'vcpus': 1, 'memory_allotment_bytes': 0, 'ignored': ()}
+                for name, uuid in zip(NAMES, uuids, strict=True)]
+        ).splitlines()
+        for word, count in (('background (flavor)', len(NAMES)),
+                            ('cpu_cores  0.5', 2 * len(NAMES)),
+                            ('why (x)', 2 * len(NAMES))):
+            self.assertEqual(1, len(begins(lines, word)), word)
+            self.assertEqual(count, sum(word in line for line in lines))
+        self.assertEqual({11}, begins(lines, 'off!'))
 
     def test_limits_of_a_status_that_is_old(self) -> None:
         """The agent hangs or is gone, and its limits with it."""

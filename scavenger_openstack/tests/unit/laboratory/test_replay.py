@@ -17,6 +17,7 @@ import fixtures
 import testtools
 
 from scavenger_openstack.algorithms import perfcloud
+from scavenger_openstack.decision import changes
 from scavenger_openstack import errors
 from scavenger_openstack.laboratory import replay
 from scavenger_openstack.laboratory import replay_compare
@@ -26,6 +27,7 @@ from scavenger_openstack.recording import order_format
 from scavenger_openstack.recording import rates_table
 from scavenger_openstack.recording import replay as recordings_
 from scavenger_openstack.recording import table_files
+from scavenger_openstack.tests.unit import odd_names
 from scavenger_openstack.tests.unit import recordings
 from scavenger_openstack import text as text_
 from scavenger_openstack.types import Cap
@@ -492,3 +494,13 @@ class LinesTest(ReplayTestCase):
         self.assertLessEqual(knobs, {'incident', *Knob})
         self.assertTrue(all(line.isprintable() for line in lines))
         self.assertTrue(any('would: ' in line for line in lines))
+
+    def test_names_of_any_width(self) -> None:
+        caps = {(name, Knob.CPU_CORES): Cap(name, Knob.CPU_CORES, 0.5, name,
+                                            'why')
+                for name in odd_names.NAMES}
+        for several in (False, True):
+            lines = list(replay_output.Table(several).lines(replay.Step(
+                1.0, '数据', changes.Changed(caps), None, {}, {}, ({}, {}))))
+            for word in ('cpu_cores  ', 'why'):
+                self.assertEqual(1, len(odd_names.begins(lines, word)), lines)
