@@ -111,7 +111,7 @@ def parse_cpus(text: str) -> frozenset[int]:
 
     :raises ValueError: the text is not a CPU list.
     """
-    found: set[int] = set()
+    spans = []
     for part in text.strip().split(','):
         if not part:
             continue
@@ -120,5 +120,11 @@ def parse_cpus(text: str) -> frozenset[int]:
         high = int(last) if dash else low
         if low < 0 or high < low or high > MAX_CPU:
             raise ValueError(f'not a CPU list: {text!r:.99}')
-        found.update(range(low, high + 1))
+        spans.append((low, high))
+    found: set[int] = set()
+    end = -1
+    for low, high in sorted(spans):     # each CPU once
+        if high > end:
+            found.update(range(max(low, end + 1), high + 1))
+            end = high
     return frozenset(found)

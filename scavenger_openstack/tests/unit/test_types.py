@@ -37,6 +37,11 @@ class CpusTest(testtools.TestCase):
             exc = self.assertRaises(ValueError, parse_cpus, text)
             self.assertLess(len(str(exc)), 200)
 
+    def test_each_cpu_is_taken_once(self) -> None:
+        """A hundred thousand times 65,536 of them would take hours."""
+        self.assertEqual(frozenset(range(65536)), parse_cpus(
+            '3-9,' + ','.join(['0-65535'] * 100_000)))
+
     def test_one_reader_for_all(self) -> None:
         """Also for what restores, which imports nothing else of ours."""
         self.assertIs(grammar.parse_cpus, parse_cpus)
