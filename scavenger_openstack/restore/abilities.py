@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import itertools
 import os
 import re
 import threading
@@ -88,8 +89,9 @@ def valid(kinds: object) -> list[str]:
     """Those of what another process wants that are kinds; the first of
     them, if there are too many."""
     found = kinds if isinstance(kinds, list) else []
-    return [kind for kind in found if isinstance(kind, str)
-            and len(kind) <= 4096 and _WANTED.fullmatch(kind)][:MOST_WANTED]
+    return list(itertools.islice((
+        kind for kind in found if isinstance(kind, str)
+        and len(kind) <= 4096 and _WANTED.fullmatch(kind)), MOST_WANTED))
 
 
 def named(kind: str) -> str:

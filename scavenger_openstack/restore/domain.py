@@ -197,7 +197,7 @@ def _alive(action: RestoreAction) -> None:
 def _ready(action: RestoreAction, control: str, ask: Ask) -> None:
     """:raises RestoreError: libvirtd would keep us waiting."""
     uuid = action['uuid']
-    busy = re.match(r'occupied \(([0-9.]+)s\)|error: internal',
+    busy = re.match(r'occupied \(([0-9]+(?:\.[0-9]+)?)s\)|error: internal',
                     control.strip())
     if busy and float(busy[1] or _LATER_S) > _FIRST_S / 2:
         raise _silent(action)
@@ -234,14 +234,24 @@ def _record(root: ElementTree.Element, action: RestoreAction
 
 def is_same(root: ElementTree.Element, action: RestoreAction) -> bool:
     if action['knob'] == 'cpu_set':
-        return all(parse_cpus(now) == parse_cpus(wanted)
+        return all(_cpus(now) == _cpus(wanted)
                    for _, now, wanted in _values(root, action))
     return all(now == (_quota(wanted) if key == 'vcpu_quota' else wanted)
                for key, now, wanted in _values(root, action))
 
 
+def _cpus(text: str) -> frozenset[int] | None:
+    """``None`` for a text of another program that is no list of CPUs."""
+    try:
+        return parse_cpus(text)
+    except ValueError:
+        return None
+
+
 def _quota(text: str) -> str:
     """A quota of a vCPU, ``-1`` for any that is none."""
+    if not re.fullmatch('-?[0-9]{1,18}|', text):
+        return text
     return text if 0 < int(text or 0) < grammar.FREE_QUOTA_US else '-1'
 
 

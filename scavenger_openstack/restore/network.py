@@ -65,7 +65,7 @@ def delete_bucket(action: RestoreAction) -> bool:
     if link.returncode and 'does not exist' in link.stderr:
         raise Gone(f'{where} is no longer there')
     index = link.stdout.partition(':')[0].strip()
-    if index.isdecimal() and int(index) != action['ifindex']:
+    if index.isdecimal() and index != str(action['ifindex']):
         raise Gone(f'{where} was deleted and made again')
     changed = False
     for _ in range(2):
@@ -153,18 +153,39 @@ def _devices(action: RestoreAction, netns: str, where: str, ifb: str
     """The names now of the taps that are there; whether our IFB is."""
     shown = tool('ip', netns, '-details', '-json', 'link', 'show')
     try:
-        links = {link['ifindex']: link for link in json.loads(shown.stdout)
-                 if link}
-    except (ValueError, KeyError, TypeError):
+        names, kinds = parse_links(shown.stdout)
+    except ValueError:
         raise RestoreError(f'{where}: ip says {shown.stderr!r:.199}: run as '
                            'root with iproute2 installed') from None
-    taps = [links[index]['ifname']
-            for index in (action['ifindex'], *action.get('also', ()))
-            if links.get(index, {}).get('ifname')]
-    return taps, any(
-        link.get('ifname') == ifb and link.get('group') == PREFERENCE
-        and link.get('linkinfo', {}).get('info_kind') == 'ifb'
-        for link in links.values())
+    return [names[index] for index in (action['ifindex'],
+                                       *action.get('also', ()))
+            if names.get(index)], (ifb, PREFERENCE, 'ifb') in kinds
+
+
+def parse_links(text: str
+                ) -> tuple[dict[int, str], set[tuple[str, str, str]]]:
+    """What ``ip -details -json link show`` says: the name by the index of
+    each device, and the name, group and kind of each that has a kind.
+
+    :raises ValueError: it is something else.
+    """
+    try:
+        links = json.loads(text)
+    except RecursionError:
+        links = None
+    if not isinstance(links, list):
+        raise ValueError('no list of devices')
+    names, kinds = {}, set()
+    for link in links:
+        if not isinstance(link, dict):
+            continue
+        index, name, info = map(link.get, ('ifindex', 'ifname', 'linkinfo'))
+        if isinstance(index, int) and isinstance(name, str):
+            names[index] = name
+            if isinstance(info, dict):
+                kinds.add((name, str(link.get('group')),
+                           str(info.get('info_kind'))))
+    return names, kinds
 
 
 def _redirect(netns: str, tap: str) -> tuple[str, ...]:

@@ -43,6 +43,8 @@ _ENVIRONMENT = {'PATH': '/usr/sbin:/usr/bin:/sbin:/bin', 'LC_ALL': 'C',
 _NO_HISTORY = "error: Failed to create '/dev/null/"
 _COMMAND = re.compile(r'[a-z][A-Za-z0-9 _.,:/=@-]*')
 _CHUNK = 65536
+MOST_BYTES = 1 << 26
+"""What says more is not virsh, and must not fill the memory."""
 
 
 class VirshError(Exception):
@@ -176,6 +178,8 @@ class Session:
                 continue
             data = os.read(fd, _CHUNK)
             self._files[fd] += data
+            if len(self._files[fd]) > MOST_BYTES:
+                raise VirshError(f'more than {MOST_BYTES} bytes')
             if not data:
                 self._poll.unregister(fd)
                 del self._files[fd]

@@ -139,6 +139,22 @@ class Closed(testtools.TestCase):
             return False
         return True
 
+    def test_pins_and_quotas_of_another_program(self) -> None:
+        """They are not as they were, and no fault of ours."""
+        for knob, tune, values in (
+                ('cpu_set', '<vcpupin vcpu="0" cpuset="0-3,^1"/>',
+                 {'vcpupin.0': '0'}),
+                ('cpu_set', '<vcpupin vcpu="0" cpuset="all"/>',
+                 {'vcpupin.0': '0'}),
+                ('cpu_cores', '<quota>x</quota><period>100000</period>',
+                 STEP['values']),
+                ('cpu_cores', f'<quota>{"9" * 5000}</quota>',
+                 STEP['values'])):
+            root = ElementTree.fromstring(
+                f'<domain><cputune>{tune}</cputune></domain>')
+            self.assertFalse(domain.is_same(
+                root, step(knob=knob, values=values)))
+
     def test_what_it_shares_with_the_driver(self) -> None:
         """What one side writes the other takes, and no more."""
         for uri in URIS:
