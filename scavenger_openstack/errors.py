@@ -7,6 +7,11 @@ for an operator to read.
 """
 
 
+MISREAD = (ArithmeticError, AttributeError, LookupError, RecursionError,
+           TypeError, ValueError)
+"""What reading a document raises that is of another shape than its kind."""
+
+
 class ScavengerError(Exception):
     """Anything that this project raises on purpose."""
 

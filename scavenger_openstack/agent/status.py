@@ -9,14 +9,17 @@ still turns; nothing else has to be asked.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
 import errno
 import json
 import os
 import pathlib
 import stat
 from typing import Any
+from typing import BinaryIO
 
 from scavenger_openstack.agent import instances as instances_
 from scavenger_openstack.agent import names
@@ -122,24 +125,53 @@ def read(path: pathlib.Path) -> dict[str, Any]:
             f'{path}: permission denied; must run as root') from None
     except (OSError, ValueError, RecursionError) as exc:
         raise errors.ScavengerError(f'{path}: not readable: {exc}') from exc
-    if (not isinstance(document, dict)
-            or document.get('schema') not in SCHEMAS
-            or not isinstance(document.get('time_s'), int | float)):
+    try:
+        if json_fields.mapping(document, 'status').get(
+                'schema') not in SCHEMAS:
+            raise ValueError('another version')
+        json_fields.number(document.get('time_s'), 'time_s')
+        json_fields.quantity(document.get('interval_s', 1.0), 'interval_s')
+    except (ValueError, RecursionError):
         raise errors.ScavengerError(
             f'{path}: not a status of version '
-            f'{" or ".join(map(str, SCHEMAS))}; restart the agent')
-    return document
+            f'{" or ".join(map(str, SCHEMAS))}; restart the agent') from None
+    found: dict[str, Any] = document
+    return found
 
 
-def read_file(path: pathlib.Path, most: int = -1) -> bytes:
+@contextlib.contextmanager
+def understood() -> Iterator[None]:
+    """Around what goes by the shape of a status.
+
+    :raises ScavengerError: it is not what :func:`write` was given by an agent
+        of this version.
+    """
+    try:
+        yield
+    except errors.MISREAD as exc:
+        raise errors.ScavengerError(
+            f'the status cannot be understood ({type(exc).__name__}: '
+            f'{exc!s:.200}); is the agent of another version? Restart it'
+        ) from exc
+
+
+def read_file(path: pathlib.Path, most: int) -> bytes:
     """What an agent wrote, up to so many bytes.
 
     :raises OSError: it cannot be read.
     :raises ScavengerError: others may have written it.
     """
+    with open_file(path) as file:
+        return file.read(most)
+
+
+def open_file(path: pathlib.Path) -> BinaryIO:
+    """What an agent wrote, to be read; it raises what :func:`read_file`
+    does."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
                  | os.O_NONBLOCK)
-    with open(fd, 'rb') as file:
+    file = open(fd, 'rb')
+    try:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
             raise errors.ScavengerError(f'{path}: not a regular file')
@@ -149,7 +181,10 @@ def read_file(path: pathlib.Path, most: int = -1) -> bytes:
                 f'{path}: owner {found.st_uid}, mode '
                 f'{stat.S_IMODE(found.st_mode):o}: others may have written '
                 'it, so it is not shown; look at it and delete it')
-        return file.read(most)
+    except BaseException:
+        file.close()
+        raise
+    return file
 
 
 def is_stale(document: Mapping[str, Any], now: float) -> bool:
@@ -161,16 +196,11 @@ def table(document: Mapping[str, Any], now: float) -> str:
     """The status for people to read.
 
     :param now: CLOCK_BOOTTIME in seconds
-    :raises ScavengerError: the document is not what :func:`write` was given
-        by an agent of this version.
+    :raises ScavengerError: see :func:`understood`.
     """
-    try:
+    with understood():
         return '\n'.join(map(printable, _lines(
             {**document, 'stale': is_stale(document, now)}, now)))
-    except (ValueError, KeyError, TypeError, AttributeError) as exc:
-        raise errors.ScavengerError(
-            f'the status cannot be understood ({type(exc).__name__}: {exc}); '
-            'is the agent of another version? Restart it') from exc
 
 
 def _lines(document: Mapping[str, Any], now: float) -> list[str]:

@@ -248,6 +248,16 @@ class TableTest(testtools.TestCase):
         self.assertIn('victim \\x1b[2J', self.said(
             Incident('1', 5.0, 'h', '\x1b[2J', 's', None, None, 'c')))
 
+    def test_numbers_that_no_clock_shows(self) -> None:
+        path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'status')
+        for field in ('time_s', 'interval_s'):
+            for number in ('9' * 400, '9' * 5000, 'NaN', 'Infinity', '-1e400',
+                           'true', '"1"', '[]', 'null'):
+                path.write_text(json.dumps({
+                    **document(schema=status.SCHEMA), field: 'here'}).replace(
+                        '"here"', number))
+                self.assertRaises(errors.ScavengerError, status.read, path)
+
     def test_a_document_that_is_not_understood(self) -> None:
         for wrong in ({'caps': [{'knob': 'x'}]}, {'incidents': 7},
                       {'pid': None, 'counters': None}):
