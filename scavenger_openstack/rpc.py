@@ -165,11 +165,11 @@ class Client:
         self._timeouts = 0
         if not isinstance(answer, str):
             raise errors.Unreachable('the answer of the conductor is no text')
-        data = answer.encode()
+        # No need to encode what is too long already.
+        data = answer[:MAX_ANSWER_BYTES + 1].encode(errors='surrogatepass')
         if len(data) > MAX_ANSWER_BYTES:
             raise errors.Unreachable(
-                f'an answer of {len(data)} bytes; at most {MAX_ANSWER_BYTES} '
-                'are taken')
+                f'an answer of more than {MAX_ANSWER_BYTES} bytes')
         return data
 
     def close(self) -> None:
@@ -255,7 +255,7 @@ class _Endpoint:
         """A cast of nova-compute, since version 1.1."""
         try:
             data = json.dumps(tag).encode()
-        except (TypeError, ValueError) as exc:
+        except (TypeError, ValueError, RecursionError) as exc:
             raise errors.WireError(f'a tag that is no JSON: {exc}') from None
         self._tag(data)
 

@@ -11,13 +11,16 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
 import re
 from typing import Any
 from typing import NamedTuple
 
 from cliff import columns
+from osc_lib import exceptions
 
 from scavenger_openstack.osc import amounts
 from scavenger_openstack.osc.terminal import printable
@@ -103,21 +106,44 @@ class Cell(columns.FormattableColumn):
         return bool(self._value < other._value)
 
 
+@contextlib.contextmanager
+def understood() -> Iterator[None]:
+    """Around what goes by the shape of an answer.
+
+    :raises CommandError: it has another.
+    """
+    try:
+        yield
+    except Exception as exc:
+        from scavenger_openstack.errors import MISREAD
+        if not isinstance(exc, MISREAD):
+            raise
+        raise exceptions.CommandError(printable(
+            f'The answer is not one of the interference API ({exc!r:.200}); '
+            'check the endpoint.')) from exc
+
+
 def rows(arguments: argparse.Namespace, shown: Sequence[Column],
          found: Iterable[Mapping[str, Any]]) -> Answer:
     """What a command returns: names of columns, and the cells of each row.
 
     :param found: rows of the API; a value may be a :class:`Cell` already
     """
-    return (_names(arguments, shown),
-            [tuple(_cell(arguments, column, row) for column in shown)
-             for row in found])
+    with understood():
+        return (_names(arguments, shown),
+                [tuple(_cell(arguments, column, row) for column in shown)
+                 for row in found])
 
 
 def one(arguments: argparse.Namespace, shown: Sequence[Column],
-        found: Mapping[str, Any]) -> Answer:
-    """The same for one thing."""
-    names, [cells] = rows(arguments, shown, [found])
+        found: Mapping[str, Any],
+        shape: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
+        ) -> Answer:
+    """The same for one thing.
+
+    :param shape: adds cells to it that are made of several fields
+    """
+    names, [cells] = rows(arguments, shown, map(shape, [found]))
     return names, cells
 
 

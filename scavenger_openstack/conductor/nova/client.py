@@ -101,23 +101,24 @@ class Nova:
             search['changes-since'] = datetime.datetime.fromtimestamp(
                 since_s, datetime.UTC).strftime('%Y-%m-%dT%H:%M:%SZ')
         marker = None
-        while page := self._ask(lambda nova, after=marker: nova.servers.list(
-                search_opts=search, marker=after, limit=PAGE)):
-            for one in map(_server, page):
+        while page := self._ask(lambda nova, after=marker: [
+                _server(one) for one in nova.servers.list(
+                    search_opts=search, marker=after, limit=PAGE)]):
+            for one in page:
                 if not one.unknown:     # its host is not known either
                     yield one
-            marker = page[-1].id
+            marker = _next(marker, page[-1].id)
 
     def server(self, instance: str) -> Server | None:
         """One of them, ``None`` when there is none."""
         def ask(nova: Any) -> Any:
             try:
-                return nova.servers.get(instance)
+                return _server(nova.servers.get(instance))
             except exceptions.NotFound:
                 return None
 
-        found = self._ask(ask)
-        return None if found is None else _server(found)
+        found: Server | None = self._ask(ask)
+        return found
 
     def act(self, instance: str, how: str) -> None:
         """Have Nova begin to live-migrate, pause, stop or shelve it.
@@ -149,8 +150,8 @@ class Nova:
 
         :raises Unreachable: Nova does not answer, or not so.
         """
-        return [_aggregate(one) for one in self._ask(
-            lambda nova: nova.aggregates.list())]
+        return self._ask(lambda nova: [
+            _aggregate(one) for one in nova.aggregates.list()])
 
     def flavors(self) -> dict[str, Flavor]:
         """All flavors, by name.
@@ -165,7 +166,7 @@ class Nova:
             for one, specs in page:
                 found[one.name] = Flavor(one.id, one.vcpus, one.ram, one.disk,
                                          specs)
-            marker = page[-1][0].id
+            marker = _next(marker, page[-1][0].id)
         return found
 
     def make_flavor(self, name: str, wanted: Flavor, *, public: bool
@@ -194,6 +195,9 @@ class Nova:
                 auth_exceptions.ClientException) as exc:
             self._client = None
             raise errors.Unreachable(f'Nova: {exc}') from exc
+        except errors.MISREAD as exc:
+            raise errors.Unreachable('Nova: an answer that is not understood: '
+                                     f'{exc!r:.200}') from exc
 
     def _connected(self) -> Any:
         """With the newest microversion that both sides know."""
@@ -206,6 +210,16 @@ class Nova:
                 f'Nova: microversion {OLDEST} is needed, which has the extra '
                 f'specs of flavors; it has {found.get_string()}')
         return self._make(found)
+
+
+def _next(marker: str | None, last: str) -> str:
+    """Where the next page begins.
+
+    :raises Unreachable: it would be the same again, for ever.
+    """
+    if last == marker:
+        raise errors.Unreachable('Nova: it lists the same page again')
+    return last
 
 
 def _specs(one: Any) -> dict[str, str]:

@@ -145,8 +145,9 @@ def remove_directory(directory: pathlib.Path) -> None:
 def _end_kept(directory: pathlib.Path) -> int | None:
     """Ask a demo that plays on until it is ended to end; its lock, None
     when it still has that, or has removed it."""
-    with contextlib.suppress(OSError, ValueError):
-        os.kill(int((directory / 'lock').read_text()), signal.SIGTERM)
+    with contextlib.suppress(OSError, ValueError, OverflowError):
+        if (pid := int((directory / 'lock').read_text())) > 1:
+            os.kill(pid, signal.SIGTERM)
     deadline_s = time.monotonic() + KEPT_END_S
     lock = None
     while lock is None and directory.exists() \

@@ -136,7 +136,7 @@ class SetCap(command.ShowOne):
             'override', 'PUT', _path(parsed_args),
             {'value': value, 'reason': parsed_args.reason,
              'expires_at': parsed_args.expires})
-        return table.one(parsed_args, OVERRIDES_LONG, _shape(found))
+        return table.one(parsed_args, OVERRIDES_LONG, found, _shape)
 
 
 class UnsetCap(command.Command):

@@ -53,12 +53,12 @@ class Text(testtools.TestCase):
 
     def test_columns_of_odd_widths(self) -> None:
         """The text after them begins where a terminal is as far."""
-        titles = [], ['name', 'what it does']
+        titles: tuple[list[str], ...] = [], ['name', 'what it does']
         for names in (NAMES, [name * 3 for name in NAMES]):
             for left, title in itertools.product(((0, 1), (1,)), titles):
                 lines = text.columns(title, [(name, 'END') for name in names],
                                      left=left)
-                self.assertEqual(1, len(begins(lines, 'END')), lines)
+                self.assertEqual(1, len(begins(lines, 'END')), str(lines))
 
     def test_widths(self) -> None:
         for name in NAMES:

@@ -123,6 +123,23 @@ class Nova(testtools.TestCase):
         [found] = self.servers({**SERVER, 'flavor': {}})
         self.assertEqual({}, found.specs)
 
+    def test_answers_of_something_else(self) -> None:
+        for answer in ({'servers': 5}, {'servers': [5]},
+                       {'servers': [{'x': 1}]}, {'servers': [
+                           {**SERVER, 'flavor': 5}]}):
+            self.answers['/v2.1/servers/detail'] = answer
+            self.assertRaises(errors.Unreachable, list,
+                              self.nova.servers(None))
+        for row in ({'x': 1}, {'name': 5}, 5):
+            self.answers['/v2.1/os-aggregates'] = {'aggregates': [row]}
+            self.assertRaises(errors.Unreachable, self.nova.aggregates)
+
+    def test_a_page_that_comes_again(self) -> None:
+        """For ever."""
+        self.answers['/v2.1/servers/detail'] = {'servers': [SERVER]}
+        self.answers['/v2.1/servers/detail?marker'] = {'servers': [SERVER]}
+        self.assertRaises(errors.Unreachable, list, self.nova.servers(None))
+
     def test_flavors(self) -> None:
         """All pages of them."""
         one = {'vcpus': 1, 'ram': 128, 'disk': 1}

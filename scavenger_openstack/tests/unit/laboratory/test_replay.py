@@ -503,4 +503,4 @@ class LinesTest(ReplayTestCase):
             lines = list(replay_output.Table(several).lines(replay.Step(
                 1.0, '数据', changes.Changed(caps), None, {}, {}, ({}, {}))))
             for word in ('cpu_cores  ', 'why'):
-                self.assertEqual(1, len(odd_names.begins(lines, word)), lines)
+                self.assertEqual(1, len(odd_names.begins(lines, word)), word)
