@@ -22,14 +22,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
 import errno
 import logging
 import os
 from typing import NamedTuple
 
+from scavenger_openstack.drivers.kernel.cgroup_files import ABSENT
 from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
-from scavenger_openstack.drivers.kernel.cgroup_files import GONE
-from scavenger_openstack.drivers.kernel.cgroup_files import NO_MEMORY_LIMIT
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack import errors
 from scavenger_openstack.types import Workload
@@ -211,24 +211,6 @@ def sources(mounts: Mapping[str, Mount], devices: Sequence[bytes], *,
     return found
 
 
-def host_memory(root: CgroupDirectory) -> tuple[int, int]:
-    """Total and available bytes of a cgroup that plays a host's memory.
-
-    What is available is what is free and what could be dropped, as in the
-    kernel's MemAvailable.
-
-    :raises DriverError: it cannot be read, or has no limit.
-    """
-    limit_file, use_file = (
-        ('memory.limit_in_bytes', 'memory.usage_in_bytes')
-        if root.version == 1 else ('memory.max', 'memory.current'))
-    limit = root.read_int(limit_file)
-    if limit < 0 or limit >= NO_MEMORY_LIMIT:
-        raise errors.DriverError(f'{root.path}/{limit_file} sets no limit')
-    available = limit - root.read_int(use_file) + droppable_bytes(root)
-    return limit, max(0, min(limit, available))
-
-
 def droppable_bytes(directory: CgroupDirectory) -> int:
     """What the kernel could drop of a cgroup's memory.
 
@@ -245,12 +227,13 @@ def droppable_bytes(directory: CgroupDirectory) -> int:
 
 
 class _Kept:
-    __slots__ = ('bad', 'bit', 'data', 'fd', 'off', 'path', 'size', 'source',
-                 'wakes')
+    __slots__ = ('bad', 'bit', 'data', 'fd', 'inode', 'off', 'path', 'size',
+                 'source', 'wakes')
 
     def __init__(self, source: Source, path: str, fd: int) -> None:
         self.source = source
         self.path = path
+        self.inode = _inode(os.path.dirname(path))
         self.fd = fd
         self.size = 64      # a larger buffer costs more; it grows
         self.data: bytes | None = None   # an empty file tells, too
@@ -258,6 +241,19 @@ class _Kept:
         self.off = False
         self.bit = 1 << source.fields[0]
         self.wakes = 0
+
+    def in_place(self) -> bool:
+        """Whether the cgroup is there: a file that is gone says only that
+        its controller was turned off."""
+        return self.inode == _inode(os.path.dirname(self.path)) != 0
+
+
+def _inode(directory: str) -> int:
+    """That of a directory, 0: it is not there."""
+    try:
+        return os.stat(directory).st_ino
+    except OSError:
+        return 0
 
 
 class Counters:
@@ -314,6 +310,7 @@ class Counters:
         """All values of now, or ``None``: the workload is gone."""
         values = self.values
         pread = os.pread
+        gone: list[_Kept] = []
         self._tick += 1
         changed = 0 if self._tick % _FULL_READ_TICKS else -1
         for kept in self._kept:
@@ -332,9 +329,10 @@ class Counters:
                     data = pread(kept.fd, kept.size, 0)
                 kept.source.parse(data, values)
             except OSError as exc:
-                if exc.errno in GONE:
-                    return None
-                self._unknown(kept, os.strerror(exc.errno or 0))
+                if exc.errno in ABSENT:
+                    gone.append(kept)
+                else:
+                    self._unknown(kept, os.strerror(exc.errno or 0))
                 continue
             except (ValueError, IndexError):
                 self._unknown(kept, f'holds {data[:60]!r}')
@@ -343,7 +341,24 @@ class Counters:
             kept.bad = False
             off = kept.source.off
             kept.off = off is not None and data.startswith(off)
+        if gone:
+            if not all(kept.in_place() for kept in gone):
+                return None
+            self._drop(gone)
         return values
+
+    def _drop(self, gone: Sequence[_Kept]) -> None:
+        """Files that are no longer there tell nothing; those that came in
+        their place are opened."""
+        self._last = None
+        for kept in gone:
+            os.close(kept.fd)
+            self._kept.remove(kept)
+            self._missing.append(kept.source)
+            for place in kept.source.fields:
+                self.values[place] = None
+        with contextlib.suppress(OSError):
+            self.open_missing()
 
     def _unknown(self, kept: _Kept, why: str) -> None:
         self._last = None

@@ -12,7 +12,6 @@ up.  cgroup v2 works out what is in force below by itself.
 from __future__ import annotations
 
 from collections.abc import Sequence
-import errno
 import functools
 import os
 import threading
@@ -21,7 +20,6 @@ from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
 from scavenger_openstack.drivers.kernel.cgroup_files import Entry
 from scavenger_openstack.drivers.kernel.cgroup_files import explain
-from scavenger_openstack.drivers.kernel.cgroup_files import GONE
 from scavenger_openstack.drivers.kernel import online_cpus
 from scavenger_openstack import errors
 from scavenger_openstack.types import format_cpus
@@ -124,12 +122,9 @@ class _Node:
         for name in names:
             if name not in self.children:
                 try:
-                    directory = CgroupDirectory(
-                        f'{self.directory.path}/{name}', version=1)
-                except OSError as exc:
-                    if exc.errno in GONE:
-                        continue
-                    raise explain(exc, self.directory.path) from exc
+                    directory = self.directory.child(name)
+                except errors.WorkloadGone:
+                    continue
                 self.children[name] = _Node(directory, self)
         self.links = links
 
@@ -305,12 +300,6 @@ class FastCpuSet:
             return
         try:
             node.directory.write(_FILE, _text(cpus))
-        except OSError as exc:
-            if exc.errno != errno.ENODEV:
-                raise
-            if node.parent is None:
-                raise explain(exc, node.directory.path) from exc
-            _forget(node)
         except errors.WorkloadGone:
             if node.parent is None:
                 raise

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from scavenger_openstack.drivers.cgroup import cpuset_tree
 from scavenger_openstack.drivers.cgroup.cpuset_tree import FastCpuSet
 from scavenger_openstack.drivers.cgroup import discovery
-from scavenger_openstack.drivers.kernel import cgroup_files
 from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.kernel import online_cpus
@@ -45,12 +44,8 @@ class Directories:
             if not discovery.is_normal(name):
                 raise errors.Unsupported(f'{name!r} is not a cgroup here')
             mount = self._mounts[controller]
-            path = mount.path + name
-            try:
-                found = CgroupDirectory(path, version=mount.version,
-                                        no_cpus=self._no_cpus)
-            except OSError as exc:
-                raise cgroup_files.explain(exc, path) from exc
+            found = CgroupDirectory(mount.path + name, version=mount.version,
+                                    no_cpus=self._no_cpus)
             self._directories[name, controller] = found
         return found
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from scavenger_openstack.drivers.kernel.cgroup_files import explain
 from scavenger_openstack.drivers.kernel.cgroup_files import OUT_OF_FILES
+from scavenger_openstack.drivers.kernel import cgroup_members
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack import errors
 from scavenger_openstack.types import Priority
@@ -93,8 +94,14 @@ def _directories(path: str) -> list[str]:
 
 
 def _has_tasks(path: str) -> bool:
-    with open(f'{path}/cgroup.procs', 'rb', buffering=0) as file:
-        return bool(file.read(16))
+    """Whether there is a process, or in a threaded cgroup a thread."""
+    if cgroup_members.read(f'{path}/{cgroup_members.PROCESSES}', size=1):
+        return True
+    try:
+        return bool(cgroup_members.read(
+            f'{path}/{cgroup_members.THREADS}', size=1))
+    except FileNotFoundError:       # version 1
+        return False
 
 
 class Parents:

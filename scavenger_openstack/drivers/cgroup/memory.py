@@ -9,11 +9,30 @@ import logging
 
 from scavenger_openstack.drivers.cgroup import counters
 from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
-from scavenger_openstack.drivers.kernel.cgroup_files import explain
+from scavenger_openstack.drivers.kernel.cgroup_files import NO_MEMORY_LIMIT
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack import errors
 
 LOG = logging.getLogger(__name__)
+
+
+def host_memory(root: CgroupDirectory) -> tuple[int, int]:
+    """Total and available bytes of a cgroup that plays a host's memory.
+
+    What is available is what is free and what could be dropped, as in the
+    kernel's MemAvailable.
+
+    :raises DriverError: it cannot be read, or has no limit.
+    """
+    limit_file, use_file = (
+        ('memory.limit_in_bytes', 'memory.usage_in_bytes')
+        if root.version == 1 else ('memory.max', 'memory.current'))
+    limit = root.read_int(limit_file)
+    if limit < 0 or limit >= NO_MEMORY_LIMIT:
+        raise errors.DriverError(f'{root.path}/{limit_file} sets no limit')
+    available = (limit - root.read_int(use_file)
+                 + counters.droppable_bytes(root))
+    return limit, max(0, min(limit, available))
 
 
 class MemoryRoot:
@@ -34,7 +53,7 @@ class MemoryRoot:
         try:
             if self._directory is None:
                 self._directory = self._open()
-            found = counters.host_memory(self._directory)
+            found = host_memory(self._directory)
         except errors.DriverError as exc:
             self._directory = None
             if not self._complained:
@@ -49,8 +68,5 @@ class MemoryRoot:
         mount = self._mounts.get('memory')
         if mount is None:
             raise errors.Unsupported('no memory controller is mounted')
-        path = mount.path + self._path
-        try:
-            return CgroupDirectory(path, version=mount.version)
-        except OSError as exc:
-            raise explain(exc, path) from exc
+        return CgroupDirectory(mount.path + self._path,
+                               version=mount.version)

@@ -58,7 +58,7 @@ class Allotments:
             directory = CgroupDirectory(mount.path + name,
                                         version=mount.version)
             value = self._rules[knob, mount.version].read(directory)
-        except (OSError, errors.DriverError):
+        except errors.DriverError:
             return None
         return None if value is None else float(value)
 
@@ -84,5 +84,5 @@ class Allotments:
             return read_cpus(directory, 'cpuset.effective_cpus'
                              if mount.version == 1
                              else 'cpuset.cpus.effective') or None
-        except (OSError, errors.DriverError):
+        except errors.DriverError:
             return None

@@ -24,7 +24,7 @@ from typing import NamedTuple
 from scavenger_openstack.drivers.delay import totals
 from scavenger_openstack.drivers.delay.totals import Asked
 from scavenger_openstack.drivers.delay.totals import Totals
-from scavenger_openstack.drivers.kernel.cgroup_files import GONE
+from scavenger_openstack.drivers.kernel.cgroup_files import ABSENT
 from scavenger_openstack.drivers.kernel.cgroup_files import OUT_OF_FILES
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.kernel import netlink
@@ -247,7 +247,7 @@ class DelayAccounting:
                           '= %s processes or threads', name, most)
                 continue
             except OSError as exc:
-                if exc.errno not in GONE:
+                if exc.errno not in ABSENT:
                     self._say('read', '', '%s: io_wait and run_delay are '
                               'unknown: its processes cannot be listed: %s',
                               name, exc.strerror)

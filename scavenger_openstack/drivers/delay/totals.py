@@ -21,10 +21,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Sequence
-import errno
 import os
 from typing import NamedTuple
 
+from scavenger_openstack.drivers.kernel.cgroup_files import ABSENT
+from scavenger_openstack.drivers.kernel import cgroup_members
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack.drivers.kernel import taskstats
@@ -51,7 +52,8 @@ MOST_THREADS = 1000
 """A process waits for no more seconds per second than it has threads.  Linux
 6.18 was seen to count all the time since boot for one wait, on a busy host."""
 
-_READ_SIZE = 1 << 16
+_NUMBER_BYTES = 11
+"""A number of a process or thread, and the end of its line, at most."""
 
 
 class TooMany(Exception):
@@ -150,12 +152,12 @@ class Totals:
         if not nodes or any(os.stat(path).st_nlink != links
                             for path, links in nodes):
             nodes = nodes_of(self._mount.path + sample[0].id, most)
-        pids = members(nodes, 'cgroup.procs', most)
+        pids = members(nodes, cgroup_members.PROCESSES, most)
         threads = []
         if self._trusts(sample) is not True:
             threads = members(
-                nodes, 'tasks' if self._mount.version == 1
-                else 'cgroup.threads', most)
+                nodes, cgroup_members.THREADS_V1 if self._mount.version == 1
+                else cgroup_members.THREADS, most)
         self._nodes = nodes
         same = (not self._first and self.processes.keys() == set(pids)
                 and self._threads.keys() == set(threads))
@@ -298,28 +300,23 @@ def nodes_of(top: str, most: int) -> list[tuple[str, int]]:
 
 def members(nodes: Sequence[tuple[str, int]], file: str, most: int
              ) -> list[int]:
-    """The tasks in some cgroups.
-
-    Opened again each time: over a kept descriptor version 1 answers with an
-    old list for as long as it is asked at least once a second.
+    """The tasks in some cgroups, the first of which holds the others; one of
+    these that is gone meanwhile has none.
 
     :raises TooMany: more than ``most``
-    :raises OSError: a cgroup is gone, or may not be read
+    :raises OSError: the first is gone, or one may not be read
     """
     found: list[int] = []
+    size = _NUMBER_BYTES * most + 1
     for path, _ in nodes:
-        fd = os.open(f'{path}/{file}', os.O_RDONLY | os.O_CLOEXEC)
         try:
-            data = b''
-            while part := os.read(fd, _READ_SIZE):
-                data += part
-                if len(data) > 11 * most:
-                    raise TooMany
+            data = cgroup_members.read(f'{path}/{file}', size=size)
         except OSError as exc:
-            if exc.errno != errno.EOPNOTSUPP:   # threads of a cgroup above
+            if exc.errno not in ABSENT or path == nodes[0][0]:
                 raise
-        finally:
-            os.close(fd)
+            continue
+        if len(data) >= size:
+            raise TooMany
         found += map(int, data.split())
         if len(found) > most:
             raise TooMany

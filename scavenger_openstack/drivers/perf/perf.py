@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Sequence
+import errno
 import logging
 import os
 import resource
@@ -326,16 +327,18 @@ class Perf:
                                * len(self._grade.events))
             return
         why = perf_grade.advice(exc.errno, self._root_dir)
-        if exc.errno in cgroup_files.GONE:
+        if exc.errno in cgroup_files.ABSENT:
             if path is None and name.startswith('/'):
                 why = (f'there is no such cgroup below {self._mount}; its '
                        'creator has to make it there, too')
-            elif path is not None and os.path.isdir(path):
+            elif (path is None or not os.path.isdir(path)
+                    or exc.errno == errno.ENODEV):
+                one.retry_s = 0.0   # it vanished meanwhile, or a CPU did
+                return
+            else:
                 why = ('perf does not know this cgroup; enable any '
                        'controller for it, such as echo +cpu > '
                        f'{self._mount}/cgroup.subtree_control')
-            else:
-                return      # it vanished meanwhile
         self._say(f'{exc.errno} {path is None}', '%s: hardware counters: %s; '
                   'not measured until that changes, as others with the same '
                   'fault', name, why)

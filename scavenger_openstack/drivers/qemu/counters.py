@@ -79,8 +79,9 @@ class DomainCounters:
             self._vcpus.read()
             self.plugged()
         except OSError as exc:
+            gone = exc.errno in GONE and not self._lives()
             self.close()
-            if exc.errno not in GONE:
+            if not gone:
                 raise
             raise errors.WorkloadGone(f'process {pid} of domain {uuid} is '
                                       'gone') from None
@@ -179,15 +180,22 @@ class DomainCounters:
                 self._counters.open_missing()
             found = vcpus.look(again=self._again)
             self._again = False
-            return found or self._process.alive()
+            return found or self._lives()
         except OSError as exc:
             if exc.errno in GONE:
-                return False
+                return self._lives()
             if not self._said:
                 LOG.warning('QEMU process %s cannot be looked at: %s; which '
                             'vCPUs and interfaces it has is as before',
                             self.pid, exc.strerror)
             self._said = True
+            return True
+
+    def _lives(self) -> bool:
+        """Whether the process is there, as far as that can be told."""
+        try:
+            return self._process.alive()
+        except OSError:
             return True
 
     def close(self) -> None:

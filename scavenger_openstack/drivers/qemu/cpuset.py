@@ -115,10 +115,7 @@ class CpuSet:
                 and self._directory.links() != self._written)
 
     def _open(self, path: str) -> cgroup_files.CgroupDirectory:
-        try:
-            return cgroup_files.CgroupDirectory(path, version=self._version)
-        except OSError as exc:
-            raise cgroup_files.explain(exc, f'cannot open {path}') from exc
+        return cgroup_files.CgroupDirectory(path, version=self._version)
 
     def _look(self) -> None:
         """See which parts there are."""

@@ -30,11 +30,7 @@ class Idle:
                 f'domain {name} has no cgroup of its own for CPUs: see '
                 'cgroup_controllers in qemu.conf')
         version = machine.above['cpu'].version
-        try:
-            self._directory = cgroup_files.CgroupDirectory(path,
-                                                           version=version)
-        except OSError as exc:
-            raise cgroup_files.explain(exc, f'cannot open {path}') from exc
+        self._directory = cgroup_files.CgroupDirectory(path, version=version)
         self._rule = RULES[Knob.CPU_IDLE, version]
 
     def read(self) -> Value | None:

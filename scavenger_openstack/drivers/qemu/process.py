@@ -19,8 +19,9 @@ RUN_DIR = '/run/libvirt/qemu'
 """Where libvirt keeps the PID of each domain, as NAME.pid: a name cannot
 hold a slash, and nothing in it is escaped."""
 
-GONE = cgroup_files.GONE | {errno.ESRCH}
-"""What the kernel answers about a process, or its cgroup, that is gone."""
+GONE = cgroup_files.ABSENT | {errno.ESRCH}
+"""What the kernel answers about a process that is gone, and about files of
+one that lives: :meth:`Process.alive` tells which."""
 
 READ_ONLY = os.O_RDONLY | os.O_CLOEXEC
 BYTES_PER_KIB = 1024

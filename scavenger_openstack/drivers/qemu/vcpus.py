@@ -15,6 +15,8 @@ import re
 from scavenger_openstack.drivers.cgroup.counters import NS_PER_S
 from scavenger_openstack.drivers.cgroup.counters import number_after
 from scavenger_openstack.drivers.cgroup.counters import US_PER_S
+from scavenger_openstack.drivers.kernel.cgroup_files import ABSENT
+from scavenger_openstack.drivers.kernel import cgroup_members
 from scavenger_openstack.drivers.qemu.domain_cgroup import DomainCgroup
 from scavenger_openstack.drivers.qemu.process import Process
 from scavenger_openstack.drivers.qemu.process import READ_ONLY
@@ -52,8 +54,11 @@ class _Vcpu:
                 now = number_after(data, b'throttled_time ') / NS_PER_S
             else:
                 now = number_after(data, b'throttled_usec ') / US_PER_S
-        except (OSError, ValueError):
+        except (OSError, ValueError) as exc:
             self.throttled_s = None
+            if getattr(exc, 'errno', None) in ABSENT and self.stat is not None:
+                os.close(self.stat)     # its controller was turned off
+                self.stat = None
             return 0.0
         self.throttled_s = now
         self.off = b'nr_periods 0\n' in data
@@ -119,6 +124,8 @@ class Vcpus:
                 one.run_ns, one.delay_ns = run_ns, delay_ns
             if one.stat is not None and (full or not one.off):
                 self.throttled_s += one.throttled()
+                if one.stat is None:
+                    self._links = -1    # look for it again
         return True
 
     def throttled(self, machine_s: float | None) -> float | None:
@@ -180,16 +187,14 @@ class Vcpus:
         return found
 
     def _thread(self, group: str) -> int:
-        """Read again each time: a kept descriptor tells an old list."""
-        for file in ('tasks', 'cgroup.threads'):    # of version 1, of 2
+        for file in (cgroup_members.THREADS_V1, cgroup_members.THREADS):
             try:
-                fd = os.open(f'{group}/{file}', READ_ONLY, dir_fd=self._fd)
-            except FileNotFoundError:
+                threads = cgroup_members.read(
+                    f'{group}/{file}', self._fd, size=64).split()
+            except OSError as exc:
+                if exc.errno not in ABSENT:     # unplugged meanwhile
+                    raise
                 continue
-            try:
-                threads = os.read(fd, 64).split()
-            finally:
-                os.close(fd)
             return int(threads[0]) if threads else 0
         return 0
 

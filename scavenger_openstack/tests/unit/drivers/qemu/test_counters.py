@@ -9,6 +9,7 @@ that ends) is in the functional tests.
 
 from __future__ import annotations
 
+import errno
 import os
 import pathlib
 import shutil
@@ -116,6 +117,41 @@ class TestVersion1(FilesTestCase):
              one.memory_bytes, one.io_wait_s, one.io_ops, one.io_bytes,
              one.net_tx_bytes, one.psi_cpu_s))
         self.assertEqual({}, one.caps_in_force)
+
+    def test_a_cgroup_that_is_gone_is_not_the_process(self) -> None:
+        shutil.rmtree(self.root / 'cg/cpu/machine')
+        exc = self.assertRaises(OSError, self.counters, self.used)
+        self.assertIn('cg/cpu/machine', str(exc))
+
+    def test_a_file_that_is_gone_is_not_the_machine(self) -> None:
+        counters = self.counters(self.used)
+        files = [self.root / f'cg/memory/machine/{PLAIN}/memory.stat',
+                 self.root / f'cg/cpu/machine/{PLAIN}/vcpu0/cpu.stat']
+        plain = os.pread
+
+        def pread(fd: int, size: int, offset: int) -> bytes:
+            if os.readlink(f'/proc/self/fd/{fd}').endswith('.off'):
+                raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
+            return plain(fd, size, offset)
+
+        self.useFixture(fixtures.MonkeyPatch('os.pread', pread))
+        counters.wake()
+        for path in files:
+            path.rename(f'{path}.off')
+        found = self.sample(counters)
+        self.assertEqual((5.0, None), (found.cpu_s, found.memory_bytes))
+        # On again: each of the vCPUs is read.
+        for path in files:
+            pathlib.Path(f'{path}.off').rename(path)
+        self.stat(0, 40_000_000)
+        counters.look_again()
+        for _ in range(2):
+            counters.wake()
+            found = self.sample(counters)
+        self.assertEqual(8_000_000, found.memory_bytes)
+        self.stat(0, 90_000_000)
+        counters.wake()
+        self.assertAlmostEqual(0.05, self.sample(counters).throttled_s or 0)
 
     def test_vcpus_add_up(self) -> None:
         counters = self.counters(self.used)
