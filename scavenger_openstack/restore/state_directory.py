@@ -19,8 +19,9 @@ import stat
 import struct
 from typing import NamedTuple
 
+from scavenger_openstack.restore.files import DIRECTORY
+from scavenger_openstack.restore.files import FILE
 from scavenger_openstack.restore.records import boot_id
-from scavenger_openstack.restore.records import FILE
 from scavenger_openstack.restore.records import now_s
 from scavenger_openstack.restore.records import open_or_make
 from scavenger_openstack.restore import watcher as watcher_
@@ -30,7 +31,6 @@ MAX_AHEAD_S = 3600.0
 UNREADABLE_POLLS = 3
 MAX_PID = 2 ** 22
 CAP_DAC_OVERRIDE = 1
-DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _FLOCK = struct.Struct('hhqqi4x')    # struct flock of 64-bit machines
 

@@ -19,8 +19,8 @@ import stat
 import zlib
 
 from scavenger_openstack.restore import actions
+from scavenger_openstack.restore.files import FILE
 from scavenger_openstack.restore.records import boot_id
-from scavenger_openstack.restore.records import FILE
 from scavenger_openstack.restore.records import open_or_make
 
 NAME = 'watcher'

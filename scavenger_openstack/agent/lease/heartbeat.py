@@ -21,8 +21,8 @@ from typing import Protocol
 from oslo_log import log
 
 from scavenger_openstack import errors
+from scavenger_openstack.restore.files import FILE
 from scavenger_openstack.restore.records import boot_id
-from scavenger_openstack.restore.records import FILE
 from scavenger_openstack.restore.records import now_s
 
 LOG = log.getLogger(__name__)

@@ -16,10 +16,10 @@ import pathlib
 import time
 
 from scavenger_openstack import errors
-from scavenger_openstack.restore.records import FILE
+from scavenger_openstack.restore.files import DIRECTORY
+from scavenger_openstack.restore.files import FILE
 from scavenger_openstack.restore.records import now_s
 from scavenger_openstack.restore import state_directory
-from scavenger_openstack.restore.state_directory import DIRECTORY
 from scavenger_openstack.restore import watcher
 
 LOCK_TIMEOUT_S = 2.0

@@ -327,6 +327,7 @@ class Cgroups:
         :raises Refused: the memory in use cannot be reclaimed.  v2: growth
             is slowed all the same (memory.high), while memory.max is not
             set: it would call the OOM killer.
+        :raises DriverError: it failed, and what was there before is again.
         """
         self._parents.check_writable(workload)
         try:
@@ -342,7 +343,7 @@ class Cgroups:
                 if knob is Knob.CPU_SET:
                     self._allotments.about_to_narrow(workload)
                     value = format_cpus(_cpus(value))
-                rule.write(directory, value, original)
+                knobs.write(rule, directory, value, original)
         except errors.WorkloadGone:
             self._let_go(workload)
             raise

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scavenger_openstack.drivers.cgroup import cpuset_tree
+from scavenger_openstack.drivers.cgroup.available_cpus import read_cpus
 from scavenger_openstack.drivers.cgroup.cpuset_tree import FastCpuSet
 from scavenger_openstack.drivers.cgroup import discovery
 from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
@@ -69,7 +69,7 @@ class Directories:
         """The CPU set of v1."""
         directory = self.directory(name, 'cpuset')
         known = self._sets.get(name)
-        return (cpuset_tree.read_cpus(directory) if known is None
+        return (read_cpus(directory) if known is None
                 else known.read())
 
     def forget(self, name: str) -> None:

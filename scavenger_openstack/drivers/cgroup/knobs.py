@@ -11,13 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Sequence
+import contextlib
 import errno
+import logging
 import math
 from typing import NamedTuple
 
 from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers.cgroup import available_cpus
 from scavenger_openstack.drivers.cgroup import counters
-from scavenger_openstack.drivers.cgroup import cpuset_tree
 from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
 from scavenger_openstack.drivers.kernel.cgroup_files import Entry
 from scavenger_openstack.drivers.kernel.cgroup_files import explain
@@ -27,6 +29,8 @@ from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import parse_cpus
 from scavenger_openstack.types import Value
+
+LOG = logging.getLogger(__name__)
 
 MIN_QUOTA_US = 1000
 """The kernel takes no smaller quota."""
@@ -69,6 +73,26 @@ def number(knob: Knob, value: Value) -> float:
     except ValueError:
         pass
     raise errors.DriverError(f'{knob} = {value!r}: not a number >= 0')
+
+
+def write(rule: Rule, directory: CgroupDirectory, value: Value,
+          original: Sequence[base.RestoreAction]) -> None:
+    """Set a knob, or leave all that it is made of as it was.
+
+    :raises Refused: a part of it holds: see :func:`_write_memory_v2`.
+    :raises DriverError: it failed.
+    """
+    before = directory.actions(rule.entries(directory))
+    try:
+        rule.write(directory, value, original)
+    except (errors.Refused, errors.WorkloadGone):
+        raise
+    except errors.DriverError:
+        for action in before:
+            with contextlib.suppress(errors.DriverError):
+                directory.put(Entry(action['file'], action.get('device', '')),
+                              action['text'])
+        raise
 
 
 def _only(*files: str) -> Callable[[CgroupDirectory], list[Entry]]:
@@ -158,7 +182,7 @@ def _read_set_v2(d: CgroupDirectory) -> Value | None:
 
 
 def _write_set_v2(d: CgroupDirectory, value: Value) -> None:
-    cpus = cpuset_tree.obtainable(d, parse_cpus(str(value)))
+    cpus = available_cpus.obtainable(d, parse_cpus(str(value)))
     d.put(Entry('cpuset.cpus'), format_cpus(cpus))
 
 
@@ -174,11 +198,16 @@ def _write_memory_v1(d: CgroupDirectory, value: Value) -> None:
     try:
         d.write('memory.limit_in_bytes', str(limit))
     except OSError as exc:
-        if exc.errno != errno.EBUSY:
-            raise explain(exc, f'cannot write {limit} to '
-                               f'{d.path}/memory.limit_in_bytes') from exc
-        raise _refused(d, limit,
-                       d.read_int('memory.usage_in_bytes')) from exc
+        if exc.errno == errno.EBUSY:
+            raise _refused(d, limit,
+                           d.read_int('memory.usage_in_bytes')) from exc
+        if exc.errno == errno.EINVAL:
+            # None above the one of memory and swap, which holds anyway.
+            most = d.read_int('memory.memsw.limit_in_bytes')
+            if most < limit:
+                return d.put(Entry('memory.limit_in_bytes'), str(most))
+        raise explain(exc, f'cannot write {limit} to '
+                           f'{d.path}/memory.limit_in_bytes') from exc
 
 
 def _refused(d: CgroupDirectory, limit: int, use: int) -> errors.Refused:
@@ -240,7 +269,8 @@ def _limit_of(d: CgroupDirectory, entry: Entry, text: str) -> float:
 
 
 def _io_rule(knob: Knob, version: int,
-             devices: Callable[[], tuple[str, ...]]) -> Rule:
+             devices: Callable[[], tuple[str, ...]],
+             named: set[str]) -> Rule:
     unit = 'bps' if knob is Knob.IO_BYTES_PER_S else 'iops'
 
     def entries(d: CgroupDirectory) -> list[Entry]:
@@ -267,12 +297,27 @@ def _io_rule(knob: Knob, version: int,
         wanted = max(1, int(number(knob, value)))
         if unit == 'iops':
             wanted = min(wanted, MOST_IOPS)
+        absent: dict[str, errors.Unsupported] = {}
         for entry in entries(d):
+            if entry.device in absent:
+                continue
             # A direction that the workload's own limit holds lower stays so.
             limit = int(min(wanted, _limit_of(
                 d, entry, d.before(entry, original))))
-            d.put(entry, f'{entry.field}={limit}' if entry.field
-                  else str(limit))
+            try:
+                d.put(entry, f'{entry.field}={limit}' if entry.field
+                      else str(limit))
+            except errors.Unsupported as exc:   # the others can be limited
+                absent[entry.device] = exc
+        d.devices = tuple(device for device in d.devices
+                          if device not in absent)
+        if absent and not d.devices:
+            raise next(iter(absent.values()))
+        for device, why in absent.items():
+            if device not in named:
+                LOG.warning('disk %s has no I/O limits, the others have: %s',
+                            device, why)
+            named.add(device)
 
     return Rule('blkio', read, write, entries)
 
@@ -338,7 +383,8 @@ def rules(devices: Callable[[], tuple[str, ...]]
         (Knob.PAUSED, 2): _alone('freezer', _read_paused_v2,
                                  _write_paused_v2, _only('cgroup.freeze')),
     }
+    named: set[str] = set()
     for knob in (Knob.IO_BYTES_PER_S, Knob.IO_OPS_PER_S):
         for version in (1, 2):
-            table[knob, version] = _io_rule(knob, version, devices)
+            table[knob, version] = _io_rule(knob, version, devices, named)
     return table

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from scavenger_openstack.drivers.cgroup.cpuset_tree import read_cpus
+from scavenger_openstack.drivers.cgroup.available_cpus import read_cpus
 from scavenger_openstack.drivers.cgroup.discovery import within
 from scavenger_openstack.drivers.cgroup.knobs import Rule
 from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory

@@ -129,7 +129,8 @@ class CgroupDirectory:
 
     ``devices`` are the disks that its I/O limits are about, from the first
     time that one was looked at.  ``no_cpus`` is what brings back a CPU set
-    that was empty.
+    that was empty.  ``withheld`` are CPUs of which the log said that they
+    cannot be had.
 
     :raises DriverError: ``path`` cannot be opened.
     """
@@ -140,6 +141,7 @@ class CgroupDirectory:
         self.no_cpus = no_cpus
         self.version = version
         self.devices: tuple[str, ...] = ()
+        self.withheld: frozenset[int] = frozenset()
         name = os.path.basename(path) if parent else path
         above: Fd | None = parent._fd if parent else None
         try:
@@ -210,6 +212,10 @@ class CgroupDirectory:
             where, between = os.path.dirname(where), between + 1
         return ('enable the controller for this cgroup, or use a kernel that '
                 'has it')
+
+    def fileno(self) -> int:
+        """The descriptor of the directory."""
+        return self._fd.number
 
     def alive(self) -> bool:
         """Whether the cgroup still exists (under whatever path): one that

@@ -15,6 +15,7 @@ threads is set, and that of their parent is not.
 from __future__ import annotations
 
 from collections.abc import Callable
+import contextlib
 from typing import TypeVar
 
 from scavenger_openstack.drivers import base
@@ -36,13 +37,13 @@ _ENTRY = cgroup_files.Entry('cpuset.cpus')
 class _Part:
     """One cgroup; ``own`` is the set that it has without us."""
 
-    __slots__ = ('_ours', '_set', 'directory', 'own')
+    __slots__ = ('_before', '_ours', '_set', 'directory', 'own')
 
     def __init__(self, directory: cgroup_files.CgroupDirectory, root_dir: str
                  ) -> None:
         self.directory = directory
         self._set = cpuset_tree.FastCpuSet(directory, root_dir)
-        self.own = self._ours = self._set.read()
+        self.own = self._ours = self._before = self._set.read()
 
     def read(self) -> frozenset[int]:
         now = self._set.read()
@@ -53,7 +54,15 @@ class _Part:
     def write(self, cpus: frozenset[int]) -> None:
         self._set.refresh()
         self.read()
-        self._set.set(self.own & cpus or cpus)
+        self._before = self._ours
+        self._put(self.own & cpus or cpus)
+
+    def undo(self) -> None:
+        """Set what was there before the last write."""
+        self._put(self._before)
+
+    def _put(self, cpus: frozenset[int]) -> None:
+        self._set.set(cpus)
         self._ours = self._set.read()
 
 
@@ -105,7 +114,19 @@ class CpuSet:
             cpus = parse_cpus(str(value))
         except ValueError as exc:
             raise errors.DriverError(f'{Knob.CPU_SET}: {exc}') from None
-        self._each(lambda part: part.write(cpus))
+        written: list[_Part] = []
+
+        def write(part: _Part) -> None:
+            part.write(cpus)
+            written.append(part)
+
+        try:
+            self._each(write)
+        except errors.DriverError:
+            for part in written:        # all of them, or none
+                with contextlib.suppress(errors.DriverError):
+                    part.undo()
+            raise
         self._written = self._links
         return self.read()
 

@@ -40,5 +40,5 @@ class Idle:
         return self._directory.actions(self._rule.entries(self._directory))
 
     def write(self, value: Value) -> Value | None:
-        self._rule.write(self._directory, value, ())
+        knobs.write(self._rule, self._directory, value, ())
         return self.read()

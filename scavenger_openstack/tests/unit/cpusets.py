@@ -47,6 +47,7 @@ class Host(fixtures.Fixture):
     :ivar written: each write that was taken, the oldest first; paths begin
         below the cgroup mount
     :ivar refused: names of files to which the kernel takes no write
+    :ivar busy: groups of version 1 that cannot have fewer CPUs now
     :ivar tries: how many writes were refused for that
     """
 
@@ -59,6 +60,7 @@ class Host(fixtures.Fixture):
         self.version = version
         self.written: list[Write] = []
         self.refused: set[str] = set()
+        self.busy: set[str] = set()
         self.tries = 0
 
     def _setUp(self) -> None:
@@ -100,6 +102,7 @@ class Host(fixtures.Fixture):
             self._text(path, 'cpuset.cpus.partition', 'member')
         text = listed(cpus or ())
         if self.version == 1:
+            self._text(path, 'cpuset.cpu_exclusive', '0')
             (self.sets / path.strip('/') / 'cgroup.procs').write_text('\n')
             text = text or listed(self._parent(path))
         self._text(path, 'cpuset.cpus', text)
@@ -110,6 +113,11 @@ class Host(fixtures.Fixture):
         self.cgroup(path, cpus)
         self._text(path, 'cpuset.cpus.partition', 'root')
         self._follow()
+
+    def exclusive(self, path: str, cpus: Iterable[int]) -> None:
+        """Make a cgroup of version 1 that has CPUs to itself."""
+        self.cgroup(path, cpus)
+        self._text(path, 'cpuset.cpu_exclusive', '1')
 
     def is_partition(self, path: str) -> bool:
         """Whether it is one, and valid."""
@@ -241,6 +249,10 @@ class Host(fixtures.Fixture):
                 self._text(path, 'cpuset.cpus.partition', 'root invalid '
                            '(Cpu list in cpuset.cpus not exclusive)')
 
+    @staticmethod
+    def _is_exclusive(where: pathlib.Path) -> bool:
+        return (where / 'cpuset.cpu_exclusive').read_text() == '1\n'
+
     def _check(self, where: pathlib.Path, cpus: set[int]) -> None:
         """What the kernel refuses."""
         refused = 0
@@ -253,5 +265,12 @@ class Host(fixtures.Fixture):
             elif any(not self.set_of(f'{path}/{one.name}') <= cpus
                      for one in where.iterdir() if one.is_dir()):
                 refused = errno.EBUSY
+            elif f'/{path}' in self.busy and not self.set_of(path) <= cpus:
+                refused = errno.EBUSY
+            elif any(self._is_exclusive(where) | self._is_exclusive(one)
+                     and cpus & cpus_of((one / 'cpuset.cpus').read_text())
+                     for one in where.parent.iterdir()
+                     if one.is_dir() and one != where):
+                refused = errno.EINVAL
         if refused:
             raise OSError(refused, os.strerror(refused))

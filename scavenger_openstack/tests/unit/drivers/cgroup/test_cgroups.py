@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pathlib
 
@@ -350,6 +351,30 @@ class TestKnobs(CgroupsCase):
                                     '/batch/a', knob)
             self.assertIn(f'{self.where}/{file}', str(exc))
             self.assertNotIn('\n', str(exc))
+
+    def test_what_fails_half_way_leaves_nothing(self) -> None:
+        files = {path.name: path.read_text()
+                 for path in self.where.iterdir()}
+        plain = os.pwrite
+
+        def pwrite(fd: int, data: bytes, offset: int) -> int:
+            name = os.path.basename(os.readlink(f'/proc/self/fd/{fd}'))
+            if (name, data) in refused:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            os.ftruncate(fd, 0)
+            return plain(fd, data, offset)
+
+        self.useFixture(fixtures.MonkeyPatch('os.pwrite', pwrite))
+        self.droppable(0)
+        (self.where / 'memory.current').write_text('0\n')
+        for value, last in ((2048, 'memory.max'), (16384, 'memory.high')):
+            refused = {(last, f'{value}\n'.encode())}
+            self.assertRaises(errors.DriverError, self.cgroups.write,
+                              '/batch/a', Knob.MEMORY_BYTES, value, ())
+            for file in 'memory.high', 'memory.max':
+                self.assertEqual(files[file], (self.where / file).read_text())
+            self.assertEqual(4096, self.cgroups.read('/batch/a',
+                                                     Knob.MEMORY_BYTES))
 
     def test_file_that_does_not_exist(self) -> None:
         (self.where / 'cpu.idle').unlink()
