@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
-import errno
 import json
 import os
 import pathlib
@@ -22,6 +21,7 @@ from scavenger_openstack.agent import instances as instances_
 from scavenger_openstack.agent import names
 from scavenger_openstack import amounts
 from scavenger_openstack import errors
+from scavenger_openstack.restore import files
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import printable
@@ -88,20 +88,10 @@ def write(path: pathlib.Path, document: Mapping[str, Any],
     :param fields: the JSON of more fields, not empty
     :raises OSError: the directory is full or gone.
     """
-    temporary = path.with_name(path.name + '.new')
     data = _encoded(document)
     for name, encoded in fields.items():
         data = b'%s,"%s":%s}' % (data[:-1], name.encode(), encoded)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-                         | os.O_NOFOLLOW, 0o640)
-    try:
-        # The kernel writes what has room, and says so only by the count.
-        if os.write(descriptor, data) < len(data):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC),
-                          str(temporary))
-    finally:
-        os.close(descriptor)
-    os.replace(temporary, path)
+    files.replace(path, data, draft=f'{path}.new', mode=0o640)
 
 
 def read(path: pathlib.Path) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
 from scavenger_openstack.recording import line_format
 from scavenger_openstack.recording import order_format
+from scavenger_openstack.restore import files
 from scavenger_openstack.restore import records
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import HostSample
@@ -317,8 +318,7 @@ class Recorder:
                 raise OSError(errno.ENOSPC, 'less than 5 % of the disk is '
                                             'free')
             data = json.dumps(line, separators=(',', ':')).encode() + b'\n'
-            while data:
-                data = data[os.write(self._fd, data):]
+            files.write_all(self._fd, data)
             self._size = os.lseek(self._fd, 0, os.SEEK_CUR)
         except (OSError, TypeError, ValueError) as exc:
             LOG.warning('recording to %s ended: %s; the agent goes on '

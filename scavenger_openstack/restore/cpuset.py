@@ -18,7 +18,7 @@ from scavenger_openstack.restore.grammar import RestoreError
 
 FILE = 'cpuset.cpus'
 
-_EXCLUSIVE = 'cpuset.cpu_exclusive'
+EXCLUSIVE = 'cpuset.cpu_exclusive'
 _PARTITION = 'cpuset.cpus.partition'
 _PARTITIONS = ('root', 'isolated')
 """What a partition says of itself while it is valid."""
@@ -63,7 +63,7 @@ def explained(cpus: frozenset[int], others: Mapping[str, frozenset[int]],
     kept = ','.join(map(str, sorted(cpus & _NO_CPUS.union(*others.values()))))
     return (f'the cgroup {", ".join(sorted(names)[:3])} beside it has CPUs '
             f'{kept} to itself: to end that, type echo '
-            + (f'0 > {_EXCLUSIVE}' if version == 1 else
+            + (f'0 > {EXCLUSIVE}' if version == 1 else
                f'member > {_PARTITION}') + ' there')
 
 
@@ -104,7 +104,7 @@ def _above(directory: int) -> Iterator[int]:
 
 def _is_exclusive(directory: int) -> bool:
     try:
-        return files.read(directory, _EXCLUSIVE) == '1'
+        return files.read(directory, EXCLUSIVE) == '1'
     except FileNotFoundError:
         return False
 

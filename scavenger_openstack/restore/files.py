@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import pathlib
 
@@ -31,19 +32,33 @@ def write(directory: int, name: str, text: str) -> None:
     """
     fd = os.open(name, os.O_WRONLY | FILE, dir_fd=directory)
     try:
-        os.write(fd, text.encode() or b'\n')
+        write_once(fd, text.encode() or b'\n')
     finally:
         os.close(fd)
 
 
-def write_all(fd: int, data: bytes) -> None:
+def write_once(fd: int, data: bytes) -> None:
+    """Write a file that takes only a whole text, from its beginning.
+
+    :raises OSError: it was not written, or not all of it.
+    """
+    if os.write(fd, data) != len(data):
+        raise OSError(errno.EIO, 'only a part of the text was taken')
+
+
+def write_all(fd: int, data: bytes, offset: int | None = None) -> None:
     """Write all of ``data``: one call writes what has room, and says so by
     the count only.
 
+    :param offset: not where the last write ended
     :raises OSError: some of it was not written.
     """
     while data:
-        data = data[os.write(fd, data):]
+        if offset is None:
+            data = data[os.write(fd, data):]
+        else:
+            count = os.pwrite(fd, data, offset)
+            data, offset = data[count:], offset + count
 
 
 def replace(path: pathlib.Path | str, data: bytes, *, draft: str,

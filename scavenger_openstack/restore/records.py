@@ -203,7 +203,7 @@ def remember(lease: Lease, index: int, directory: int | None,
         return          # only a crash in the next microseconds would need it
     try:
         if os.pread(fd, 1, lease.note_at - 1) == b'\n':
-            os.pwrite(fd, text, lease.note_at)
+            files.write_all(fd, text, lease.note_at)
     except OSError:
         pass
     finally:

@@ -19,6 +19,7 @@ import stat
 import struct
 from typing import NamedTuple
 
+from scavenger_openstack.restore import files
 from scavenger_openstack.restore.files import DIRECTORY
 from scavenger_openstack.restore.files import FILE
 from scavenger_openstack.restore.records import boot_id
@@ -113,7 +114,7 @@ class StateDir:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.fstat(fd).st_nlink != 1:
                 return fd   # some other file's second name: not ours to write
-            os.pwrite(fd, b'%d restorer\n' % os.getpid(), 0)
+            files.write_all(fd, b'%d restorer\n' % os.getpid(), 0)
         except BlockingIOError:
             os.close(fd)
             return -1

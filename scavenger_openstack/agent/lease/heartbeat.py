@@ -21,6 +21,7 @@ from typing import Protocol
 from oslo_log import log
 
 from scavenger_openstack import errors
+from scavenger_openstack.restore import files
 from scavenger_openstack.restore.files import FILE
 from scavenger_openstack.restore.records import boot_id
 from scavenger_openstack.restore.records import now_s
@@ -76,8 +77,7 @@ class Heartbeat:
                 return
             line = json.dumps({'boot_id': boot_id(), 'pid': os.getpid(),
                                'expires_s': round(expires_s, 6)}).encode()
-            if os.pwrite(self.fd, line.ljust(SIZE - 1) + b'\n', 0) != SIZE:
-                raise OSError('no space left for the heartbeat')
+            files.write_all(self.fd, line.ljust(SIZE - 1) + b'\n', 0)
             if self._expires_s <= now_s() and (
                     now < self._expires_s or not self._settled()):
                 return

@@ -42,9 +42,9 @@ def obtainable(directory: CgroupDirectory, cpus: frozenset[int]
     found = cpus & (read_cpus(directory)        # it may be a partition itself
                     | read_cpus(directory, '../cpuset.cpus.effective'))
     if not found:
-        raise errors.DriverError(withheld(directory, cpus) or (
-            f'{directory.path}: the cgroup above it does not have these CPUs: '
-            f'{format_cpus(cpus)}'))
+        raise errors.DriverError(f'{directory.path}: ' + (
+            withheld(directory, cpus) or 'the cgroup above it does not have '
+            f'these CPUs: {format_cpus(cpus)}'))
     _log_withheld(directory, cpus - found)
     return found
 
@@ -56,8 +56,7 @@ def withheld(directory: CgroupDirectory, cpus: frozenset[int]) -> str:
         others = cpuset.withheld(directory.fileno(), directory.version)
     except (OSError, ValueError):
         return ''
-    why = cpuset.explained(cpus, others, directory.version)
-    return why and f'{directory.path}: {why}'
+    return cpuset.explained(cpus, others, directory.version)
 
 
 def beside_exclusive(directory: CgroupDirectory, cpus: frozenset[int]
@@ -80,4 +79,5 @@ def _log_withheld(directory: CgroupDirectory, cpus: frozenset[int]) -> None:
         directory.withheld = cpus
         why = cpus and withheld(directory, cpus)
         if why:
-            LOG.warning('%s; the set is written without them', why)
+            LOG.warning('%s: its CPU set is written without %s: %s',
+                        directory.path, format_cpus(cpus), why)

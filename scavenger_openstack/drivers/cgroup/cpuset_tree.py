@@ -255,10 +255,15 @@ class FastCpuSet:
         doing = (f'cannot write {_text(cpus)!r} to '
                  f'{self._root.directory.path}/{_FILE} and below')
         if exc.errno == errno.EINVAL and self._root.directory.version == 1:
-            for node in self._order:
-                why = available_cpus.withheld(node.directory, cpus)
-                if why:
-                    return errors.Denied(f'{doing}: {why}')
+            why = available_cpus.withheld(self._root.directory, cpus)
+            for node in () if why else self._order[1:]:
+                with contextlib.suppress(errors.DriverError):
+                    if node.directory.read(cpuset.EXCLUSIVE) == '1':
+                        why = (f'{node.directory.path} has its CPUs to '
+                               'itself: to end that, type echo 0 > '
+                               f'{cpuset.EXCLUSIVE} there')
+            if why:
+                return errors.Denied(f'{doing}: {why}')
         return explain(exc, doing)
 
     def _possible(self, cpus: frozenset[int]) -> frozenset[int]:

@@ -315,7 +315,7 @@ def _io_rule(knob: Knob, version: int,
             raise next(iter(absent.values()))
         for device, why in absent.items():
             if device not in named:
-                LOG.warning('disk %s has no I/O limits, the others have: %s',
+                LOG.warning('disk %s cannot be limited, the others are: %s',
                             device, why)
             named.add(device)
 

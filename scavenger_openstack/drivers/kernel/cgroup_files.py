@@ -279,7 +279,9 @@ class CgroupDirectory:
         :raises DriverError: the file cannot be opened.
         """
         data = text.encode() + b'\n'
-        self._with_file(file, os.O_WRONLY, lambda fd: os.pwrite(fd, data, 0))
+        if self._with_file(file, os.O_WRONLY, lambda fd: os.pwrite(
+                fd, data, 0)) != len(data):
+            raise OSError(errno.EIO, 'only a part of the text was taken')
 
     def get(self, entry: Entry) -> str:
         """The text of an entry: what its restore action has to write.
