@@ -123,7 +123,9 @@ class Actuator:
                 if key in held:
                     if key in self._ours:
                         self._check_drift(key, now)
-                    found[key] = self._leases.original(*key)
+                    # Another thread may have ended it since.
+                    found[key] = self._leases.held().get(
+                        key, held[key]).original
                 else:
                     found[key] = now
             except errors.WorkloadGone as exc:
@@ -313,6 +315,7 @@ class Actuator:
         try:
             self._leases.remove(*key)
         except errors.ScavengerError as exc:
+            self._ours.pop(key, None)   # nor is half of it another program's
             outcome.problems.append(self._complain(
                 key, f'{key[0]} {key[1]}: not removed yet, the next tick '
                      f'tries again: {exc}'))
@@ -385,11 +388,12 @@ class Actuator:
         same = originals.same(current, ours.value)
         if same and originals.is_tree(ours.actions):
             self._trees.look(key, self._driver.restore_actions(*key))
-        # Of several disks the value is that of the loosest.
-        if same and ours.actions[0].keys().isdisjoint(('device', 'values')):
+        if same and originals.is_one_text(ours.actions):
             return False
         now = self._driver.restore_actions(*key)
-        held = self._leases.held()[key]
+        held = self._leases.held().get(key)
+        if held is None:
+            raise errors.LeaseError(f'{knob} of {key[0]} has no lease')
         if now == ours.actions:
             if not same:        # of so many vCPUs
                 self.in_force.pop(key, None)
@@ -397,8 +401,9 @@ class Actuator:
             return False
         if originals.made_again(held.actions, now):
             raise errors.WorkloadGone(originals.MADE_AGAIN)
-        self._leases.replace(*key, originals.after_drift(
-            held.actions, ours.actions, now), current)
+        restored = originals.after_drift(held.actions, ours.actions, now)
+        self._leases.replace(*key, restored,
+                             originals.value_of(restored, current))
         found = originals.Written(current, now)
         LOG.warning('%s %s: another program changed it %s, which will be '
                     'restored', *key, originals.difference(knob, ours, found))

@@ -362,8 +362,10 @@ def rules(devices: Callable[[], tuple[str, ...]]
     :param devices: the disks that I/O limits are about
     """
     table = {
+        # The quota is a number only with its period, so that comes first.
         (Knob.CPU_CORES, 1): _alone('cpu', _read_quota_v1, _write_quota_v1,
-                                    _only('cpu.cfs_quota_us')),
+                                    _only('cpu.cfs_period_us',
+                                          'cpu.cfs_quota_us')),
         (Knob.CPU_CORES, 2): _alone('cpu', _read_quota_v2, _write_quota_v2,
                                     _only('cpu.max')),
         (Knob.CPU_IDLE, 1): _alone('cpu', _read_idle, _write_idle,

@@ -117,6 +117,60 @@ class AfterDrift(testtools.TestCase):
             [limits('rbps=5 wbps=10')])
         self.assertEqual([limits('rbps=5 wbps=300')], found)
 
+    def several(self, before: str, ours: str, now: str) -> list[str]:
+        """Files of one cgroup, ``file=text`` each."""
+        found = originals.after_drift(*(
+            [{**cpus(text), 'file': file} for file, _, text in (
+                part.partition('=') for part in parts.split())]
+            for parts in (before, ours, now)))
+        self.value = originals.value_of(found, -5)
+        return [f'{action["file"]}={action["text"]}' for action in found]
+
+    def test_one_of_two_files(self) -> None:
+        """A limit of 100 before us, 50 by us, and another of 200."""
+        self.assertEqual(
+            ['memory.max=200', 'memory.high=max'],
+            self.several('memory.max=100 memory.high=max',
+                         'memory.max=50 memory.high=50',
+                         'memory.max=200 memory.high=50'))
+        self.assertEqual(200, self.value)
+        self.several('memory.max=max memory.high=max',
+                     'memory.max=50 memory.high=50',
+                     'memory.max=50 memory.high=max')
+        self.assertIsNone(self.value)
+
+    def test_a_quota_in_another_period(self) -> None:
+        for before, quota, value in (('50000', '25000', 0.5),
+                                     ('-1', '-1', None),
+                                     ('1500', '1000', 0.02)):
+            self.assertEqual(
+                ['cpu.cfs_period_us=50000', f'cpu.cfs_quota_us={quota}'],
+                self.several(
+                    f'cpu.cfs_period_us=100000 cpu.cfs_quota_us={before}',
+                    'cpu.cfs_period_us=100000 cpu.cfs_quota_us=10000',
+                    'cpu.cfs_period_us=50000 cpu.cfs_quota_us=10000'))
+            self.assertEqual(value, self.value)
+
+    def test_a_weight_that_the_kernel_reset(self) -> None:
+        for file, reset in (('cpu.shares', '1024'), ('cpu.weight', '100')):
+            for now, kept in ((reset, '77'), ('5', '5')):
+                self.assertEqual(
+                    ['cpu.idle=0', f'{file}={kept}'],
+                    self.several(f'cpu.idle=0 {file}=77', 'cpu.idle=1',
+                                 f'cpu.idle=0 {file}={now}'))
+                self.assertEqual(-5, self.value)    # cpu.idle alone
+
+    def test_what_tells_all(self) -> None:
+        for actions, whole in (
+                ([cpus('1')], True),
+                ([cpus('1'), cpus('1', '/m/a/b')], True),
+                ([{**cpus('1'), 'file': 'memory.max'},
+                  {**cpus('1'), 'file': 'memory.high'}], False),
+                ([disk('8:0', '1')], False),
+                ([{'values': {'a': '1'}}], False),
+                ([bucket('eth0', 3), bucket('eth1', 4)], True)):
+            self.assertEqual(whole, originals.is_one_text(actions))
+
     def test_which_part_is_said(self) -> None:
         """A limit of 4 MB/s in both directions, of which one was changed."""
         def said(before: dict[str, Any], now: dict[str, Any],
