@@ -215,11 +215,12 @@ class Host:
         return self._part(workload, knob).queue(workload, knob)
 
     def refresh(self, held: Collection[KnobKey]) -> base.Changes:
-        gone = self._cgroups.refresh(held).changed
+        ours = self._cgroups.refresh(held)
         if self._domains is None:
-            return base.Changes(gone)
+            return ours
         found = self._domains.refresh(held)
-        return found._replace(changed={*gone, *found.changed})
+        return found._replace(changed={*ours.changed, *found.changed},
+                              rewrite={*ours.rewrite, *found.rewrite})
 
     def notify(self, event: base.Event) -> bool:
         key = event.keys[0] if isinstance(event, base.TimedOut) else event[:2]

@@ -31,6 +31,7 @@ from scavenger_openstack.agent.apply import write_queue as queues_
 from scavenger_openstack.agent import base as base_
 from scavenger_openstack import amounts
 from scavenger_openstack.decision import arbitrate
+from scavenger_openstack.decision.orders import OF_GROUPS
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
 from scavenger_openstack.types import Cap
@@ -372,7 +373,7 @@ class Actuator:
             return False
         # A lease that this agent has not written under may be of another
         # cgroup or run of a VM.
-        if key[1] is Knob.CPU_SET or key not in self._ours:
+        if key[1] in OF_GROUPS or key not in self._ours:
             self.hold(*key)
         self._ours.pop(key, None)   # half a write is not another program's
         with self._leases.writing(*key):

@@ -160,6 +160,11 @@ def after_drift(actions: Sequence[RestoreAction],
     """
     written = {_action_key(action): action for action in ours}
     before = {_action_key(action): action for action in actions}
+    weights = {action.get('dir'): action for action in actions
+               if action.get('file') in RESET_WEIGHTS}
+    for action in now:
+        if action.get('file') in RESET_WEIGHTS:
+            weights.pop(action.get('dir'), None)
     found: list[RestoreAction] = []
     for action in now:
         mine = written.get(_action_key(action), {})
@@ -177,6 +182,8 @@ def after_drift(actions: Sequence[RestoreAction],
                     _limits(old), _limits(mine), _limits(action)).items())})
         else:
             found.append(action)
+        if action.get('file') == 'cpu.idle' and action.get('dir') in weights:
+            found.append(weights[action.get('dir')])    # one of several
     return found
 
 

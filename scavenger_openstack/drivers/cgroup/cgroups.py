@@ -28,6 +28,7 @@ from scavenger_openstack.drivers.cgroup import kill
 from scavenger_openstack.drivers.cgroup import knobs
 from scavenger_openstack.drivers.cgroup import memory
 from scavenger_openstack.drivers.cgroup import own_limits
+from scavenger_openstack.drivers.cgroup import pods
 from scavenger_openstack.drivers.kernel import cgroup_files
 from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
 from scavenger_openstack.drivers.kernel import cgroup_mounts
@@ -274,6 +275,8 @@ class Cgroups:
             if self._is_tree(knob):
                 return format_cpus(self._opened.set_in_force(workload)) or None
             rule = self._rule(knob)
+            if self._is_on_pods(workload, knob):
+                return self._opened.pods(workload, rule).read()
             return rule.read(self._opened.directory(workload, rule.controller))
         except errors.WorkloadGone:
             self._let_go(workload)
@@ -309,7 +312,9 @@ class Cgroups:
             else:
                 rule = self._rule(knob)
                 directory = self._opened.directory(workload, rule.controller)
-                actions = directory.actions(rule.entries(directory))
+                actions = (self._opened.pods(workload, rule).actions()
+                           if self._is_on_pods(workload, knob) else
+                           directory.actions(rule.entries(directory)))
         except errors.WorkloadGone:
             self._let_go(workload)
             raise
@@ -343,7 +348,10 @@ class Cgroups:
                 if knob is Knob.CPU_SET:
                     self._allotments.about_to_narrow(workload)
                     value = format_cpus(_cpus(value))
-                knobs.write(rule, directory, value, original)
+                if self._is_on_pods(workload, knob):
+                    self._opened.pods(workload, rule).write(value)
+                else:
+                    knobs.write(rule, directory, value, original)
         except errors.WorkloadGone:
             self._let_go(workload)
             raise
@@ -357,9 +365,12 @@ class Cgroups:
 
     def refresh(self, held: Collection[KnobKey]) -> base.Changes:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.refresh`: cgroups
-        that were deleted, and perhaps made again, have changed."""
+        that were deleted, and perhaps made again, have changed; pods that
+        came are to be made idle, too."""
         changed, self._changed = self._changed, set()
-        return base.Changes(changed)
+        return base.Changes(changed, {
+            (name, Knob.CPU_IDLE) for name in self._opened.look()}
+            & set(held))
 
     def notify(self, event: base.Event) -> bool:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.notify`."""
@@ -400,6 +411,10 @@ class Cgroups:
     def _is_tree(self, knob: Knob) -> bool:
         return (knob is Knob.CPU_SET and 'cpuset' in self._mounts
                 and self._mounts['cpuset'].version == 1)
+
+    @staticmethod
+    def _is_on_pods(workload: str, knob: Knob) -> bool:
+        return knob is Knob.CPU_IDLE and pods.is_of_kubelet(workload)
 
     def _rule(self, knob: Knob) -> knobs.Rule:
         for version in (1, 2):

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from scavenger_openstack.drivers.cgroup.available_cpus import read_cpus
 from scavenger_openstack.drivers.cgroup.cpuset_tree import FastCpuSet
 from scavenger_openstack.drivers.cgroup import discovery
+from scavenger_openstack.drivers.cgroup.knobs import Rule
+from scavenger_openstack.drivers.cgroup.pods import Pods
 from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.kernel import online_cpus
@@ -32,6 +34,7 @@ class Directories:
         self._no_cpus = format_cpus(online_cpus.possible(root_dir))
         self._directories: dict[tuple[str, str], CgroupDirectory] = {}
         self._sets: dict[str, FastCpuSet] = {}
+        self._pods: dict[str, Pods] = {}
 
     def directory(self, name: str, controller: str) -> CgroupDirectory:
         """A cgroup in the hierarchy of a controller that is mounted.
@@ -65,6 +68,31 @@ class Directories:
             self._sets[name] = found
         return found
 
+    def pods(self, name: str, rule: Rule) -> Pods:
+        """The pods in a cgroup of kubelet.
+
+        :raises DriverError: they cannot be listed.
+        """
+        found = self._pods.get(name)
+        if found is None:
+            found = self._pods[name] = Pods(
+                self.directory(name, rule.controller), rule)
+        return found
+
+    def look(self) -> list[str]:
+        """Find pods that came, once per tick; in which cgroups some did on
+        which nothing is set so far."""
+        changed = []
+        for name, pods in list(self._pods.items()):
+            try:
+                pods.look()
+            except errors.DriverError:
+                del self._pods[name]    # it is opened again
+                continue
+            if pods.changed():
+                changed.append(name)
+        return changed
+
     def set_in_force(self, name: str) -> frozenset[int]:
         """The CPU set of v1."""
         directory = self.directory(name, 'cpuset')
@@ -77,6 +105,7 @@ class Directories:
         in place knows which sets below it are not ours."""
         for key in [k for k in list(self._directories) if k[0] == name]:
             self._directories.pop(key, None)
+        self._pods.pop(name, None)
         known = self._sets.get(name)
         if known is not None and not known.in_place():
             del self._sets[name]
@@ -85,3 +114,4 @@ class Directories:
         """Close what is kept open."""
         self._directories.clear()
         self._sets.clear()
+        self._pods.clear()

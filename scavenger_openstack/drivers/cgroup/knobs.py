@@ -88,11 +88,17 @@ def write(rule: Rule, directory: CgroupDirectory, value: Value,
     except (errors.Refused, errors.WorkloadGone):
         raise
     except errors.DriverError:
-        for action in before:
-            with contextlib.suppress(errors.DriverError):
-                directory.put(Entry(action['file'], action.get('device', '')),
-                              action['text'])
+        put_back(directory, before)
         raise
+
+
+def put_back(directory: CgroupDirectory,
+             actions: Sequence[base.RestoreAction]) -> None:
+    """Write what was there before, as far as the kernel takes it."""
+    for action in actions:
+        with contextlib.suppress(errors.DriverError):
+            directory.put(Entry(action['file'], action.get('device', '')),
+                          action['text'])
 
 
 def _only(*files: str) -> Callable[[CgroupDirectory], list[Entry]]:

@@ -13,6 +13,7 @@ from scavenger_openstack.agent.apply import actuator
 from scavenger_openstack.agent.lease import leases
 from scavenger_openstack.decision import arbitrate
 from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
+from scavenger_openstack.drivers.cgroup import pods
 from scavenger_openstack import errors
 from scavenger_openstack.restore import restoration
 from scavenger_openstack.tests.functional.cgroup_cases import CgroupsCase
@@ -183,6 +184,94 @@ class TestIdle(DriftCase):
         self.assertTrue(restoration.restore(self.leases.held()[self.key]))
         self.assertEqual(['0', '512'], self.cpu('/bg/a', 'cpu.idle',
                                                 'cpu.shares'))
+
+
+class TestPods(DriftCase):
+    """kubelet sets the weight of its own cgroups each minute."""
+
+    TOP = '/kubepods/besteffort'
+
+    def setUp(self) -> None:
+        super().setUp()
+        for name in ('pod1', 'pod2'):
+            self.pod(name)
+        self.driver_ = Cgroups([self.tree.name + self.TOP])
+        self.addCleanup(self.driver_.close)
+        self.actuator = actuator.Actuator(self.driver_, self.leases, 2.0)
+        self.key = self.tree.name + self.TOP, Knob.CPU_IDLE
+        self.driver_.sample()
+        self.tick(self.key, 1)
+
+    def pod(self, name: str) -> None:
+        self.tree.make(f'{self.TOP}/{name}/container')
+        self.put(f'{self.TOP}/{name}', cpu_shares=f'10{name[-1]}')
+
+    def pods(self, file: str) -> list[str]:
+        return [(path / file).read_text().strip() for path in sorted(
+            self.tree.path('cpu', self.TOP).glob('pod*'))]
+
+    def kubelet(self) -> None:
+        for below in (self.TOP, '/kubepods'):
+            self.put(below, cpu_shares='2')
+
+    def test_its_writes_succeed(self) -> None:
+        self.kubelet()
+        self.assertEqual(['1'] * 2, self.pods('cpu.idle'))
+        self.assertEqual(1, self.driver_.read(*self.key))
+        self.tick(self.key)
+        self.kubelet()
+        self.assertEqual(['0'] * 2, self.pods('cpu.idle'))
+        self.assertEqual(['101', '102'], self.pods('cpu.shares'))
+
+    def test_pods_that_come_and_go(self) -> None:
+        self.pod('pod3')
+        self.tick(self.key, 1)
+        self.assertEqual(['1', '1', '0'], self.pods('cpu.idle'))
+        self.put(f'{self.TOP}/pod3', cpu_shares='33')   # kubelet is not done
+        self.tree.delete(f'{self.TOP}/pod1')
+        self.adopt(self.key, 1)
+        self.assertEqual(['1'] * 2, self.pods('cpu.idle'))
+        self.assertNotIn('another program', self.logs.output)
+        lease = self.leases.held()[self.key]
+        self.assertNotIn('pod1', str(lease.actions))
+        self.assertTrue(restoration.restore(lease))
+        self.assertEqual(['102', '33'], self.pods('cpu.shares'))
+
+    def test_another_program_ends_it_on_one(self) -> None:
+        self.put(f'{self.TOP}/pod2', cpu_idle='0')
+        self.adopt(self.key, 1)
+        self.assertEqual(['1'] * 2, self.pods('cpu.idle'))
+        self.tick(self.key)
+        self.assertEqual(['101', '102'], self.pods('cpu.shares'))
+
+    def test_the_whole_slice_is_background(self) -> None:
+        self.tick(self.key)
+        self.tree.make('/kubepods/podguaranteed')
+        key = f'{self.tree.name}/kubepods', Knob.CPU_IDLE
+        driver = Cgroups([key[0]])
+        self.addCleanup(driver.close)
+        by_us = actuator.Actuator(driver, self.leases, 2.0)
+        self.actuator = by_us
+        self.tick(key, 1)
+        self.kubelet()
+        self.put('/kubepods/besteffort', cpu_shares='2')
+        self.assertEqual(['1'] * 2, self.pods('cpu.idle'))
+        self.assertEqual(['1'], self.cpu('/kubepods/podguaranteed',
+                                         'cpu.idle'))
+        self.tick(key)
+
+    def test_by_name(self) -> None:
+        for name, expected in (
+                ('/kubepods', True), ('/kubepods.slice', True),
+                ('/kubepods/burstable', True), ('/kubepods/podab', False),
+                ('/kubepods.slice/kubepods-besteffort.slice', True),
+                ('/kubepods.slice/kubepods-podab.slice', False),
+                ('/kubepods.slice/kubepods-besteffort.slice/'
+                 'kubepods-besteffort-podab.slice', False),
+                ('/kubelet.slice/kubelet-kubepods.slice', True),
+                ('/batch', False), ('/besteffort', False),
+                ('/kubepods/besteffort/podab', False)):
+            self.assertEqual(expected, pods.is_of_kubelet(name), name)
 
 
 class TestDisk(DriftCase):
