@@ -117,6 +117,10 @@ class Host(fixtures.Fixture):
     def exclusive(self, path: str, cpus: Iterable[int]) -> None:
         """Make a cgroup of version 1 that has CPUs to itself."""
         self.cgroup(path, cpus)
+        self.set_exclusive(path)
+
+    def set_exclusive(self, path: str) -> None:
+        """Let a cgroup have its CPUs to itself from now on."""
         self._text(path, 'cpuset.cpu_exclusive', '1')
 
     def is_partition(self, path: str) -> bool:

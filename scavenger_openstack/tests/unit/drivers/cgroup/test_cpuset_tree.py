@@ -336,7 +336,7 @@ class TestExclusive(testtools.TestCase):
 
     def test_the_group_itself_is_exclusive(self) -> None:
         self.write('0')
-        self.host._text(BATCH, 'cpuset.cpu_exclusive', '1')
+        self.host.set_exclusive(BATCH)
         self.host.cgroup('/web', {4, 5})
         self.assertEqual('0-3', self.write('0-5'))
         self.restore()
@@ -345,7 +345,7 @@ class TestExclusive(testtools.TestCase):
     def test_one_below_that_is_exclusive(self) -> None:
         self.host.set_by_another('/batch/b', {0, 1, 2, 3})
         self.host.set_by_another('/batch/a', {6, 7})
-        self.host._text('/batch/a', 'cpuset.cpu_exclusive', '1')
+        self.host.set_exclusive('/batch/a')
         self.before = self.driver.restore_actions(BATCH, Knob.CPU_SET)
         self.assertEqual('2,6', self.write('2,6'))
         self.assertEqual([{2, 6}, {6}, {2}], self.sets())
