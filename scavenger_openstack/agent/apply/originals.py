@@ -171,6 +171,9 @@ def after_drift(actions: Sequence[RestoreAction],
         old = before.get(_action_key(action), action)
         if action == mine:
             found.append(_in_period(old, actions, now))
+        elif action.get('file') == 'cpu.max' and mine \
+                and _split(action)[0] == _split(mine)[0]:
+            found.append(_same_share(old, action))
         elif not mine and _is_reset(action):
             found.append(old)
         elif 'values' in action:
@@ -196,12 +199,26 @@ def _in_period(quota: RestoreAction, before: Sequence[RestoreAction],
                now: Sequence[RestoreAction]) -> RestoreAction:
     """A quota of version 1 by the period that there is now."""
     old, new = (_texts(actions).get(PERIOD) for actions in (before, now))
-    if (quota.get('file') != QUOTA or quota['text'] == '-1'
-            or not old or not new or old == new):
+    if quota.get('file') != QUOTA or not old or not new:
         return quota
-    text = str(max(knobs.MIN_QUOTA_US,
-                   int(quota['text']) * int(new) // int(old)))
-    return {**quota, 'text': text}
+    return {**quota, 'text': _scaled(quota['text'], old, new)}
+
+
+def _same_share(before: RestoreAction, now: RestoreAction) -> RestoreAction:
+    """The same of version 2, which has both in one line."""
+    (quota, old), (_, new) = _split(before), _split(now)
+    return {**before, 'text': f'{_scaled(quota, old, new)} {new}'}
+
+
+def _split(action: RestoreAction) -> tuple[str, str]:
+    quota, _, period = str(action['text']).partition(' ')
+    return quota, period
+
+
+def _scaled(quota: str, old: str, new: str) -> str:
+    """A quota of one period in another one."""
+    return quota if quota in ('-1', 'max') else str(
+        max(knobs.MIN_QUOTA_US, int(quota) * int(new) // int(old)))
 
 
 def value_of(actions: Sequence[RestoreAction], current: Value | None
@@ -209,9 +226,11 @@ def value_of(actions: Sequence[RestoreAction], current: Value | None
     """The value of a knob that consists of several texts, as these actions
     restore it; ``current`` of any other."""
     texts = _texts(actions)
-    if QUOTA in texts and PERIOD in texts:
-        quota = int(texts[QUOTA])
-        return None if quota < 0 else quota / int(texts[PERIOD])
+    quota, period = (texts.get(QUOTA), texts.get(PERIOD))
+    if 'cpu.max' in texts:
+        quota, period = _split(actions[0])
+    if quota and period:
+        return None if quota in ('-1', 'max') else int(quota) / int(period)
     if 'memory.high' in texts:
         limits = [_number(text) for text in texts.values()]
         return _limited(min(limits))

@@ -369,11 +369,13 @@ class Cgroups:
         came are to be made idle, too."""
         changed, self._changed = self._changed, set()
         return base.Changes(changed, {
-            (name, Knob.CPU_IDLE) for name in self._opened.look()}
+            (name, Knob.CPU_IDLE) for name in self._opened.changed_pods()}
             & set(held))
 
     def notify(self, event: base.Event) -> bool:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.notify`."""
+        if isinstance(event, base.Removed) and self._is_on_pods(*event):
+            self._opened.forget_pods(event.workload)
         return False
 
     def slow_cpu_set(self, group: str) -> bool:

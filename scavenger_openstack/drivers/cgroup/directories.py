@@ -79,15 +79,19 @@ class Directories:
                 self.directory(name, rule.controller), rule)
         return found
 
-    def look(self) -> list[str]:
+    def forget_pods(self, name: str) -> None:
+        """Nothing is set on them any more."""
+        self._pods.pop(name, None)
+
+    def changed_pods(self) -> list[str]:
         """Find pods that came, once per tick; in which cgroups some did on
         which nothing is set so far."""
         changed = []
         for name, pods in list(self._pods.items()):
             try:
-                pods.look()
+                pods.refresh()
             except errors.DriverError:
-                del self._pods[name]    # it is opened again
+                self.forget_pods(name)      # they are opened again
                 continue
             if pods.changed():
                 changed.append(name)

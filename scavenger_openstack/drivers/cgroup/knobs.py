@@ -20,6 +20,7 @@ from typing import NamedTuple
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.cgroup import available_cpus
 from scavenger_openstack.drivers.cgroup import counters
+from scavenger_openstack.drivers.cgroup import quota
 from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
 from scavenger_openstack.drivers.kernel.cgroup_files import Entry
 from scavenger_openstack.drivers.kernel.cgroup_files import explain
@@ -108,24 +109,6 @@ def _only(*files: str) -> Callable[[CgroupDirectory], list[Entry]]:
 
 # --- CPU
 
-def _put_quota(d: CgroupDirectory, entry: Entry, text: str, *, quota_us: int,
-               burst_file: str) -> None:
-    """Write a quota; the kernel takes none below the burst."""
-    try:
-        d.put(entry, text)
-    except errors.DriverError as exc:
-        try:
-            burst_us = d.read_int(burst_file)
-        except errors.DriverError:
-            burst_us = 0    # kernels before 5.14 have none
-        if burst_us <= quota_us:
-            raise
-        raise errors.Denied(
-            f'cannot write {text!r} to {d.path}/{entry.file} while '
-            f'{burst_file} there is {burst_us}: the kernel takes no quota '
-            'below the burst; write 0 to that file') from exc
-
-
 def quota_of(cores: float, period_us: int) -> int:
     """The quota of a cap, in microseconds: what is read back is not above
     the cap, or it would be tightened again and again."""
@@ -133,37 +116,37 @@ def quota_of(cores: float, period_us: int) -> int:
 
 
 def _read_quota_v1(d: CgroupDirectory) -> Value | None:
-    quota = d.read_int('cpu.cfs_quota_us')
-    return None if quota < 0 else quota / d.read_int('cpu.cfs_period_us')
+    us = d.read_int('cpu.cfs_quota_us')
+    return None if us < 0 else us / d.read_int('cpu.cfs_period_us')
 
 
 def _write_quota_v1(d: CgroupDirectory, value: Value) -> None:
     period = d.read_int('cpu.cfs_period_us')
-    quota = quota_of(number(Knob.CPU_CORES, value), period)
-    _put_quota(d, Entry('cpu.cfs_quota_us'), str(quota), quota_us=quota,
-               burst_file='cpu.cfs_burst_us')
+    us = quota_of(number(Knob.CPU_CORES, value), period)
+    quota.put(d, Entry('cpu.cfs_quota_us'), str(us), quota_us=us,
+              period_us=period)
 
 
 def _quota_v2(d: CgroupDirectory) -> tuple[int, int]:
     text = d.read('cpu.max')
     try:
-        quota, period = text.split()
-        return -1 if quota == 'max' else int(quota), int(period)
+        us, period = text.split()
+        return -1 if us == 'max' else int(us), int(period)
     except ValueError as exc:
         raise errors.DriverError(
             f'{d.path}/cpu.max holds {text[:40]!r}, not a quota') from exc
 
 
 def _read_quota_v2(d: CgroupDirectory) -> Value | None:
-    quota, period = _quota_v2(d)
-    return None if quota < 0 else quota / period
+    us, period = _quota_v2(d)
+    return None if us < 0 else us / period
 
 
 def _write_quota_v2(d: CgroupDirectory, value: Value) -> None:
     _, period = _quota_v2(d)
-    quota = quota_of(number(Knob.CPU_CORES, value), period)
-    _put_quota(d, Entry('cpu.max'), f'{quota} {period}', quota_us=quota,
-               burst_file='cpu.max.burst')
+    us = quota_of(number(Knob.CPU_CORES, value), period)
+    quota.put(d, Entry('cpu.max'), f'{us} {period}', quota_us=us,
+              period_us=period)
 
 
 def _read_idle(d: CgroupDirectory) -> Value | None:

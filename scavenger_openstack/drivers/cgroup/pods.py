@@ -10,6 +10,7 @@ then starts no pod.  So it is set on the pods in them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Sequence
 import re
 from typing import TypeVar
@@ -19,6 +20,7 @@ from scavenger_openstack.drivers.cgroup import knobs
 from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
 from scavenger_openstack.drivers.kernel.cgroup_files import Entry
 from scavenger_openstack import errors
+from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Value
 
 T = TypeVar('T')
@@ -51,10 +53,11 @@ class Pods:
         self._links: list[int] = []
         self._new: dict[str, CgroupDirectory] = {}
         self._written: set[str] = set()
-        self.look()
+        self._value = 0
+        self.refresh()
         self._pods, self._new = self._new, {}
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Find the pods that came or went, once per tick.  One that has just
         come counts from the next tick on: kubelet sets its weight first.
 
@@ -85,10 +88,9 @@ class Pods:
 
     def read(self) -> Value | None:
         """Whether all pods are idle, as far as they were there at the last
-        write."""
-        values = self._each(lambda pod: self._rule.read(pod),
-                            self._written & self._pods.keys())
-        return int(bool(values) and all(values))
+        write; what was written, if none of those is left."""
+        values = self._each(self._rule.read, self._written or self._pods)
+        return int(all(values)) if values else self._value
 
     def actions(self) -> list[base.RestoreAction]:
         """What brings back ``cpu.idle`` of each, and its weight.
@@ -97,7 +99,7 @@ class Pods:
         """
         return [*self._top.actions([_IDLE]), *(
             action for actions in self._each(
-                lambda pod: pod.actions(self._rule.entries(pod)))
+                lambda pod: pod.actions(self._rule.entries(pod)), self._pods)
             for action in actions)]
 
     def write(self, value: Value) -> None:
@@ -113,23 +115,24 @@ class Pods:
             before.append((pod, actions))
 
         try:
-            self._each(write)
+            self._each(write, self._pods)
         except errors.DriverError:
             for pod, actions in before:
                 knobs.put_back(pod, actions)
             raise
         self._written = set(self._pods)
+        self._value = int(bool(knobs.number(Knob.CPU_IDLE, value)))
 
     def changed(self) -> bool:
         """Whether a pod came since the last write."""
         return not self._written.issuperset(self._pods)
 
     def _each(self, do: Callable[[CgroupDirectory], T],
-              paths: set[str] | None = None) -> list[T]:
-        """Of those pods that are still there."""
+              paths: Collection[str]) -> list[T]:
+        """Of those of these pods that are still there."""
         found = []
         for path, pod in list(self._pods.items()):
-            if paths and path not in paths:
+            if path not in paths:
                 continue
             try:
                 found.append(do(pod))

@@ -137,6 +137,19 @@ class TestQuota(DriftCase):
             self.assertEqual({}, dict(self.leases.held()))
             self.driver_.read = read        # type: ignore[method-assign]
 
+    def test_the_kernel_compares_it_with_others(self) -> None:
+        self.tick(self.key)
+        self.tree.make('/bg/a/deep')
+        self.put('/bg/a', cpu_cfs_quota_us='-1')
+        for below, cores, name in (
+                ('/bg', 0.6, 'around it has a quota of 0.3 cores'),
+                ('/bg/a/deep', 0.1, 'deep has a quota of 0.3 cores')):
+            self.put(below, cpu_cfs_quota_us='30000')
+            exc = self.assertRaises(errors.Denied, self.driver_.write,
+                                    *self.key, cores, ())
+            self.assertIn(name, str(exc))
+            self.put(below, cpu_cfs_quota_us='-1')
+
     def test_half_of_a_removal_is_not_another_programs(self) -> None:
         self.put('/bg', cpu_cfs_quota_us='20000')
         self.leases.hold(self.parent, Knob.CPU_CORES,
@@ -236,6 +249,20 @@ class TestPods(DriftCase):
         self.assertNotIn('pod1', str(lease.actions))
         self.assertTrue(restoration.restore(lease))
         self.assertEqual(['102', '33'], self.pods('cpu.shares'))
+
+    def test_all_are_others(self) -> None:
+        for name in ('pod1', 'pod2'):
+            self.tree.delete(f'{self.TOP}/{name}')
+        self.pod('pod3')
+        self.adopt(self.key, 1)
+        self.assertEqual(['1'], self.pods('cpu.idle'))
+        self.assertNotIn('another program', self.logs.output)
+        self.tick(self.key)
+        self.assertEqual(['103'], self.pods('cpu.shares'))
+        self.tree.delete(f'{self.TOP}/pod3')
+        self.pod('pod4')
+        self.tick(self.key, 1)
+        self.assertEqual(['1'], self.pods('cpu.idle'))
 
     def test_another_program_ends_it_on_one(self) -> None:
         self.put(f'{self.TOP}/pod2', cpu_idle='0')

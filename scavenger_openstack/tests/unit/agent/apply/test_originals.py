@@ -151,6 +151,19 @@ class AfterDrift(testtools.TestCase):
                     'cpu.cfs_period_us=50000 cpu.cfs_quota_us=10000'))
             self.assertEqual(value, self.value)
 
+    def test_a_quota_in_another_period_of_version_2(self) -> None:
+        for before, now, restored, value in (
+                ('50000 100000', '10000 50000', '25000 50000', 0.5),
+                ('max 100000', '10000 50000', 'max 50000', None),
+                ('50000 100000', '20000 50000', '20000 50000', 0.4),
+                ('50000 100000', 'max 100000', 'max 100000', None)):
+            found = originals.after_drift(*(
+                [{**cpus(text), 'file': 'cpu.max'}]
+                for text in (before, '10000 100000', now)))
+            self.assertEqual([restored],
+                             [action['text'] for action in found])
+            self.assertEqual(value, originals.value_of(found, -5))
+
     def test_a_weight_that_the_kernel_reset(self) -> None:
         for file, reset in (('cpu.shares', '1024'), ('cpu.weight', '100')):
             for now, kept in ((reset, '77'), ('5', '5')):
