@@ -20,6 +20,7 @@ from scavenger_openstack.tests.functional.demos import DEADLINE_S
 from scavenger_openstack.tests.functional.demos import LONG
 from scavenger_openstack.tests.functional.demos import SHORT
 from scavenger_openstack.tests.functional.demos import traces
+from scavenger_openstack.tests import tiers
 
 
 class DemoTest(demos.DemoTestCase):
@@ -49,6 +50,7 @@ class DemoTest(demos.DemoTestCase):
         self.assertIn('scavenger-demo --who', err.splitlines()[-1])
         self.assert_gone(name, [])
 
+    @tiers.only_in_all('two short phases give a verdict, too')
     def test_too_short_to_tell(self) -> None:
         """Two pairs of turns: inconclusive, and the exit code says so."""
         process = self.start('--only', 'alone,unmanaged,scavenger',
@@ -94,6 +96,7 @@ class DemoTest(demos.DemoTestCase):
                       (self.output / 'report.html').read_text())
         self.assert_gone(name, [])
 
+    @tiers.only_in_all('two short phases leave every knob, too')
     def test_static_phases_leave_every_knob_as_it_was(self) -> None:
         process = self.start('--only', 'kernel_only,static_half,quota_only',
                              '--json', *SHORT)

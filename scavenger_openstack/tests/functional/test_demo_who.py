@@ -25,6 +25,7 @@ from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional import demos
 from scavenger_openstack.tests.functional.demos import DEADLINE_S
 from scavenger_openstack.tests.functional.demos import traces
+from scavenger_openstack.tests import tiers
 
 NOBODY = 65534
 NAME = 'abcdef'
@@ -54,6 +55,7 @@ class WhoTest(demos.DemoTestCase):
         self.assert_gone(name, [])
         self.assertNotIn(name, disk.losetup('--list'))
 
+    @tiers.only_in_all('it plays the second act once more')
     def test_keep(self) -> None:
         """The real commands list what there is, until --clean ends it."""
         try:

@@ -18,6 +18,7 @@ from scavenger_openstack import errors
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional import virtual_host
+from scavenger_openstack.tests import tiers
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Value
@@ -262,6 +263,7 @@ class TestTheyHold(LimitsCase):
         self.assertThat(free.bytes_per_s, matchers.GreaterThan(
             1.5 * work.bytes_per_s))
 
+    @tiers.only_in_all('a figure under load')
     def test_all_disks_and_directions_together(self) -> None:
         host = self.hypervisor()
         guest = virtual_host.background('one', disks=tuple(
