@@ -39,6 +39,7 @@ from scavenger_openstack import version
 
 PARENT = '''
 import os, subprocess, sys, time
+from scavenger_openstack.tests import tiers
 watcher = subprocess.Popen(
     [sys.executable, '-m', 'scavenger_openstack.restore.program', '--watch',
      '--with-parent', str(os.getpid()), '--state-dir', sys.argv[1]],
@@ -460,6 +461,7 @@ class Signals(testtools.TestCase):
 
 class Watch(testtools.TestCase):
 
+    @tiers.only_in_all('a figure under load')
     def test_leases_that_have_to_stay(self) -> None:
         """An agent that hangs keeps them; the watcher looks at them again and
         again, and rests in between."""
