@@ -32,6 +32,7 @@ from scavenger_openstack.restore import messages
 from scavenger_openstack.restore import program
 from scavenger_openstack.restore import records
 from scavenger_openstack.restore import state_directory
+from scavenger_openstack.tests import tiers
 from scavenger_openstack.tests.unit.restore.sample_leases import lease
 from scavenger_openstack.tests.unit.restore.sample_leases import TC
 from scavenger_openstack.tests.unit.restore.sample_leases import WRITE
@@ -39,7 +40,6 @@ from scavenger_openstack import version
 
 PARENT = '''
 import os, subprocess, sys, time
-from scavenger_openstack.tests import tiers
 watcher = subprocess.Popen(
     [sys.executable, '-m', 'scavenger_openstack.restore.program', '--watch',
      '--with-parent', str(os.getpid()), '--state-dir', sys.argv[1]],
