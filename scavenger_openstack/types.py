@@ -313,6 +313,10 @@ LIMIT = 'limit '
 WOULD = 'would '
 """Stands before that where nothing is limited, in what operators are told."""
 
+UNPROTECTED = ('nothing: scavenger:protect of its flavor is false, so nothing '
+               'is limited for it')
+"""The action where the victim is not to be protected."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Incident:
