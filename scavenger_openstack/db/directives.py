@@ -180,19 +180,28 @@ def present(connection: Connection, host_id: int
 
 
 def specs(connection: Connection, cpu_model: str,
-          applications: Collection[tuple[str, str]], least_n: int
-          ) -> list[Row]:
+          applications: Collection[tuple[str, str]], least_n: int,
+          least_tasks: int) -> list[Row]:
     """The specs of applications, each (project, name), on a CPU model.
 
     :param least_n: specs of fewer samples are left out
+    :param least_tasks: those of applications of which there are fewer
+        workloads on all hosts together, too
     """
     table, found = tables.specs.c, []
+    # The last of so many: no more of them are read than that.
+    last_task = select(_workloads.id).where(
+        _workloads.application == table.application,
+        _workloads.project == table.project,
+        _workloads.until_s.is_(None)).order_by(_workloads.id).limit(
+            1).offset(least_tasks - 1).scalar_subquery()
     for names in reports.batches(sorted({name for _, name in applications})):
         found += [dict(row) for row in connection.execute(select(
             table.project, table.application, table.cpu_model, table.signal,
             table.mean, table.stddev, table.n).where(
                 table.application.in_(names),
-                table.cpu_model == cpu_model, table.n >= least_n)
+                table.cpu_model == cpu_model, table.n >= least_n,
+                last_task.is_not(None))
             .order_by(table.id)).mappings()
             if (row['project'], row['application']) in applications]
     return found
