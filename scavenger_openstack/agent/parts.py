@@ -52,9 +52,10 @@ def load_controllers(conf: cfg.ConfigOpts
         mode = conf_.mode(conf, name)
         if mode is Mode.ENFORCE and is_detector(cls) and cls.only_observes:
             raise errors.ConfigError(
-                f'[{name}] mode: enforce: as published it names too many '
-                'workloads that are innocent; set mode = observe, or use '
-                'attribution')
+                f'[{name}] mode: enforce: {name} does not check that a '
+                'limit helps, so it only observes; set mode = observe, or '
+                'list attribution in [agent] controllers and let that '
+                'enforce')
         found.append((cls(params, interval_s=conf.agent.interval_s,
                           host=conf.agent.host,
                           boot_id=records.boot_id()),

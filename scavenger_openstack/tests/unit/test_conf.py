@@ -269,6 +269,18 @@ class TestModes(ConfTestCase):
         self.assertEqual((Mode.ENFORCE, Mode.OFF),
                          (found['scavenger'], found['perfiso']))
 
+    def test_the_detectors_of_the_papers_only_observe(self) -> None:
+        """For a reason that holds for the one that is named."""
+        for name in ('cpi2', 'perfcloud'):
+            exc = self.assertRaises(
+                errors.ConfigError, self.modes, '[agent]',
+                f'controllers = {name}', f'[{name}]', 'mode = enforce')
+            self.assertIn(f'{name} does not check that a limit helps',
+                          str(exc))
+            self.assertIn('mode = observe', str(exc))
+        self.assertEqual(Mode.ENFORCE, self.modes(
+            '[attribution]', 'mode = enforce')['attribution'])
+
     def test_which_knobs(self) -> None:
         self.assertEqual(set(Knob), conf_.limited_knobs([]))
         conf = self.load('[agent]', 'protect = memory, disk')
