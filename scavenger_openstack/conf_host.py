@@ -96,7 +96,7 @@ LIBVIRT_OPTS: list[cfg.Opt] = [
                     'each QEMU.  io_shares moves its budget once for each '
                     'answer, so it learns and grows that much slower.  '
                     'Source of the default: PerfCloud, section '
-                    'III-C, intervals of 5 s.'),
+                    'III-D, intervals of 5 s.'),
     cfg.FloatOpt('timeout_s', default=2.0, min=0.1, max=60,
                  help='Seconds that libvirt may take to answer.  After '
                       'that the log and the status say that it, or the QEMU '

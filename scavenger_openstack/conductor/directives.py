@@ -43,8 +43,8 @@ MOST_SPECS = 10000
 
 LEAST_SAMPLES = MIN_TASKS * MIN_SAMPLES
 """A spec of fewer samples is not handed out, nor one of an application of
-fewer than ``MIN_TASKS`` workloads.  How many samples are of which is not known.
-Source: CPI2, section 3.1."""
+fewer than ``MIN_TASKS`` workloads.  How many samples are of which of them is
+not known.  Source: CPI2, section 3.1."""
 
 WORDS = {'cloud': 'the cloud', 'aggregate': 'aggregate', 'host': 'host'}
 

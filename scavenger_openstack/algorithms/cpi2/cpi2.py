@@ -50,7 +50,7 @@ Application = tuple[str, str]
 """Project ('' for none) and name: another project may use the same."""
 
 SHOWN = 5
-"""Suspects that an incident tells of: CPI2, figures 8 and 11."""
+"""Suspects that an incident tells of: CPI2, figure 8."""
 
 
 def threshold(spec: specs.Spec, params: Params) -> float:

@@ -59,7 +59,9 @@ class Reserve:
     * ``size`` samples in a row below mu - c * sigma are a new phase: both
       are computed again from the last ``size`` samples.
 
-    Source: Scavenger, section 4.2.
+    Source: Scavenger, section 4.2.  "The sigma computation (the sample
+    standard deviation over the last w seconds) remains unchanged" is read as:
+    sigma stays; it may also mean that of the last samples.
     """
 
     __slots__ = ('window', 'c', 'min_headroom', 'mu', 'sigma', 'violations',
