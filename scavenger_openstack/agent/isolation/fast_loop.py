@@ -44,6 +44,8 @@ STOP_TIMEOUT_S, STOP_AGAIN_S = 5.0, 0.5
 """How long to wait for a write that hangs in the kernel, at first and again:
 the tick waits, too."""
 
+USUAL_SWITCH_INTERVAL_S = sys.getswitchinterval()
+
 SWITCH_INTERVAL_S = 0.0001
 """How long another Python thread may keep this one waiting (CPython's
 ``sys.setswitchinterval``) while the loop runs.  Beside a thread that computes
@@ -115,7 +117,6 @@ class FastLoop:
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._main, daemon=True,
                                         name='fast-loop')
-        self._switch_interval_s = sys.getswitchinterval()
         self._written: frozenset[int] | None = None
         self._polls = self._shrinks = self._grows = 0
         self._controller = controller
@@ -147,8 +148,7 @@ class FastLoop:
         return self._stop
 
     def start(self) -> None:
-        sys.setswitchinterval(min(self._switch_interval_s,
-                                  SWITCH_INTERVAL_S))
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
         self._thread.start()
 
     def stop(self) -> None:
@@ -168,7 +168,7 @@ class FastLoop:
                     'blind isolation: the write of a CPU set has not come '
                     f'back from the kernel for {STOP_TIMEOUT_S:g} s; its '
                     'lease is kept, the next tick tries again')
-        sys.setswitchinterval(self._switch_interval_s)
+        sys.setswitchinterval(USUAL_SWITCH_INTERVAL_S)
         self._running.close()
 
     def short(self) -> bool:
