@@ -106,6 +106,25 @@ def cpus(found: str) -> None:
         raise Refused(str(exc)) from None
 
 
+def device_row(line: str) -> tuple[str, str]:
+    """The device of a row ``DEVICE... KEY=VALUE...``, and the row's pairs.
+
+    So are the rows of ``io.max`` and ``io.stat``.  Kernels were seen that
+    write the name of a device without numbers before that of the next one.
+    """
+    names, equals, _ = line.partition('=')
+    words = names.split()
+    at = len(names)
+    if equals and words:
+        at -= len(words.pop())
+    return words[-1] if words else '', line[at:]
+
+
+def pairs(text: str) -> dict[str, str]:
+    """The values in ``KEY=VALUE...``, by their keys."""
+    return dict(word.split('=', 1) for word in text.split() if '=' in word)
+
+
 def parse_cpus(text: str) -> frozenset[int]:
     """Read a kernel CPU list such as ``0-1,4``.
 

@@ -22,7 +22,7 @@ from scavenger_openstack.restore.grammar import Gone
 from scavenger_openstack.restore.grammar import RestoreAction
 from scavenger_openstack.restore.grammar import RestoreError
 
-BUCKET = f'qdisc tbf {grammar.MARK:x}: '
+BUCKET = f'qdisc tbf {grammar.MARK:x}: root '
 """How ``tc`` shows a token bucket of ours."""
 PREFERENCE = str(grammar.MARK)
 """The preference of a filter, and the group of an IFB, that are ours."""
@@ -74,7 +74,8 @@ def delete_bucket(action: RestoreAction) -> bool:
             raise RestoreError(f'{where}: ip and tc say '
                                f'{link.stderr or shown.stderr!r:.199}: run '
                                'as root with iproute2 installed')
-        if not shown.stdout.startswith(BUCKET):
+        if not any(line.startswith(BUCKET)
+                   for line in shown.stdout.splitlines()):
             return changed
         gone = tool('tc', netns, 'qdisc', 'del', 'dev', dev, 'root')
         changed = True
@@ -154,8 +155,8 @@ def _devices(action: RestoreAction, netns: str, where: str, ifb: str
     shown = tool('ip', netns, '-details', '-json', 'link', 'show')
     try:
         links = {link['ifindex']: link for link in json.loads(shown.stdout)
-                 if link}
-    except (ValueError, KeyError, TypeError):
+                 if isinstance(link, dict) and 'ifindex' in link}
+    except (ValueError, TypeError):
         raise RestoreError(f'{where}: ip says {shown.stderr!r:.199}: run as '
                            'root with iproute2 installed') from None
     taps = [links[index]['ifname']
@@ -175,8 +176,10 @@ def _redirect(netns: str, tap: str) -> tuple[str, ...]:
 
     :raises RestoreError: ``tc`` does not say what is there.
     """
-    qdisc = _shown(netns, 'qdisc', tap)
-    if not qdisc.startswith(('qdisc ingress ', 'qdisc clsact ')):
+    qdisc = next((line for line in _shown(netns, 'qdisc', tap).splitlines()
+                  if line.startswith(('qdisc ingress ', 'qdisc clsact '))),
+                 '')
+    if not qdisc:
         return ()
     found = {line.partition(' pref ')[2].partition(' ')[0]
              for line in _shown(netns, 'filter', tap).splitlines()

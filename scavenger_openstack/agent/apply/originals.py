@@ -20,6 +20,7 @@ from scavenger_openstack import amounts
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.base import RestoreAction
 from scavenger_openstack.drivers.cgroup import cpuset_tree
+from scavenger_openstack.restore import grammar
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
@@ -208,8 +209,7 @@ def part_by_part(before: Mapping[str, str], ours: Mapping[str, str],
 
 def _limits(action: RestoreAction) -> dict[str, str]:
     """The limits in a line of ``io.max``."""
-    return dict(word.partition('=')[::2]
-                for word in str(action.get('text', '')).split())
+    return grammar.pairs(str(action.get('text', '')))
 
 
 def _action_key(action: RestoreAction) -> tuple[object, ...]:

@@ -31,7 +31,9 @@ from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
 from scavenger_openstack.drivers.kernel.cgroup_files import GONE
 from scavenger_openstack.drivers.kernel.cgroup_files import NO_MEMORY_LIMIT
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
+from scavenger_openstack.drivers.kernel import rows
 from scavenger_openstack import errors
+from scavenger_openstack.restore import grammar
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
 
@@ -68,15 +70,6 @@ class Source(NamedTuple):
     off: bytes | None = None
 
 
-def number_after(data: bytes, key: bytes, end: bytes = b'\n') -> int:
-    """The number between ``key`` and ``end``.
-
-    :raises ValueError: there is no such number.
-    """
-    start = data.index(key) + len(key)
-    return int(data[start:data.index(end, start)])
-
-
 def usage_ns(data: bytes, values: Values) -> None:
     """v1 ``cpuacct.usage``."""
     values[CPU_S] = int(data) / NS_PER_S
@@ -84,15 +77,15 @@ def usage_ns(data: bytes, values: Values) -> None:
 
 def throttled_ns(data: bytes, values: Values) -> None:
     """v1 ``cpu.stat``."""
-    values[THROTTLED_S] = number_after(data, b'throttled_time ') / NS_PER_S
+    values[THROTTLED_S] = rows.number(data, b'throttled_time ') / NS_PER_S
 
 
 def cpu_stat_us(data: bytes, values: Values) -> None:
     """v2 ``cpu.stat``; without the controller it does not say throttled."""
-    values[CPU_S] = number_after(data, b'usage_usec ') / US_PER_S
+    values[CPU_S] = rows.number(data, b'usage_usec ') / US_PER_S
     values[THROTTLED_S] = (
-        number_after(data, b'throttled_usec ') / US_PER_S
-        if b'throttled_usec ' in data else None)
+        rows.number(data, b'throttled_usec ') / US_PER_S
+        if b'\nthrottled_usec ' in data else None)
 
 
 def used_bytes(data: bytes, values: Values) -> None:
@@ -104,25 +97,25 @@ def droppable_v1(data: bytes, values: Values) -> None:
     """v1 ``memory.numa_stat`` (half the cost), else ``memory.stat``; the
     lines that count descendants, too."""
     if b'hierarchical_file=' in data:
-        pages = number_after(data, b'\nhierarchical_file=', b' ')
-        values[DROPPABLE_BYTES] = pages * _PAGE
+        values[DROPPABLE_BYTES] = _PAGE * rows.number(
+            data, b'hierarchical_file=')
     else:
-        values[DROPPABLE_BYTES] = (
-            number_after(data, b'\ntotal_inactive_file ')
-            + number_after(data, b'\ntotal_active_file '))
+        values[DROPPABLE_BYTES] = rows.total(
+            data, b'total_inactive_file ', b'total_active_file ')
 
 
 def droppable_v2(data: bytes, values: Values) -> None:
     """v2 ``memory.stat``."""
-    values[DROPPABLE_BYTES] = (number_after(data, b'\ninactive_file ')
-                               + number_after(data, b'\nactive_file ')
-                               + number_after(data, b'\nslab_reclaimable '))
+    values[DROPPABLE_BYTES] = rows.total(
+        data, b'inactive_file ', b'active_file ', b'slab_reclaimable ')
 
 
 def psi(place: int) -> Parse:
     """A parser of the ``some`` line of a pressure file."""
     def parse(data: bytes, values: Values) -> None:
-        values[place] = number_after(data, b'total=') / US_PER_S
+        some = rows.row(data, b'some ')
+        values[place] = rows.first_number(
+            some[some.index(b'total=') + 6:]) / US_PER_S
     return parse
 
 
@@ -138,29 +131,35 @@ def throttle_totals(place: int, devices: Sequence[bytes]) -> Parse:
             int(data[6:])
             values[place] = None
             return
-        data = b'\n' + data
-        known = [number_after(data, b'\n%s Total ' % device)
-                 for device in devices if b'\n%s Total ' % device in data]
-        if not known:
-            number_after(data, b'Total ')
-        values[place] = sum(known) if known else None
+        keys = [b'%s Total ' % device for device in devices]
+        counts = any(data.startswith(key) or b'\n' + key in data
+                     for key in keys)
+        if not counts:
+            rows.number(data, b'Total ')
+        values[place] = rows.total(data, *keys) if counts else None
     return parse
 
 
 def io_stat(devices: Sequence[bytes]) -> Parse:
-    """A parser of v2 ``io.stat``, for these devices only."""
+    """A parser of v2 ``io.stat``, for these devices only.
+
+    A device without I/O has no row or no numbers; one that is being removed
+    may have no number of its own.
+    """
     def parse(data: bytes, values: Values) -> None:
         total = operations = 0
-        for line in data.splitlines():
-            device, _, rest = line.partition(b' ')
-            if device in devices and rest:
-                rest += b' '
-                total += (number_after(rest, b'rbytes=', b' ')
-                          + number_after(rest, b'wbytes=', b' '))
-                operations += (number_after(rest, b'rios=', b' ')
-                               + number_after(rest, b'wios=', b' '))
-            elif b':' not in device:
-                raise ValueError('no device number')
+        is_known = not data
+        for line in data.decode(errors='replace').split('\n'):
+            device, counts = grammar.device_row(line)
+            is_known |= ':' in device or '=' in counts
+            if counts and device.encode() in devices:
+                numbers = grammar.pairs(counts)
+                total += (int(numbers.get('rbytes', 0))
+                          + int(numbers.get('wbytes', 0)))
+                operations += (int(numbers.get('rios', 0))
+                               + int(numbers.get('wios', 0)))
+        if not is_known:
+            raise ValueError('no row of a device')
         values[IO_BYTES] = total
         values[IO_OPS] = operations
     return parse

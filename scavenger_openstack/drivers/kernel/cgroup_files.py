@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
+from scavenger_openstack.restore import grammar
 
 GONE = frozenset((errno.ENODEV, errno.ENOENT))
 """What the kernel answers about a cgroup that was removed."""
@@ -246,16 +247,13 @@ class CgroupDirectory:
             return text or self.no_cpus
         if not entry.device:
             return text
-        for line in text.splitlines():
-            device, _, rest = line.partition(' ')
-            if device != entry.device:
-                continue
-            if not entry.field:
-                return rest.strip()
-            for part in rest.split():
-                if part.startswith(entry.field + '='):
-                    return part
-        return f'{entry.field}=max' if entry.field else '0'
+        lines = text.split('\n')
+        if entry.field:
+            limits = dict(map(grammar.device_row, lines)).get(entry.device)
+            limit = grammar.pairs(limits or '').get(entry.field, 'max')
+            return f'{entry.field}={limit}'
+        limits = dict(line.partition(' ')[::2] for line in lines)
+        return limits.get(entry.device, '0').strip()
 
     def put(self, entry: Entry, text: str) -> None:
         """Write an entry's text.

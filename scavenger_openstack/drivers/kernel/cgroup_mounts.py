@@ -38,8 +38,9 @@ def find_mounts(root_dir: str = '/') -> dict[str, Mount]:
     root = root_dir.rstrip('/')
     table = f'{root}/proc/self/mounts'
     try:
-        with open(table, encoding='utf-8', errors='surrogateescape') as file:
-            lines = file.read().splitlines()
+        with open(table, encoding='utf-8', errors='surrogateescape',
+                  newline='\n') as file:
+            lines = file.read().split('\n')
     except OSError as exc:
         raise errors.DriverError(
             f'cannot read {table}: {exc.strerror}; is /proc mounted?') from exc
@@ -48,7 +49,7 @@ def find_mounts(root_dir: str = '/') -> dict[str, Mount]:
         fields = line.split(' ')
         if len(fields) < 4:
             continue
-        path = root + re.sub(r'\\(\d{3})', lambda m: chr(int(m[1], 8)),
+        path = root + re.sub(r'\\([0-7]{3})', lambda m: chr(int(m[1], 8)),
                              fields[1])
         if fields[2] == 'cgroup':
             for name in fields[3].split(','):

@@ -122,12 +122,14 @@ def _nest(kind: int, payload: bytes) -> bytes:
 
 def _kind(answer: bytes) -> str:
     found = dict(attributes(answer[_TC.size:]))
-    return found[_TCA_KIND].rstrip(b'\0').decode()
+    return found.get(_TCA_KIND, b'').rstrip(b'\0').decode(errors='replace')
 
 
 def _parse(answers: list[bytes]) -> Iterator[Filter]:
     """A filter without options is but the head of a list of them."""
     for answer in answers:
+        if len(answer) < _TC.size:
+            continue
         preference = _TC.unpack_from(answer)[4] >> 16
         kind = _kind(answer)
         found = dict(attributes(answer[_TC.size:]))

@@ -13,6 +13,7 @@ import os
 from typing import TypeVar
 
 from scavenger_openstack.drivers.kernel import online_cpus
+from scavenger_openstack.drivers.kernel import rows
 from scavenger_openstack import errors
 from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import format_cpus
@@ -26,6 +27,7 @@ BYTES_PER_KIB = 1024
 
 _READ_SIZE = 65536
 _HZ = os.sysconf('SC_CLK_TCK')
+_COLUMNS = 4    # of a CPU that each kernel has: user, nice, system, idle
 
 
 def busy_s(data: bytes, hz: int = _HZ) -> dict[int, float]:
@@ -33,35 +35,44 @@ def busy_s(data: bytes, hz: int = _HZ) -> dict[int, float]:
 
     Time idle or waiting for I/O is not busy; what a hypervisor below stole
     is: a thread was to run then.  Guest time is part of user and nice time
-    already.
+    already.  A column that a kernel does not have is 0; a CPU whose row holds
+    something else is left out.
 
-    :raises ValueError: a line is not as the kernel writes it.
+    :raises ValueError: there is no CPU.
     """
     found: dict[int, float] = {}
     for line in data.split(b'\n'):
-        if not line.startswith(b'cpu'):
-            break
-        if line.startswith(b'cpu '):
+        if not line.startswith(b'cpu') or line.startswith(b'cpu '):
             continue
-        name, user, nice, system, _idle, _iowait, irq, softirq, steal, *_ = (
-            line.split())
-        found[int(name[3:])] = (int(user) + int(nice) + int(system) + int(irq)
-                                + int(softirq) + int(steal)) / hz
+        try:
+            name, *ticks = line.split()
+            if len(ticks) < _COLUMNS:
+                continue
+            user, nice, system, _idle, _iowait, irq, softirq, steal = (
+                *map(int, ticks[:8]), *(0,) * (8 - len(ticks)))
+            found[int(name[3:])] = (
+                user + nice + system + irq + softirq + steal) / hz
+        except ValueError:
+            continue
     if not found:
         raise ValueError('no CPU is named')
     return found
 
 
-def total_and_available(data: bytes) -> tuple[int, int]:
-    """MemTotal and MemAvailable in bytes, from ``/proc/meminfo``.
+def total_and_available(data: bytes) -> tuple[int | None, int | None]:
+    """MemTotal and MemAvailable in bytes, from ``/proc/meminfo``; ``None``
+    for one that is missing.
 
-    :raises ValueError: one of them is missing.
+    :raises ValueError: both are.
     """
-    found = []
+    found: list[int | None] = []
     for key in (b'MemTotal:', b'MemAvailable:'):
-        start = data.index(key) + len(key)
-        found.append(int(data[start:data.index(b'kB', start)])
-                     * BYTES_PER_KIB)
+        try:
+            found.append(BYTES_PER_KIB * rows.number(data, key))
+        except ValueError:
+            found.append(None)
+    if found == [None, None]:
+        raise ValueError('none of its rows')
     return found[0], found[1]
 
 

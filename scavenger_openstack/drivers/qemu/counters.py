@@ -166,7 +166,7 @@ class DomainCounters:
         sent, received = self._taps.read(link_bytes)
         return WorkloadSample(
             workload, cpu_s,
-            vcpus.delay_ns / NS_PER_S if len(vcpus) else None,
+            vcpus.delay_s,
             vcpus.throttled(own_s),
             None, None, None, None, None, None, None, *blocks,
             sent, received, psi_cpu_s, psi_io_s, psi_memory_s, memory)

@@ -11,8 +11,8 @@ from __future__ import annotations
 import errno
 import os
 
-from scavenger_openstack.drivers.cgroup.counters import number_after
 from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.drivers.kernel import rows
 from scavenger_openstack import errors
 
 RUN_DIR = '/run/libvirt/qemu'
@@ -129,9 +129,8 @@ class Process:
         data = self._again('stat')
         fields = data[data.rindex(b')'):].split(b' ', 14)
         data = self._again('status')
-        return (int(fields[12]) + int(fields[13])) / _HZ, BYTES_PER_KIB * (
-            number_after(data, b'RssAnon:', b'kB')
-            + number_after(data, b'RssShmem:', b'kB'))
+        return (int(fields[12]) + int(fields[13])) / _HZ, (
+            BYTES_PER_KIB * rows.total(data, b'RssAnon:', b'RssShmem:'))
 
     def _again(self, file: str) -> bytes:
         fd = self._fds.get(file)

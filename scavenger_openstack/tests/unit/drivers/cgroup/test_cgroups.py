@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import shutil
 
 import fixtures
 import testtools
@@ -132,6 +133,62 @@ class TestSample(CgroupsCase):
         self.assertEqual((100, 1), (sample.io_bytes, sample.io_ops))
         self.assertRaises(errors.ConfigError, self.driver,
                           io_devices=['sdz'])
+
+    def io(self, text: str, **disks: str) -> tuple[int | None, int | None]:
+        """What is counted of disks, by name, where ``io.stat`` is this."""
+        for name, number in disks.items():
+            self.tree.put(f'sys/block/{name}/dev', f'{number}\n')
+            self.tree.put(f'sys/block/{name}/size', '100\n')
+        where = self.tree.cgroup('/batch/io', **{'io.stat': text})
+        sample, = self.driver().sample()
+        shutil.rmtree(where)
+        return sample.io_bytes, sample.io_ops
+
+    def test_rows_of_other_devices_are_passed_over(self) -> None:
+        """Whatever they hold: of one that goes, without a number, of two."""
+        row = '252:48 rbytes=4096 wbytes=8192 rios=1 wios=2 dbytes=0 dios=0\n'
+        for other in ('(unknown) rbytes=1024 wbytes=0 rios=1 wios=0 dbytes=0',
+                      '252:64', '252:64  cost.usage=0', '7:0 rbytes=x',
+                      '(unknown)', 'rbytes=5', 'garbage', '',
+                      '252:48 252:64 rbytes=1 wbytes=1 rios=1 wios=1',
+                      '7:0 8:1 (unknown) rbytes=1 wbytes=1 rios=1 wios=1'):
+            for text in (f'{row}{other}\n', f'{other}\n{row}'):
+                self.assertEqual((12288, 3), self.io(text, vdq='252:48'),
+                                 text)
+
+    def test_a_row_belongs_to_the_last_device_that_it_names(self) -> None:
+        self.assertEqual((12288, 3), self.io(
+            '7:0 252:64 252:48 rbytes=4096 wbytes=8192 rios=1 wios=2\n',
+            vdq='252:48'))
+
+    def test_keys_that_are_missing_are_0(self) -> None:
+        for row in ('252:64  cost.usage=0', '252:64', '252:64 dbytes=4 dios=1',
+                    '252:64 '):
+            self.assertEqual((12288, 3), self.io(
+                '252:48 rbytes=4096 wbytes=8192 rios=1 wios=2 dbytes=0 '
+                f'dios=0\n{row}\n', vdq='252:48', vdr='252:64'), row)
+        self.assertEqual((4096, 2), self.io(
+            '252:48 wios=2 rbytes=4096\n', vdq='252:48'))
+
+    def test_keys_of_memory_that_are_missing_are_0(self) -> None:
+        where = self.tree.cgroup('/batch/a')
+        driver = self.driver()
+        for text, dropped in (
+                ('anon 1\ninactive_file 4096\n', 4096),
+                ('inactive_file 4096\nslab_reclaimable 4096\n', 8192),
+                ('odd\n\nx y\nactive_file 4096\nactive_file_x 7\n', 4096)):
+            (where / 'memory.stat').write_text(text)
+            for _ in range(9):
+                sample, = driver.sample()
+            self.assertEqual(104857600 - dropped, sample.memory_bytes, text)
+
+    def test_pressure_is_the_row_that_says_some(self) -> None:
+        where = self.tree.cgroup('/batch/a')
+        (where / 'io.pressure').write_text(
+            'full avg10=0.00 avg60=0.00 avg300=0.00 total=5\nodd\n'
+            'some avg10=0.00 avg60=0.00 avg300=0.00 total=1500000\n')
+        sample, = self.driver().sample()
+        self.assertEqual(1.5, sample.psi_io_s)
 
     def test_garbage_is_unknown_and_said_once(self) -> None:
         where = self.tree.cgroup('/batch/a')
@@ -296,6 +353,17 @@ class TestKnobs(CgroupsCase):
         self.assertEqual(3, self.cgroups.read('/batch/a',
                                               Knob.IO_BYTES_PER_S))
 
+    def test_a_row_of_limits_belongs_to_the_last_device_it_names(
+            self) -> None:
+        (self.where / 'io.max').write_text(
+            '(unknown) rbps=9 wbps=9 riops=9 wiops=9\nodd\n\n'
+            '7:0 8:0  rbps=1 wbps=3\n8:0 8:32 rbps=1 wbps=2 riops=7\n')
+        self.assertEqual(3, self.cgroups.read('/batch/a',
+                                              Knob.IO_BYTES_PER_S))
+        self.assertEqual([('io.max', '8:0', 'riops=max wiops=max'),
+                          ('io.max', '8:32', 'riops=7 wiops=max')],
+                         self.steps(Knob.IO_OPS_PER_S))
+
     def test_no_limit_is_none(self) -> None:
         self.tree.cgroup('/batch/b')
         for knob in (Knob.CPU_CORES, Knob.CPU_SET, Knob.MEMORY_BYTES,
@@ -417,6 +485,10 @@ class TestMounts(CgroupsCase):
                 'cgroup /mnt/with\\040space cgroup rw,memory 0 0\n'
                 'cgroup /elsewhere cgroup rw,memory 0 0\n'
                 'cgroup /sys/fs/cgroup/systemd cgroup rw,name=systemd 0 0\n'))
+        # A name may hold what Python takes for the end of a line.
+        for odd in '\r\x0b\x0c\x1c\x85\u2028':
+            self.assertEqual({'memory': (f'/mnt/{odd}', 1)}, self.find(
+                f'cgroup /mnt/{odd} cgroup rw,memory 0 0\n'))
         v2 = ('/sys/fs/cgroup', 2)
         self.assertEqual(
             dict.fromkeys((*cgroup_mounts.V1_CONTROLLERS, 'unified'), v2),

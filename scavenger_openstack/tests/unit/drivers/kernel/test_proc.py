@@ -86,6 +86,23 @@ class TestProc(testtools.TestCase):
             self.put(path, good)
             self.assertNotEqual(unknown, ask())
 
+    def test_one_odd_row_says_nothing_of_the_others(self) -> None:
+        host = self.proc()
+        for row in ('odd', 'cpufreq 1 2 3 4 5 6 7 8', 'cpu7 x 0 0 0 0 0 0 0',
+                    'cpu7', 'cpu7 1'):
+            for text in (f'{row}\n{STAT}', f'{STAT}{row}\n'):
+                self.put('proc/stat', text)
+                self.assertEqual({0: 2.67, 1: 1.69},
+                                 proc.busy_s(text.encode(), 100), row)
+        # A kernel without the later columns.
+        self.assertEqual({3: .06}, proc.busy_s(b'cpu3 1 2 3 4\n', 100))
+        self.put('proc/meminfo', MEMINFO.replace(
+            'MemTotal:', 'Mem Total:') + 'MemTotalX: 5 kB\n')
+        self.assertEqual((None, 24375152 * 1024), host.memory())
+        self.put('proc/meminfo', MEMINFO.replace(
+            'MemAvailable:', 'Mem Available:'))
+        self.assertEqual((24684096 * 1024, None), host.memory())
+
     def test_missing(self) -> None:
         (self.root / 'proc/meminfo').unlink()
         host = self.proc()
