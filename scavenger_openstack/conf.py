@@ -110,7 +110,8 @@ CGROUPS_OPTS: list[cfg.Opt] = [
                     'host.  Default: the machine itself.'),
     cfg.ListOpt('io_devices', default=[],
                 help='Disks that I/O limits are set on, such as sda.  '
-                     'Default: all whole disks.'),
+                     'Default: all whole disks that are not built on '
+                     'others, and multipath disks instead of their paths.'),
     cfg.BoolOpt('pressure', default=False,
                 help='Sample the pressure stall information of each '
                      'workload, where a cgroup v2 directory of the same '

@@ -8,33 +8,47 @@ import os
 
 from scavenger_openstack import errors
 
-_NOT_WHOLE_DISKS = ('loop', 'ram', 'zram', 'dm-', 'md', 'sr', 'fd')
+_NO_DISKS = {1: 'RAM disk', 2: 'floppy', 7: 'loop', 11: 'CD'}
+"""Major numbers that the kernel gives to other devices for good.  Source:
+Documentation/admin-guide/devices.txt."""
+
+_ZRAM = 'mm_stat'
+"""Only compressed RAM disks, which have no major number for good, have this
+file."""
 
 
 def whole_disks(root_dir: str = '/') -> tuple[str, ...]:
     """``major:minor`` of the disks whose I/O is limited by default.
 
-    Stacked devices (dm, md, loop) are left out: what passes them arrives at
-    the disks below, on behalf of the same cgroup.  So are RAM disks, CD and
-    floppy drives, and drives without a medium.
+    What is built on other devices (dm, md, bcache, loop) is left out: what
+    passes it arrives at the disks below, on behalf of the same cgroup.  But
+    one with a queue of requests of its own (multipath) hands on requests,
+    which are no cgroup's any more: there the devices below are left out.  So
+    are RAM disks, CD and floppy drives, and drives without a medium.
     """
     top = f'{root_dir.rstrip("/")}/sys/block'
-    found = []
-    try:
-        names = sorted(os.listdir(top))
-    except OSError:
-        return ()
-    for name in names:
-        if name.startswith(_NOT_WHOLE_DISKS):
-            continue
+    found: dict[str, str] = {}
+    below: set[str] = set()
+    for name in _names(top):
+        device = f'{top}/{name}'
         try:
-            with open(f'{top}/{name}/size') as file:
+            with open(f'{device}/size') as file:
                 if int(file.read()) == 0:
                     continue
-            found.append(_device_number(f'{top}/{name}'))
+            number = _device_number(device)
+            major = int(number.partition(':')[0])
         except (OSError, ValueError):
             continue  # hidden paths of a multipath disk have no number
-    return tuple(found)
+        slaves = _names(f'{device}/slaves')
+        if slaves and os.path.isdir(f'{device}/mq'):
+            below.update(slaves)
+        elif slaves:
+            continue
+        if major not in _NO_DISKS and not os.path.exists(
+                f'{device}/{_ZRAM}'):
+            found[name] = number
+    return tuple(number for name, number in found.items()
+                 if name not in below)
 
 
 def device_numbers(devices: tuple[str, ...],
@@ -59,6 +73,13 @@ def device_numbers(devices: tuple[str, ...],
                 f'{exc.strerror}); name whole disks such as vda or 8:0'
             ) from exc
     return tuple(found)
+
+
+def _names(path: str) -> list[str]:
+    try:
+        return sorted(os.listdir(path))
+    except OSError:
+        return []
 
 
 def _device_number(top: str) -> str:

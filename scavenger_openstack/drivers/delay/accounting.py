@@ -44,6 +44,8 @@ RETRY_S = 30.0
 """After this the kernel is asked again that could not be, for a reason that
 may pass."""
 
+_LISTED = ('blkio', 'cpuacct', 'memory', 'cpu', 'unified')
+
 LASTING = (errno.EPERM, errno.EACCES, errno.ENOENT)
 """Refusals that stay as long as the agent lives."""
 
@@ -66,9 +68,7 @@ class DelayAccounting:
                  root_dir: str = '/') -> None:
         self._settings = settings
         self._root = root_dir.rstrip('/')
-        self._mount = next((mounts[name] for name in
-                            ('blkio', 'cpuacct', 'memory', 'cpu', 'unified')
-                            if name in mounts), None)
+        self._mounts = mounts
         self._kernel: taskstats.Taskstats | None = None
         self._switch: int | None = None
         self._known: dict[str, Totals] = {}
@@ -143,7 +143,7 @@ class DelayAccounting:
         """Empty when the signal can be had."""
         if not self._settings.tasks:
             return '[cgroups] delay_tasks is 0'
-        if self._mount is None:
+        if not self._hierarchies():
             return 'no cgroup controller is mounted'
         try:
             if self._switch is None:
@@ -206,7 +206,6 @@ class DelayAccounting:
 
     def _follow(self, samples: Sequence[WorkloadSample]) -> None:
         """Forget what is gone or was made again, take down what is new."""
-        assert self._mount is not None
         known = self._known
         made = {sample[0].id: sample[0].created_s for sample in samples}
         gone = {name for name, one in known.items()
@@ -216,7 +215,19 @@ class DelayAccounting:
         for name in gone:
             del known[name]
         for name in made.keys() - known.keys():
-            known[name] = Totals(made[name], self._mount, self._root)
+            known[name] = Totals(made[name], self._hierarchy(name),
+                                 self._root)
+
+    def _hierarchies(self) -> list[Mount]:
+        """Where processes may be listed."""
+        return [self._mounts[name] for name in _LISTED
+                if name in self._mounts]
+
+    def _hierarchy(self, name: str) -> Mount:
+        """The first that has this cgroup; not all have each."""
+        mounts = self._hierarchies()
+        return next((mount for mount in mounts
+                     if os.path.isdir(mount.path + name)), mounts[0])
 
     def _choose(self, samples: Sequence[WorkloadSample]
                 ) -> tuple[list[Asked], list[WorkloadSample]]:

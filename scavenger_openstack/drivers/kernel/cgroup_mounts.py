@@ -29,6 +29,7 @@ def find_mounts(root_dir: str = '/') -> dict[str, Mount]:
 
     The key ``unified`` is the cgroup v2 tree, if there is one; a controller
     is looked for in the v1 mounts first, then in what the v2 root offers;
+    of several mounts of one tree it is the first that shows all of it;
     what v2 has without a controller (freezing, counting CPU time) there
     first, where ``cpu`` is in v2.
     The names are those of v1: ``blkio`` is the v2 controller ``io``.
@@ -45,10 +46,10 @@ def find_mounts(root_dir: str = '/') -> dict[str, Mount]:
         raise errors.DriverError(
             f'cannot read {table}: {exc.strerror}; is /proc mounted?') from exc
     found: dict[str, Mount] = {}
-    for line in lines:
-        fields = line.split(' ')
-        if len(fields) < 4:
-            continue
+    rows = [row for row in (line.split(' ') for line in lines)
+            if len(row) >= 4]
+    parts = _parts(f'{root}/proc/self/mountinfo')
+    for fields in sorted(rows, key=lambda row: row[1] in parts):
         path = root + re.sub(r'\\([0-7]{3})', lambda m: chr(int(m[1], 8)),
                              fields[1])
         if fields[2] == 'cgroup':
@@ -65,6 +66,21 @@ def find_mounts(root_dir: str = '/') -> dict[str, Mount]:
             # containers are.  It does not take them out of version 2.
             found['freezer'] = found['cpuacct'] = found['unified']
     return found
+
+
+def _parts(table: str) -> frozenset[str]:
+    """Where only a part of a tree is mounted, as in a container: nothing
+    else of the host is to be seen there.
+
+    Without the table, which plain files need not have, it is nowhere.
+    """
+    try:
+        with open(table, encoding='utf-8', errors='surrogateescape',
+                  newline='\n') as file:
+            rows = [line.split(' ', 5) for line in file]
+    except OSError:
+        return frozenset()
+    return frozenset(row[4] for row in rows if len(row) > 5 and row[3] != '/')
 
 
 def _v2_controllers(mount: Mount) -> Iterator[str]:

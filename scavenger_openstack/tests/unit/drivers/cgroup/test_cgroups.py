@@ -14,6 +14,7 @@ import testtools
 
 from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
 from scavenger_openstack.drivers.cgroup import counters
+from scavenger_openstack.drivers.cgroup import disks
 from scavenger_openstack.drivers.cgroup import knobs
 from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack import errors
@@ -60,6 +61,7 @@ class TempTree(fixtures.Fixture):
                              ('dm-0', '253:0'), ('loop0', '7:0')):
             self.put(f'sys/block/{name}/dev', f'{number}\n')
             self.put(f'sys/block/{name}/size', '100\n')
+        self.put('sys/block/dm-0/slaves/sda/dev', '8:0\n')
         self.put('sys/block/sr0/size', '0\n')
 
     def put(self, path: str, text: str) -> None:
@@ -320,6 +322,74 @@ class TestSample(CgroupsCase):
         self.assertRaises(errors.DriverError, self.driver)
 
 
+class TestDisks(CgroupsCase):
+    """Which devices of a host are its disks, by what the kernel says."""
+
+    def disk(self, name: str, number: str, *slaves: str,
+             has: tuple[str, ...] = (), size: str = '100') -> None:
+        top = f'sys/block/{name}'
+        self.tree.put(f'{top}/dev', f'{number}\n')
+        self.tree.put(f'{top}/size', f'{size}\n')
+        (self.tree.root / top / 'slaves').mkdir()
+        for slave in slaves:
+            self.tree.put(f'{top}/slaves/{slave}/dev', '')
+        for file in has:
+            self.tree.put(f'{top}/{file}', '')
+
+    def whole(self) -> set[str]:
+        return set(disks.whole_disks(str(self.tree.root))) - {'8:0', '8:32'}
+
+    def test_a_cache_on_two_disks(self) -> None:
+        self.disk('sdq', '65:0')
+        self.disk('nvme7n1', '259:9')
+        self.disk('bcache0', '252:0', 'sdq', 'nvme7n1')
+        self.assertEqual({'65:0', '259:9'}, self.whole())
+        self.tree.cgroup('/batch/a', **{'io.stat': (
+            '65:0 rbytes=4096 rios=1\n252:0 rbytes=4096 rios=1\n'
+            '8:0 \n8:32 \n')})
+        driver = self.driver()
+        sample, = driver.sample()
+        self.assertEqual((4096, 1), (sample.io_bytes, sample.io_ops))
+        steps = driver.restore_actions('/batch/a', Knob.IO_BYTES_PER_S)
+        self.assertEqual({'8:0', '8:32', '65:0', '259:9'},
+                         {step['device'] for step in steps})
+
+    def test_whatever_they_are_called(self) -> None:
+        self.disk('mdisk', '240:0')
+        self.disk('srv', '240:1')
+        self.disk('loopy', '240:2')
+        self.disk('volume', '240:3', 'sda')
+        self.disk('drbd0', '147:0', 'volume')
+        self.disk('md127', '9:127', 'sda', 'sdc')
+        self.disk('cleartext', '253:9', 'md127')
+        self.assertEqual({'240:0', '240:1', '240:2'}, self.whole())
+
+    def test_a_multipath_disk_hands_on_requests(self) -> None:
+        """Nothing of a cgroup arrives at its paths."""
+        self.disk('sdx', '65:112', has=('mq/0/cpu_list',))
+        self.disk('sdy', '65:128', has=('mq/0/cpu_list',))
+        self.disk('dm-3', '253:3', 'sdx', 'sdy', has=('mq/0/cpu_list',))
+        self.disk('dm-4', '253:4', 'dm-3')      # a logical volume on it
+        self.assertEqual({'253:3'}, self.whole())
+
+    def test_paths_of_nvme_have_no_number(self) -> None:
+        self.disk('nvme0n1', '259:0')
+        self.tree.put('sys/block/nvme0c0n1/size', '100\n')
+        self.tree.put('sys/block/nvme0c0n1/hidden', '1\n')
+        self.assertEqual({'259:0'}, self.whole())
+
+    def test_no_disks(self) -> None:
+        self.disk('one', '7:3')
+        self.disk('two', '1:0')
+        self.disk('three', '11:0')
+        self.disk('four', '2:0')
+        self.disk('five', '250:0', has=('mm_stat',))
+        self.disk('six', '8:64', size='0')
+        self.disk('seven', 'x')
+        self.disk('eight', '8:80', size='')
+        self.assertEqual(set(), self.whole())
+
+
 class TestKnobs(CgroupsCase):
 
     def setUp(self) -> None:
@@ -499,6 +569,19 @@ class TestMounts(CgroupsCase):
         found = self.find('cgroup /mnt cgroup rw,freezer,cpuacct 0 0\n'
                           + V2_MOUNTS)
         self.assertEqual((v2, v2), (found['freezer'], found['cpuacct']))
+
+    def test_a_mount_of_a_part_comes_last(self) -> None:
+        """Such as one that was bound for a container."""
+        part = 'cgroup2 /run/c\\040d/cgroup cgroup2 rw 0 0\n'
+        self.tree.put('run/c d/cgroup/cgroup.controllers', 'cpu\n')
+        self.tree.put('proc/self/mountinfo', (
+            'odd\n\n'
+            '40 1 0:26 /machine/a /run/c\\040d/cgroup rw - cgroup2 c rw\n'
+            '30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n'))
+        for text in (part + V2_MOUNTS, V2_MOUNTS + part):
+            self.assertEqual({('/sys/fs/cgroup', 2)},
+                             set(self.find(text).values()))
+        self.assertEqual(('/run/c d/cgroup', 2), self.find(part)['cpu'])
 
     def test_controllers_unknown(self) -> None:
         (self.tree.top / 'cgroup.controllers').unlink()

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Whose waits are measured, on a host of plain files and a real kernel."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+import fixtures
+import testtools
+
+from scavenger_openstack.drivers.delay import accounting
+from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
+from scavenger_openstack.drivers.kernel import taskstats
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Workload
+from scavenger_openstack.types import WorkloadSample
+
+
+def workload(name: str) -> WorkloadSample:
+    return WorkloadSample(Workload(name, Priority.FOREGROUND))
+
+
+class TestAccounting(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        try:
+            taskstats.Taskstats().close()
+        except (OSError, ValueError) as exc:
+            self.skipTest(f'needs taskstats: {exc}')
+        self.root = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.logs = self.useFixture(fixtures.FakeLogger())
+        self.mounts = {name: Mount(f'{self.root}/cg/{name}', 1)
+                       for name in ('blkio', 'memory')}
+        self.put(accounting.SWITCH, '1')
+        self.now = 1.0
+
+    def put(self, path: str, text: str) -> None:
+        file = self.root / path.lstrip('/')
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f'{text}\n')
+
+    def cgroup(self, path: str) -> None:
+        """One that this process is in."""
+        for name in ('cgroup.procs', 'tasks'):
+            self.put(f'cg/{path}/{name}', str(os.getpid()))
+
+    def accounting(self) -> accounting.DelayAccounting:
+        found = accounting.DelayAccounting(accounting.Settings(),
+                                           self.mounts, str(self.root))
+        self.addCleanup(found.close)
+        return found
+
+    def measured(self, one: accounting.DelayAccounting, *names: str
+                 ) -> set[str]:
+        self.now += 1
+        return {sample[0].id for sample in one.add(
+            tuple(map(workload, names)), self.now)
+            if sample.run_delay_s is not None}
+
+    def test_a_cgroup_that_not_all_hierarchies_have(self) -> None:
+        self.cgroup('memory/a')
+        self.cgroup('blkio/b')
+        self.assertEqual({'/a', '/b'},
+                         self.measured(self.accounting(), '/a', '/b'))
