@@ -27,6 +27,7 @@ from scavenger_openstack.drivers.perf import perf
 from scavenger_openstack.drivers import prerequisites
 from scavenger_openstack.drivers.qemu import cgroup_overlap
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import Floor
 from scavenger_openstack.types import HostSample
@@ -64,8 +65,8 @@ def _network(links: Mapping[str, float | None],
                 for workload, (device, _) in interfaces.items()}, root_dir)
 
 
-def _domains(conf: cfg.ConfigOpts, uri: str, missing: list[str]
-             ) -> domains.Domains | None:
+def _domains(conf: cfg.ConfigOpts, uri: str, missing: list[str],
+             logged: log_once.LogOnce) -> domains.Domains | None:
     """The VMs of this host; ``None``, and a sentence more in ``missing``,
     where libvirt-python is not there.
     """
@@ -76,7 +77,8 @@ def _domains(conf: cfg.ConfigOpts, uri: str, missing: list[str]
         return domains.Domains(
             uri, run_dir=virtual.run_dir, floors=conf_.floors(conf),
             stats_ticks=virtual.stats_ticks, timeout_s=virtual.timeout_s,
-            root_dir=conf.root_dir, pressure=conf.cgroups.pressure)
+            root_dir=conf.root_dir, pressure=conf.cgroups.pressure,
+            logged=logged)
     except client.Missing as exc:
         missing.append('the VMs of this host are not watched, and their load '
                        f'counts as foreground: {exc}')
@@ -93,6 +95,7 @@ class Host:
         self._name: str = conf.agent.host
         self._topology: Mapping[int, Cpu] = {}
         group = conf.cgroups
+        logged = log_once.LogOnce()
         uri = conf_host.libvirt_uri(conf)
         self._links = conf_host.links(conf)
         if not self._links and (uri or conf.network.interfaces):
@@ -106,14 +109,15 @@ class Host:
             background_groups=group.background_groups,
             floors=conf_.floors(conf), memory_root=group.memory_root,
             io_devices=group.io_devices, root_dir=conf.root_dir,
-            pressure=group.pressure)
-        self._proc = proc.Proc(conf.root_dir)
+            pressure=group.pressure, logged=logged)
+        self._proc = proc.Proc(conf.root_dir, logged)
         self._network = (
             _network(self._links, self._interfaces, conf.root_dir)
             if self._links or self._interfaces or uri else None)
         self._perf = perf.Perf(perf.Settings(
             **{name: getattr(conf.perf, name)
-               for name in perf.Settings._fields}), conf.root_dir)
+               for name in perf.Settings._fields}), conf.root_dir,
+            logged=logged)
         self._delays = accounting.DelayAccounting(
             accounting.Settings(
                 tasks=group.delay_tasks,
@@ -128,7 +132,8 @@ class Host:
         self._seen_changes = 0
         self._runs: dict[str, float] = {}
         always: list[str] = []
-        self._domains = _domains(conf, uri, always) if uri else None
+        self._domains = (_domains(conf, uri, always, logged) if uri
+                         else None)
         self._without_libvirt = ''.join(always)
         if not uri and not group.background_parents:
             always.append(
@@ -253,7 +258,8 @@ class Host:
         if knob is Knob.EGRESS_BYTES_PER_S:
             if self._network is None:
                 raise errors.Unsupported(
-                    'no network interface is configured; see [network]')
+                    'no network interface is configured; see [network]',
+                    cause='no network interface')
             if not self._taps.get(workload, ('any',)):
                 raise errors.Unsupported(
                     f'domain {workload} has no network device on this host')

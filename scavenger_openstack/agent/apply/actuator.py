@@ -33,6 +33,7 @@ from scavenger_openstack import amounts
 from scavenger_openstack.decision import arbitrate
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
@@ -43,10 +44,6 @@ LOG = log.getLogger(__name__)
 LOOK_TICKS = 4
 """Every knob of ours is read back when written, and then in one of so many
 ticks: what another program writes is noticed within them."""
-
-MOST_COMPLAINTS = 4096
-"""So many problems are remembered, so that each is logged once."""
-
 
 @dataclasses.dataclass(slots=True)
 class Outcome:
@@ -80,7 +77,7 @@ class Actuator:
             deadline_s, driver.notify)
         self._ours: dict[KnobKey, originals.Written] = {}
         self._trees = trees.Trees(leases)
-        self._complained: dict[KnobKey, str] = {}
+        self._logged = log_once.LogOnce()
         self._forgot: dict[KnobKey, str] = {}
         self._refusals = refusals.Refusals()
         self._timed_out: list[tuple[Sequence[KnobKey], Outcome]] = []
@@ -326,7 +323,7 @@ class Actuator:
         self.in_force.pop(key, None)
         self._ours.pop(key, None)
         self._trees.end(key)
-        self._complained.pop(key, None)
+        self._logged.forget(key)
         self._refusals.end(key)
 
     def forget_all(self, why: str) -> None:
@@ -353,7 +350,7 @@ class Actuator:
             except (errors.ScavengerError, OSError, ValueError) as exc:
                 self._failed(cap, exc, outcome)
             else:
-                self._complained.pop(key, None)
+                self._logged.over(key)
                 self._refusals.end(key)
                 if not written:
                     continue
@@ -420,21 +417,20 @@ class Actuator:
         key = (cap.workload, cap.knob)
         if isinstance(exc, refusals.LASTING):
             self._refusals.begin(self._tick, key, cap.value, message)
-        return self._complain(key, message)
+        return self._complain(key, message, exc.cause if isinstance(
+            exc, errors.DriverError) else '')
 
     def _why_not(self, cap: Cap) -> str:
         """Why it is not tried in this tick; '' if it is."""
         return self._refusals.why_not(
             self._tick, (cap.workload, cap.knob), cap.value)
 
-    def _complain(self, key: KnobKey, message: str) -> str:
-        """Log a problem when it is new, and not just of other numbers."""
+    def _complain(self, key: KnobKey, message: str, cause: str = '') -> str:
+        """Log a problem when it is new, and not just of other numbers; one
+        with a cause in common with others once for all of them."""
         kind = ''.join(c for c in message.partition(':')[2] if c > '9')
-        if self._complained.get(key) != kind:
-            if len(self._complained) >= MOST_COMPLAINTS:
-                self._complained.clear()    # most are of what has ended
-            self._complained[key] = kind
-            reset = functools.partial(self._complained.pop, key, None)
+        if self._logged.due(key, kind, cause):
+            reset = functools.partial(self._logged.over, key)
             if not self._driver.notify(base.Failed(*key, message, reset)):
                 LOG.warning('%s', message)
         return message

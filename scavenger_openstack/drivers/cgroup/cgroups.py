@@ -32,6 +32,7 @@ from scavenger_openstack.drivers.kernel import cgroup_files
 from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
 from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
@@ -83,6 +84,7 @@ class Cgroups:
     :param pressure: sample PSI where it exists; half the cost of sampling
     :param background_groups: cgroups above background parents that hold
         nothing else
+    :param logged: what was logged of this host
     :raises ConfigError: the parents cannot work.
     :raises DriverError: the cgroup mounts cannot be read.
     """
@@ -94,15 +96,17 @@ class Cgroups:
                  memory_root: str | None = None,
                  io_devices: Sequence[str] = (),
                  root_dir: str = '/', *, pressure: bool = True,
-                 background_groups: Sequence[str] = ()) -> None:
-        self._mounts = cgroup_mounts.find_mounts(root_dir)
+                 background_groups: Sequence[str] = (),
+                 logged: log_once.LogOnce | None = None) -> None:
+        self._logged = logged or log_once.LogOnce()
+        self._mounts = cgroup_mounts.find_mounts(root_dir, self._logged)
         if not self._mounts:
             raise errors.ConfigError(
                 'no cgroup file system is mounted; mount one at '
                 '/sys/fs/cgroup')
         self._parents = discovery.Parents(
             self._mounts, background_parents, foreground_parents,
-            killable_parents, background_groups)
+            killable_parents, background_groups, self._logged)
         self._floors = dict(floors)
         self._memory_root = (
             None if memory_root is None else memory.MemoryRoot(
@@ -122,7 +126,6 @@ class Cgroups:
         self._turn: list[str] = []
         self._settling = 0
         self._changed: set[str] = set()
-        self._out_of_files = False
         cgroup_files.allow_many_files()
 
     def _disks(self) -> tuple[str, ...]:
@@ -207,13 +210,14 @@ class Cgroups:
         self._counted[:] = [disk.encode() for disk in self._disks()]
         for child in fresh:
             try:
-                counters = cgroup_counters.Counters(self._sources, child.id)
+                counters = cgroup_counters.Counters(self._sources, child.id,
+                                                    self._logged)
             except OSError as exc:
-                if not self._out_of_files:
+                if self._logged.due('watched'):
                     LOG.warning('%s', cgroup_files.explain(
                         exc, f'{child.id} cannot be watched'))
-                self._out_of_files = True
                 continue
+            self._logged.over('watched')
             parent = child.parent
             workload = Workload(
                 id=child.id, priority=parent.priority, source='parent',
@@ -408,7 +412,8 @@ class Cgroups:
                 if mount is not None and mount.version == version:
                     return rule
         raise errors.Unsupported(
-            f'{knob}: this host has no cgroup controller for it')
+            f'{knob}: this host has no cgroup controller for it',
+            cause=f'no controller for {knob}')
 
     def _check_same(self, name: str, knob: Knob,
                     directory: CgroupDirectory) -> None:

@@ -33,6 +33,7 @@ from scavenger_openstack.drivers.kernel.cgroup_files import NO_MEMORY_LIMIT
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.kernel import rows
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 from scavenger_openstack.restore import grammar
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
@@ -48,6 +49,8 @@ US_PER_S = 1e6
 _PLACES = 9
 _PAGE = os.sysconf('SC_PAGE_SIZE')
 _FULL_READ_TICKS = 8
+_PRESSURE_OFF = ('; a kernel that does not count pressure answers this: boot '
+                 'it with psi=1')
 
 Values = list[float | None]
 Parse = Callable[[bytes, Values], None]
@@ -244,12 +247,13 @@ def droppable_bytes(directory: CgroupDirectory) -> int:
 
 
 class _Kept:
-    __slots__ = ('bad', 'bit', 'data', 'fd', 'off', 'path', 'size', 'source',
-                 'wakes')
+    __slots__ = ('bad', 'bit', 'data', 'fd', 'file', 'off', 'path', 'size',
+                 'source', 'wakes')
 
     def __init__(self, source: Source, path: str, fd: int) -> None:
         self.source = source
         self.path = path
+        self.file = os.path.basename(path)
         self.fd = fd
         self.size = 64      # a larger buffer costs more; it grows
         self.data: bytes | None = None   # an empty file tells, too
@@ -260,12 +264,19 @@ class _Kept:
 
 
 class Counters:
-    """The kept descriptors of one workload and what they said last."""
+    """The kept descriptors of one workload and what they said last.
 
-    __slots__ = ('_below', '_kept', '_last', '_missing', '_tick', 'values')
+    :param below: its cgroup, as a path below each mount
+    :param logged: what was logged of all workloads of this host
+    """
 
-    def __init__(self, wanted: Sequence[Source], below: str) -> None:
+    __slots__ = ('_below', '_kept', '_last', '_logged', '_missing', '_tick',
+                 'values')
+
+    def __init__(self, wanted: Sequence[Source], below: str,
+                 logged: log_once.LogOnce) -> None:
         self.values: Values = [None] * _PLACES
+        self._logged = logged
         self._below = below
         self._last: WorkloadSample | None = None    # until a file changes
         self._kept: list[_Kept] = []
@@ -333,24 +344,32 @@ class Counters:
             except OSError as exc:
                 if exc.errno in GONE:
                     return None
-                self._unknown(kept, os.strerror(exc.errno or 0))
+                why = os.strerror(exc.errno or 0)
+                if exc.errno == errno.EOPNOTSUPP:
+                    self._unknown(kept, why + _PRESSURE_OFF, _PRESSURE_OFF)
+                else:
+                    self._unknown(kept, why, f'{kept.file} {why}')
                 continue
             except (ValueError, IndexError):
-                self._unknown(kept, f'holds {data[:60]!r}')
+                self._unknown(kept, f'holds {data[:60]!r}',
+                              f'content of {kept.file}')
                 continue
             kept.data = data
+            if kept.bad:
+                self._logged.over(kept.path)
             kept.bad = False
             off = kept.source.off
             kept.off = off is not None and data.startswith(off)
         return values
 
-    def _unknown(self, kept: _Kept, why: str) -> None:
+    def _unknown(self, kept: _Kept, why: str, cause: str) -> None:
         self._last = None
         for place in kept.source.fields:
             self.values[place] = None
-        if not kept.bad:
+        if not kept.bad and self._logged.due(kept.path, cause=cause):
             LOG.warning('%s: %s; what it counts is unknown until it can be '
-                        'read again', kept.path, why)
+                        'read again, as for others with the same fault',
+                        kept.path, why)
         kept.bad = True
 
     def sample(self, workload: Workload) -> WorkloadSample | None:
@@ -375,4 +394,5 @@ class Counters:
         """Give the descriptors back."""
         for kept in self._kept:
             os.close(kept.fd)
+            self._logged.forget(kept.path)
         self._kept = []

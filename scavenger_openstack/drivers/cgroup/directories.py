@@ -64,7 +64,8 @@ class Directories:
         if found is None:
             if 'cpuset' not in self._mounts:
                 raise errors.Unsupported(
-                    'cpu_set: this host has no cpuset controller')
+                    'cpu_set: this host has no cpuset controller',
+                    cause='no cpuset controller')
             found = FastCpuSet(self.directory(name, 'cpuset'),
                                self._root_dir)
             self._sets[name] = found

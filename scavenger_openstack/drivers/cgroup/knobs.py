@@ -248,7 +248,8 @@ def _io_rule(knob: Knob, version: int,
             d.devices = devices()
         if not d.devices:
             raise errors.Unsupported(
-                f'{knob}: no disk found; name some in [cgroups]io_devices')
+                f'{knob}: no disk found; name some in [cgroups]io_devices',
+                cause='no disk')
         if version == 1:
             return [Entry(f'blkio.throttle.{way}_{unit}_device', device)
                     for device in d.devices for way in ('read', 'write')]

@@ -12,6 +12,7 @@ from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
 from scavenger_openstack.drivers.kernel.cgroup_files import explain
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 
 LOG = logging.getLogger(__name__)
 
@@ -26,7 +27,7 @@ class MemoryRoot:
         self._mounts = mounts
         self._path = path
         self._directory: CgroupDirectory | None = None
-        self._complained = False
+        self._logged = log_once.LogOnce()
 
     def read(self) -> tuple[int, int] | None:
         """Total and available bytes; ``None`` when it cannot be read or has
@@ -37,12 +38,11 @@ class MemoryRoot:
             found = counters.host_memory(self._directory)
         except errors.DriverError as exc:
             self._directory = None
-            if not self._complained:
+            if self._logged.due('memory_root'):
                 LOG.warning('memory_root %s: %s; the memory of the machine '
                             'is used instead', self._path, exc)
-            self._complained = True
             return None
-        self._complained = False
+        self._logged.over('memory_root')
         return found
 
     def _open(self) -> CgroupDirectory:

@@ -54,6 +54,9 @@ _LASTING = frozenset((errno.EROFS, errno.EACCES, errno.EPERM, errno.EINVAL,
                       errno.ERANGE, errno.ENOSPC, errno.EOPNOTSUPP))
 """What the kernel would hardly take a moment later."""
 
+_OF_THE_HOST = OUT_OF_FILES | {errno.EROFS, errno.EPERM}
+"""What says something of the host or the agent, and nothing of one cgroup."""
+
 
 class Entry(NamedTuple):
     """One value in a cgroup: a file, or in it the line of a device, or of
@@ -95,7 +98,10 @@ def explain(exc: OSError, doing: str) -> errors.DriverError:
         return errors.WorkloadGone(f'{doing}: the cgroup is gone')
     advice = _ADVICE.get(exc.errno or 0, 'see the kernel log')
     kind = errors.Denied if exc.errno in _LASTING else errors.DriverError
-    return kind(f'{doing}: {os.strerror(exc.errno or 0)}; {advice}')
+    why = f'{os.strerror(exc.errno or 0)}; {advice}'
+    of_host = exc.errno in _OF_THE_HOST or (
+        exc.errno == errno.EACCES and 'cpuset.cpus' not in doing)
+    return kind(f'{doing}: {why}', cause=why if of_host else '')
 
 
 def allow_many_files() -> None:
@@ -138,9 +144,10 @@ class CgroupDirectory:
             except FileNotFoundError as exc:
                 if not self.alive():
                     raise explain(exc, f'{self.path}/{name}') from exc
+                cure = self._cure(name)
                 raise errors.Unsupported(
-                    f'{self.path}/{name} does not exist: '
-                    + self._cure(name)) from exc
+                    f'{self.path}/{name} does not exist: {cure}',
+                    cause=f'{name}: {cure}') from exc
             except OSError as exc:
                 raise explain(exc, f'cannot open {self.path}/{name}') from exc
             self._files[name, flags] = found

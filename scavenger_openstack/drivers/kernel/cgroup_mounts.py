@@ -10,6 +10,7 @@ import re
 from typing import NamedTuple
 
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 
 LOG = logging.getLogger(__name__)
 
@@ -24,7 +25,8 @@ class Mount(NamedTuple):
     version: int
 
 
-def find_mounts(root_dir: str = '/') -> dict[str, Mount]:
+def find_mounts(root_dir: str = '/',
+                logged: log_once.LogOnce | None = None) -> dict[str, Mount]:
     """Where each cgroup controller of this host is mounted.
 
     The key ``unified`` is the cgroup v2 tree, if there is one; a controller
@@ -34,6 +36,7 @@ def find_mounts(root_dir: str = '/') -> dict[str, Mount]:
     first, where ``cpu`` is in v2.
     The names are those of v1: ``blkio`` is the v2 controller ``io``.
 
+    :param logged: what was logged of this host
     :raises DriverError: the list of mounts cannot be read.
     """
     root = root_dir.rstrip('/')
@@ -59,7 +62,8 @@ def find_mounts(root_dir: str = '/') -> dict[str, Mount]:
         elif fields[2] == 'cgroup2':
             found.setdefault('unified', Mount(path, 2))
     if 'unified' in found:
-        for name in _v2_controllers(found['unified']):
+        for name in _v2_controllers(found['unified'],
+                                    logged or log_once.LogOnce()):
             found.setdefault(name, found['unified'])
         if found['unified'] == found.get('cpu'):
             # Programs mount these two in version 1 beside version 2, where
@@ -83,15 +87,19 @@ def _parts(table: str) -> frozenset[str]:
     return frozenset(row[4] for row in rows if len(row) > 5 and row[3] != '/')
 
 
-def _v2_controllers(mount: Mount) -> Iterator[str]:
+def _v2_controllers(mount: Mount, logged: log_once.LogOnce
+                    ) -> Iterator[str]:
     yield from ('freezer', 'perf_event')    # always there, never listed
+    path = f'{mount.path}/cgroup.controllers'
     try:
-        with open(f'{mount.path}/cgroup.controllers') as file:
+        with open(path) as file:
             names = file.read().split()
     except OSError as exc:
-        LOG.warning('cannot read %s/cgroup.controllers: %s; cgroup v2 '
-                    'controllers stay unused', mount.path, exc.strerror)
+        if logged.due(path):
+            LOG.warning('cannot read %s: %s; cgroup v2 controllers stay '
+                        'unused until it can be read', path, exc.strerror)
         return
+    logged.over(path)
     for name in names:
         if name == 'cpu':
             yield 'cpuacct'

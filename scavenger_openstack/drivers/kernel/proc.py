@@ -15,6 +15,7 @@ from typing import TypeVar
 from scavenger_openstack.drivers.kernel import online_cpus
 from scavenger_openstack.drivers.kernel import rows
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import parse_cpus
@@ -76,24 +77,29 @@ def total_and_available(data: bytes) -> tuple[int | None, int | None]:
     return found[0], found[1]
 
 
-def read_topology(root_dir: str = '/') -> dict[int, Cpu]:
+def read_topology(root_dir: str = '/',
+                  logged: log_once.LogOnce | None = None) -> dict[int, Cpu]:
     """Where each online CPU sits.
 
     A core, an LLC and a NUMA node are named by the lowest CPU in them (a
     node by its number).  Without the files in /sys each CPU is a core of
     its own and all share one LLC and one node.
+
+    :param logged: what was logged of this host
     """
+    logged = logged or log_once.LogOnce()
     top = f'{root_dir.rstrip("/")}/sys/devices/system'
-    online = _cpus(f'{top}/cpu/online')
+    online = _cpus(f'{top}/cpu/online', logged)
     if not online:
         online = online_cpus.counted()
     isolated = online_cpus.isolated(root_dir)
     nodes: dict[int, int] = {}
     for name in _names(f'{top}/node'):
         if name.startswith('node') and name[4:].isdigit():
-            for cpu in _cpus(f'{top}/node/{name}/cpulist'):
+            for cpu in _cpus(f'{top}/node/{name}/cpulist', logged):
                 nodes[cpu] = int(name[4:])
-    return {cpu: Cpu(core=_core(top, cpu), llc=_llc(top, cpu, min(online)),
+    return {cpu: Cpu(core=_core(top, cpu, logged),
+                     llc=_llc(top, cpu, min(online), logged),
                      numa=nodes.get(cpu, 0),
                      isolated=cpu in isolated or None)
             for cpu in sorted(online)}
@@ -114,31 +120,35 @@ def started_ticks(pid: int, root_dir: str = '/') -> int:
         raise errors.WorkloadGone(f'process {pid} is gone') from None
 
 
-def _core(top: str, cpu: int) -> int:
+def _core(top: str, cpu: int, logged: log_once.LogOnce) -> int:
     for name in ('core_cpus_list', 'thread_siblings_list'):
-        siblings = _cpus(f'{top}/cpu/cpu{cpu}/topology/{name}')
+        siblings = _cpus(f'{top}/cpu/cpu{cpu}/topology/{name}', logged)
         if siblings:
             return min(siblings)
     return cpu
 
 
-def _llc(top: str, cpu: int, unknown: int) -> int:
+def _llc(top: str, cpu: int, unknown: int, logged: log_once.LogOnce) -> int:
     best: tuple[int, int] = (0, unknown)
     cache = f'{top}/cpu/cpu{cpu}/cache'
     for name in _names(cache):
         level = _text(f'{cache}/{name}/level')
-        shared = _cpus(f'{cache}/{name}/shared_cpu_list')
+        shared = _cpus(f'{cache}/{name}/shared_cpu_list', logged)
         if level.isdigit() and shared:
             best = max(best, (int(level), min(shared)))
     return best[1]
 
 
-def _cpus(path: str) -> frozenset[int]:
+def _cpus(path: str, logged: log_once.LogOnce) -> frozenset[int]:
     try:
-        return parse_cpus(_text(path))
+        cpus = parse_cpus(_text(path))
     except ValueError:
-        LOG.warning('%s does not hold a CPU list; it is not used', path)
+        if logged.due(path, cause=('CPU list', os.path.basename(path))):
+            LOG.warning('%s does not hold a CPU list; it is not used, as '
+                        'those of other CPUs with the same fault', path)
         return frozenset()
+    logged.over(path)
+    return cpus
 
 
 def _text(path: str) -> str:
@@ -163,21 +173,24 @@ class Proc:
     that names its file.
 
     :param root_dir: where /proc and /sys are looked for
+    :param logged: what was logged of this host
     :raises DriverError: there is no boot id: /proc is not mounted.
     """
 
-    def __init__(self, root_dir: str = '/') -> None:
+    def __init__(self, root_dir: str = '/',
+                 logged: log_once.LogOnce | None = None) -> None:
         self._root = root_dir.rstrip('/')
         self._fds: dict[str, int] = {}
-        self._complained: set[str] = set()
+        self._logged = logged or log_once.LogOnce()
         path = f'{self._root}/proc/sys/kernel/random/boot_id'
         self.boot_id = _text(path)
         if not self.boot_id:
             raise errors.DriverError(f'cannot read {path}: mount /proc')
         self.cpu_model = self._cpu_model()
-        self._online = online_cpus.OnlineCpus(root_dir)
+        self._online = online_cpus.OnlineCpus(root_dir, self._logged)
         self._online.look()
-        self._topology: Mapping[int, Cpu] = read_topology(root_dir)
+        self._topology: Mapping[int, Cpu] = read_topology(root_dir,
+                                                          self._logged)
 
     def topology(self) -> Mapping[int, Cpu]:
         """Where each CPU sits that is online now.
@@ -186,7 +199,7 @@ class Proc:
         """
         if self._online.look():
             before, self._topology = self._topology, read_topology(
-                self._root or '/')
+                self._root or '/', self._logged)
             if before.keys() != self._topology.keys():
                 LOG.info('the host has %d CPUs online now (%s), it had %d',
                          len(self._topology), format_cpus(self._topology),
@@ -220,7 +233,7 @@ class Proc:
         except ValueError:
             self._unknown(path, f'holds {data[:60]!r}')
             return None
-        self._complained.discard(path)
+        self._logged.over(path)
         return found
 
     def _read(self, path: str) -> bytes | None:
@@ -249,10 +262,9 @@ class Proc:
         return None
 
     def _unknown(self, path: str, why: str) -> None:
-        if path not in self._complained:
+        if self._logged.due(path):
             LOG.warning('%s: %s; what it says is unknown until it can be '
                         'read again', path, why)
-        self._complained.add(path)
 
     def _cpu_model(self) -> str | None:
         for line in _text(f'{self._root}/proc/cpuinfo').splitlines():

@@ -30,6 +30,7 @@ from scavenger_openstack.drivers.libvirt.metadata import Values
 from scavenger_openstack.drivers.libvirt import xml
 from scavenger_openstack.drivers.qemu import process
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 from scavenger_openstack.types import Instance
 from scavenger_openstack.types import Knob
 
@@ -99,6 +100,7 @@ class DomainCache:
         self._mutex = threading.Lock()
         self._locks: dict[str, tuple[threading.Lock, int]] = {}
         self._said: dict[str, tuple[str, ...]] = {}
+        self._logged = log_once.LogOnce()   # which have no process
         self._calls = calls.Executor('domain-look', HANGS_S)
         self._thread = threading.Thread(target=self._run, daemon=True,
                                         name='domain-cache')
@@ -140,6 +142,7 @@ class DomainCache:
             seen = look()
             if seen is None:
                 self._said.pop(uuid, None)
+                self._logged.forget(uuid)
                 self._missing.pop(uuid, None)
             found = None if seen is None else self._snapshot(seen)
             with self._mutex:
@@ -180,7 +183,8 @@ class DomainCache:
             # One that is just ending has no process either, for a moment.
             now_s = time.monotonic()
             if now_s - self._missing.setdefault(seen.uuid, now_s) >= LOOK_S:
-                self._say(seen.uuid, (str(exc),))
+                if self._logged.due(seen.uuid, str(exc), exc.cause):
+                    LOG.warning('%s', exc)
             else:
                 self.changed(seen.uuid)
             return None
@@ -194,6 +198,7 @@ class DomainCache:
                                   f'{domain.uuid}; it is not looked at',))
             return None
         self._missing.pop(seen.uuid, None)
+        self._logged.over(seen.uuid)
         self._say(seen.uuid, (*domain.warnings, *(
             f'domain {seen.uuid}: {one}' for one in domain.found.problems)))
         return Snapshot(domain, pid, started, seen.held)

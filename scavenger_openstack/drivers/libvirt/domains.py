@@ -44,6 +44,7 @@ from scavenger_openstack.drivers.qemu import counters as domain_counters
 from scavenger_openstack.drivers.qemu import domain_cgroup
 from scavenger_openstack.drivers.qemu import process
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 from scavenger_openstack.types import Floor
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
@@ -65,6 +66,7 @@ class Domains:
     :param stats_ticks: ticks from one question about disks to the next
     :param timeout_s: how long libvirt may take for an answer
     :param root_dir: where /proc and /sys are looked for
+    :param logged: what was logged of this host
     :raises ConfigError: libvirt-python is missing, or the URI cannot work.
     :raises DriverError: the cgroup mounts cannot be read.
     """
@@ -73,8 +75,10 @@ class Domains:
                  run_dir: str = process.RUN_DIR,
                  floors: Mapping[Knob, float] = DEFAULT_FLOORS,
                  stats_ticks: int = 5, timeout_s: float = 2.0,
-                 root_dir: str = '/', pressure: bool = False) -> None:
-        self._mounts = cgroup_mounts.find_mounts(root_dir)
+                 root_dir: str = '/', pressure: bool = False,
+                 logged: log_once.LogOnce | None = None) -> None:
+        self._logged = logged or log_once.LogOnce()
+        self._mounts = cgroup_mounts.find_mounts(root_dir, self._logged)
         self._libvirt = client.Libvirt(uri, self._mounts.get('cpu'))
         self._health = health.Health(
             self._libvirt, timeout_s,
@@ -89,7 +93,6 @@ class Domains:
         self.changes = 0    # so often other domains were there, or altered
         self._held: dict[KnobKey, owned_knobs.OwnedKnob] = {}
         self._balloons = balloon.Balloons()
-        self._failed: dict[str, str] = {}
         cgroup_files.allow_many_files()
         self._blocks = block_stats.Statistics(
             self._libvirt, self._health, ticks=stats_ticks,
@@ -136,8 +139,6 @@ class Domains:
         """Take over what is new; what fails is tried again next time."""
         for uuid in self._known.keys() - snapshots.keys():
             self._ended(self._known[uuid])
-        for uuid in self._failed.keys() - snapshots.keys():
-            del self._failed[uuid]
         self._followed = snapshots
         for uuid, snapshot in snapshots.items():
             known = self._known.get(uuid)
@@ -167,18 +168,16 @@ class Domains:
         try:
             counters = domain_counters.DomainCounters(
                 snapshot.pid, uuid, self._mounts, domain.interfaces,
-                self._root_dir, pressure=self._pressure)
+                self._root_dir, pressure=self._pressure, logged=self._logged)
         except errors.WorkloadGone:
             self._cache.changed(uuid)
             return None
         except OSError as exc:
-            text = str(exc)
-            if self._failed.get(uuid) != text:
-                LOG.warning('domain %s cannot be watched: %s', domain.name,
-                            text)
-            self._failed[uuid] = text
+            if self._logged.due(uuid, cause=('domain', exc.strerror)):
+                LOG.warning('domain %s cannot be watched: %s; nor can others '
+                            'with the same fault', domain.name, exc)
             return None
-        self._failed.pop(uuid, None)
+        self._logged.over(uuid)
         known = self._known[uuid] = KnownDomain(
             snapshot, workload, counters,
             file_knobs.Files(counters.machine, self._root_dir))

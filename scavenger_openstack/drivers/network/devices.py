@@ -121,11 +121,12 @@ class Devices:
         if number in (errno.EPERM, errno.EACCES):
             return errors.DriverError(
                 f'network device {device}: {exc}; give the agent '
-                'CAP_NET_ADMIN (and CAP_SYS_ADMIN to enter a namespace)')
+                'CAP_NET_ADMIN (and CAP_SYS_ADMIN to enter a namespace)',
+                cause=f'CAP_NET_ADMIN or CAP_SYS_ADMIN: {exc}')
         if number == errno.ENOENT:
             return errors.Unsupported(
                 f'network device {device}: {exc}; the kernel needs the token '
-                'bucket: modprobe sch_tbf')
+                'bucket: modprobe sch_tbf', cause='modprobe sch_tbf')
         return errors.DriverError(f'network device {device}: {exc}')
 
     def close(self) -> None:

@@ -22,6 +22,7 @@ from scavenger_openstack.drivers.kernel import token_bucket
 from scavenger_openstack.drivers.network import devices
 from scavenger_openstack.drivers.network import tap
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Value
@@ -52,7 +53,7 @@ class Network:
         self._sys = pathlib.Path(root_dir, 'sys/class/net')
         self._devices = devices.Devices()
         self._promised: dict[str, tuple[devices.Device, ...]] = {}
-        self._complained: dict[str, str] = {}
+        self._logged = log_once.LogOnce()
         self._withheld: dict[str, int] = {}
 
     def attach(self, workload: str, interface: devices.Interface) -> None:
@@ -72,7 +73,7 @@ class Network:
         for device in (devices.names(interface)
                        if interface is not None else ()):
             self._devices.forget(device)
-            self._complained.pop(device, None)
+            self._logged.forget(device)
 
     def ended(self, workload: str) -> None:
         """That run of the workload is over: what its limit withheld, too."""
@@ -95,9 +96,9 @@ class Network:
             namespace, links = self._devices.find(device)
             sent = namespace.tx_bytes(_only(links).ifindex)
         except (OSError, errors.DriverError) as exc:
-            self._complain(device, str(self._devices.failure(device, exc)))
+            self._complain(device, self._devices.failure(device, exc))
             return None
-        self._complained.pop(device, None)
+        self._logged.over(device)
         return sent
 
     def link_bytes(self) -> rtnetlink.LinkBytes:
@@ -109,10 +110,10 @@ class Network:
         try:
             found = self._devices.namespace('').link_bytes()
         except OSError as exc:
-            self._complain('', 'what network devices have sent is unknown: '
-                           f'{exc}')
+            self._complain('', errors.DriverError(
+                f'what network devices have sent is unknown: {exc}'))
             return {}
-        self._complained.pop('', None)
+        self._logged.over('')
         return found
 
     def withheld(self, link_bytes: rtnetlink.LinkBytes
@@ -136,11 +137,10 @@ class Network:
                 self._withheld[workload] += self._devices.taps(
                     device).withheld(links, link_bytes)
             except (OSError, errors.DriverError) as exc:
-                self._complain(device, str(
-                    self._devices.failure(interface, exc)))
+                self._complain(device, self._devices.failure(interface, exc))
                 found[workload] = None
                 continue
-            self._complained.pop(device, None)
+            self._logged.over(device)
             found[workload] = self._withheld[workload]
         return found
 
@@ -267,18 +267,17 @@ class Network:
             except (OSError, ValueError):
                 megabits = 0
         if megabits <= 0:
-            self._complain(f'speed of {name}', (
+            self._complain(f'speed of {name}', errors.DriverError(
                 f'network link {name}: its speed is not known here; write '
                 f'{name}=BYTES_PER_S in [network] links, until then egress '
                 'over it is not regulated'))
             return None
         return megabits * 1e6 / BITS_PER_BYTE
 
-    def _complain(self, about: str, message: str) -> None:
+    def _complain(self, about: str, exc: errors.DriverError) -> None:
         """Log a problem when it is new."""
-        if self._complained.get(about) != message:
-            self._complained[about] = message
-            LOG.warning('%s', message)
+        if self._logged.due(about, str(exc), exc.cause):
+            LOG.warning('%s', exc)
 
 
 def _only(links: tap.Links) -> rtnetlink.Link:

@@ -111,8 +111,8 @@ class Taps:
             if exc.errno in _NO_MODULE:
                 raise errors.Unsupported(
                     f'tap {", ".join(links)}: {exc}; what its VM sends '
-                    f'cannot be limited without: modprobe -a {_MODULES}'
-                    ) from exc
+                    f'cannot be limited without: modprobe -a {_MODULES}',
+                    cause=f'modprobe -a {_MODULES}') from exc
             if exc.errno == errno.ENODEV and all(
                     self._namespace.exists(link.ifindex)
                     for link in links.values()):

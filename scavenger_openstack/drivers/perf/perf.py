@@ -32,6 +32,7 @@ from scavenger_openstack.drivers.perf.grade import Grade
 from scavenger_openstack.drivers.perf import standstill
 from scavenger_openstack.drivers.qemu import domain_cgroup
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import WorkloadSample
 
@@ -94,22 +95,23 @@ class Perf:
     """Adds hardware counters to the samples of workloads.
 
     :param events: what to count, in the order of a group
+    :param logged: what was logged of this host
     :raises ConfigError: counters are demanded, and there are none.
     :raises DriverError: the list of mounts cannot be read.
     """
 
     def __init__(self, settings: Settings, root_dir: str = '/',
-                 events: Sequence[perf_event.Event] = perf_grade.EVENTS
-                 ) -> None:
+                 events: Sequence[perf_event.Event] = perf_grade.EVENTS,
+                 logged: log_once.LogOnce | None = None) -> None:
         self._settings = settings
         self._root_dir = root_dir.rstrip('/')
         self._events = tuple(events)
         self._duty = duty.Duty(settings.sample_s, settings.period_s)
         self._measuring = False
         self._known: dict[str, _Measured] = {}
-        self._cpus = online_cpus.OnlineCpus(self._root_dir)
-        self._said: set[str] = set()
-        self._logged: Grade | None = None
+        self._logged = logged or log_once.LogOnce()
+        self._cpus = online_cpus.OnlineCpus(self._root_dir, self._logged)
+        self._logged_grade: Grade | None = None
         self._standstill = standstill.Standstill(settings.min_running_share)
         self._retry_s = 0.0
         self._of = 0
@@ -149,10 +151,10 @@ class Perf:
     def _log_grade(self) -> None:
         """Say the grade at the first tick, and when it changes."""
         grade = self.grade
-        if grade != self._logged:
+        if grade != self._logged_grade:
             LOG.log(logging.WARNING if self._standstill.why else logging.INFO,
                     'grade %s', grade)
-        self._logged = grade
+        self._logged_grade = grade
 
     def _find_grade(self) -> Grade:
         if self._mount is None:
@@ -188,9 +190,8 @@ class Perf:
 
     def _say(self, key: str, text: str, *args: object) -> None:
         """Warn about one thing once."""
-        if key not in self._said:
+        if self._logged.due(('perf', key)):
             LOG.warning(text, *args)
-        self._said.add(key)
 
     # --- a tick
 

@@ -73,7 +73,8 @@ class CpuSet:
         if machine is None or path is None:
             raise errors.Unsupported(
                 f'domain {name} has no cgroup of its own for CPU sets: see '
-                'cgroup_controllers in qemu.conf')
+                'cgroup_controllers in qemu.conf',
+                cause='cpuset of cgroup_controllers')
         self._version = machine.above['cpuset'].version
         self._root_dir = root_dir
         # v2 takes no set away from a cgroup with processes.

@@ -45,10 +45,13 @@ def pid_of(name: str, run_dir: str = RUN_DIR) -> int:
             return pid
         raise ValueError
     except (OSError, ValueError) as exc:
+        why = getattr(exc, 'strerror', None) or 'not a number'
+        of_host = isinstance(exc, PermissionError) or not os.path.isdir(
+            run_dir)
         raise errors.WorkloadGone(
-            f'no PID of domain {name!r:.99} in {run_dir}: '
-            f'{getattr(exc, "strerror", None) or "not a number"}; it does '
-            'not run, or libvirt keeps its state elsewhere') from None
+            f'no PID of domain {name!r:.99} in {run_dir}: {why}; it does '
+            'not run, or libvirt keeps its state elsewhere',
+            cause=f'{run_dir}: {why}' if of_host else '') from None
 
 
 class Process:

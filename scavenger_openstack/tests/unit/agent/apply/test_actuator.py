@@ -16,6 +16,7 @@ from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
 from scavenger_openstack.laboratory.inline_executor import InlineExecutor
 from scavenger_openstack.laboratory.leases import SimulatedLeases
+from scavenger_openstack import log_once
 from scavenger_openstack.simulator.driver import Simulator
 from scavenger_openstack.simulator.machine import Machine
 from scavenger_openstack.simulator.machine import Tenant
@@ -118,9 +119,9 @@ class OriginalTest(testtools.TestCase):
         def refuse(workload: str, knob: Knob) -> Value | None:
             raise errors.Unsupported('no such controller')
         self.host.read = refuse                 # type: ignore[method-assign]
-        for number in range(2 * actuator_.MOST_COMPLAINTS):
+        for number in range(2 * log_once.MOST):
             self.actuator.look([Cap(f'job-{number}', Knob.CPU_CORES, 1.0,
                                     'test', 'the test says so')])
-        self.assertTrue(actuator_.MOST_COMPLAINTS >= max(
+        self.assertTrue(log_once.MOST >= max(
             len(one) for one in vars(self.actuator).values()
             if isinstance(one, dict)))

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pathlib
 import shutil
@@ -223,6 +224,48 @@ class TestSample(CgroupsCase):
                 sample, = driver.sample()
             for name in names:
                 self.assertIsNotNone(getattr(sample, name), file)
+
+    def test_what_the_kernel_lacks_is_logged_once_for_all(self) -> None:
+        for name in 'abc':
+            self.tree.cgroup(f'/batch/{name}')
+        read = os.pread
+
+        def pread(fd: int, size: int, offset: int) -> bytes:
+            """As of a kernel that was booted with psi=0."""
+            if os.readlink(f'/proc/self/fd/{fd}').endswith('.pressure'):
+                raise OSError(errno.EOPNOTSUPP, 'Operation not supported')
+            return read(fd, size, offset)
+
+        self.useFixture(fixtures.MonkeyPatch('os.pread', pread))
+        driver = self.driver()
+        for _ in range(20):
+            samples = driver.sample()
+        self.assertEqual({None}, {s.psi_cpu_s for s in samples})
+        line, = self.warnings()
+        self.assertIn('psi=1', line)
+        (self.tree.top / 'batch/cgroup.procs').write_text('')
+        # Containers come and go, and each of them has it again.
+        for name in 'abc':
+            shutil.rmtree(self.tree.top / 'batch' / name)
+            driver.sample()
+        self.tree.cgroup('/batch/d')
+        for _ in range(9):
+            driver.sample()
+        self.assertEqual([line], self.warnings())
+
+    def test_a_file_in_an_unknown_form_is_logged_once_for_all(self) -> None:
+        for name in 'abc':
+            self.tree.cgroup(f'/batch/{name}', **{'cpu.stat': 'odd\n'})
+        driver = self.driver()
+        driver.sample()
+        line, = self.warnings()
+        for name in 'abc':      # it is right again in all of them
+            (self.tree.top / 'batch' / name / 'cpu.stat').write_text(
+                V2_FILES['cpu.stat'])
+        driver.sample()
+        (self.tree.top / 'batch/b/cpu.stat').write_text('odd\n')
+        driver.sample()
+        self.assertEqual(2, len(self.warnings()))
 
     def test_missing_controllers(self) -> None:
         where = self.tree.cgroup('/batch/a')

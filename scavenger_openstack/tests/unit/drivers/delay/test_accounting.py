@@ -60,6 +60,17 @@ class TestAccounting(testtools.TestCase):
             tuple(map(workload, names)), self.now)
             if sample.run_delay_s is not None}
 
+    def test_who_is_older_than_the_switch_is_logged_once(self) -> None:
+        for name in 'abc':
+            self.cgroup(f'blkio/{name}')
+        one = self.accounting()
+        for _ in range(5):
+            self.measured(one, '/a', '/b', '/c')
+            self.measured(one, '/b')
+        line, = [line for line in self.logs.output.splitlines()
+                 if 'io_wait is unknown' in line]
+        self.assertIn('delayacct', line)
+
     def test_a_cgroup_that_not_all_hierarchies_have(self) -> None:
         self.cgroup('memory/a')
         self.cgroup('blkio/b')

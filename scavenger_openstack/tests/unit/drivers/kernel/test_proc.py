@@ -166,6 +166,10 @@ class TestTopology(testtools.TestCase):
         self.put('cpu/cpu1/topology/core_cpus_list', 'x-y')
         self.assertEqual(Cpu(1, 0, 0), proc.read_topology(str(self.root))[1])
         self.assertIn('core_cpus_list', logs.output)
+        for cpu in range(2):
+            self.put(f'cpu/cpu{cpu}/topology/core_cpus_list', 'x-y')
+        proc.read_topology(str(self.root))
+        self.assertEqual(2, logs.output.count('does not hold a CPU list'))
 
     def test_nothing_known(self) -> None:
         found = proc.read_topology(str(self.root))
