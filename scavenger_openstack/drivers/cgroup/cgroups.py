@@ -26,10 +26,10 @@ from scavenger_openstack.drivers.cgroup import discovery
 from scavenger_openstack.drivers.cgroup import disks
 from scavenger_openstack.drivers.cgroup import kill
 from scavenger_openstack.drivers.cgroup import knobs
+from scavenger_openstack.drivers.cgroup import leased
 from scavenger_openstack.drivers.cgroup import memory
 from scavenger_openstack.drivers.cgroup import own_limits
 from scavenger_openstack.drivers.kernel import cgroup_files
-from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
 from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack import errors
 from scavenger_openstack import log_once
@@ -44,10 +44,6 @@ from scavenger_openstack.types import WorkloadSample
 
 LOG = logging.getLogger(__name__)
 
-SETTLING_TICKS = 3
-"""A container's creator fills hierarchies and sets limits one by one: this
-often a new workload is looked at again."""
-
 
 class _Known:
     """A workload and the descriptors that are kept for it."""
@@ -61,16 +57,16 @@ class _Known:
         self.inode = inode
         self.workload = workload
         self.counters = counters
-        self.settling = SETTLING_TICKS
+        self.settling = own_limits.SETTLING_TICKS
 
 
 class Cgroups:
     """Implements :class:`scavenger_openstack.drivers.base.Knobs`.
 
     A workload's own limits (``vcpus``, ``memory_allotment_bytes``,
-    ``allowed_cpus``) are read when it is found and in its first ticks,
-    before we limit it ourselves; those of foreground, which we never limit,
-    are read again in turn.
+    ``allowed_cpus``) are read when it is found and in its first ticks, and
+    in turn while it has no limit of ours; mounts and disks are looked at
+    again every :data:`~.base.LOOK_TICKS`.
 
     :param background_parents: cgroups, as paths below the mount, whose
         children are background workloads
@@ -99,7 +95,7 @@ class Cgroups:
                  background_groups: Sequence[str] = (),
                  logged: log_once.LogOnce | None = None) -> None:
         self._logged = logged or log_once.LogOnce()
-        self._mounts = cgroup_mounts.find_mounts(root_dir, self._logged)
+        self._mounts = cgroup_mounts.Mounts(root_dir, self._logged)
         if not self._mounts:
             raise errors.ConfigError(
                 'no cgroup file system is mounted; mount one at '
@@ -112,24 +108,25 @@ class Cgroups:
             None if memory_root is None else memory.MemoryRoot(
                 self._mounts, discovery.normal(memory_root)))
         self._root_dir = root_dir
-        self._devices = disks.device_numbers(tuple(io_devices),
-                                             root_dir)
-        self._rules = knobs.rules(self._disks)
+        self._disks = disks.Disks(tuple(io_devices), root_dir, self._logged)
+        self._rules = knobs.rules(lambda: self._disks.now)
         self._opened = directories.Directories(self._mounts, root_dir)
-        self._counted = [disk.encode() for disk in self._disks()]
-        self._sources = cgroup_counters.sources(self._mounts, self._counted,
-                                                pressure=pressure)
+        self._pressure = pressure
+        self._sources = cgroup_counters.sources(
+            self._mounts, self._disks.counted, pressure=pressure)
         self._allotments = own_limits.Allotments(self._mounts,
                                                  self._rules)
         self._known: dict[str, _Known] = {}
-        self._leased: dict[tuple[str, Knob], int] = {}
-        self._turn: list[str] = []
-        self._settling = 0
+        self._leased = leased.Leased(self._disks)
+        self._turn = own_limits.Turn()
+        self._ticks = 0
         self._changed: set[str] = set()
         cgroup_files.allow_many_files()
 
-    def _disks(self) -> tuple[str, ...]:
-        return self._devices or disks.whole_disks(self._root_dir)
+    @property
+    def mounts(self) -> cgroup_mounts.Mounts:
+        """Where controllers are mounted now."""
+        return self._mounts
 
     # --- what there is
 
@@ -142,6 +139,11 @@ class Cgroups:
 
         :raises DriverError: out of descriptors: nothing is known.
         """
+        self._ticks += 1
+        if not self._ticks % base.LOOK_TICKS:
+            self._look_at_disks()
+            if changed := self._mounts.look():
+                self._follow_mounts(changed)
         found = self._parents.scan()
         known = self._known
         fresh = [child for child in found
@@ -150,7 +152,8 @@ class Cgroups:
         if fresh or len(found) != len(known):
             self._forget_but({child.id: child.inode for child in found})
             self._meet(fresh)
-        self._refresh_next()
+        for name in self._turn.next(self._without_limits):
+            self._read_limits(name)
         samples = []
         for child in found:
             one = known.get(child.id)
@@ -184,20 +187,28 @@ class Cgroups:
             one.workload = dataclasses.replace(one.workload, **limits)
 
     def cpus_changed(self) -> None:
-        """CPUs came or went: look at once where the foreground may run, and
-        again, since the kernel may take a moment."""
-        self._settling = SETTLING_TICKS
+        """CPUs came or went: look at once where workloads may run."""
+        self._turn.all_soon()
 
-    def _refresh_next(self) -> None:
-        """One foreground workload per tick, in turn: none has a cap."""
-        if not self._turn or self._settling:
-            self._turn = [
-                name for name, one in self._known.items()
-                if one.workload.priority is Priority.FOREGROUND]
-        for name in self._turn[:len(self._turn) if self._settling else 1]:
-            self._read_limits(name)
-            self._turn.remove(name)
-        self._settling = max(0, self._settling - 1)
+    def _without_limits(self) -> list[str]:
+        """The workloads without a limit of ours; foreground never has one."""
+        limited = self._leased.workloads()
+        return [name for name, one in self._known.items()
+                if one.workload.priority is Priority.FOREGROUND
+                or limited.isdisjoint((name, one.workload.group))]
+
+    def _look_at_disks(self) -> None:
+        if self._disks.look():
+            self._opened.forget_disks()
+            self._changed |= self._leased.workloads(with_disks=True)
+
+    def _follow_mounts(self, changed: Collection[str]) -> None:
+        self._parents.follow(self._mounts)
+        self._opened.forget_controllers(changed)
+        self._sources = cgroup_counters.sources(
+            self._mounts, self._disks.counted, pressure=self._pressure)
+        for one in self._known.values():
+            one.counters.follow(self._sources)
 
     def _meet(self, fresh: Sequence[discovery.Child]) -> None:
         """Get to know new workloads.
@@ -207,7 +218,7 @@ class Cgroups:
         ``created_s`` is the inode number: no time, but in the order of age
         within one hierarchy, and the same after a restart.
         """
-        self._counted[:] = [disk.encode() for disk in self._disks()]
+        self._look_at_disks()
         for child in fresh:
             try:
                 counters = cgroup_counters.Counters(self._sources, child.id,
@@ -230,15 +241,11 @@ class Cgroups:
 
     def _settle(self, one: _Known) -> None:
         one.settling -= 1
-        if one.settling == SETTLING_TICKS - 1:
+        if one.settling == own_limits.SETTLING_TICKS - 1:
             return  # just met
-        try:
-            one.counters.open_missing()
-            one.counters.wake()
-        except OSError:
-            return
+        one.counters.wake()
         name = one.workload.id
-        if not any(key[0] == name for key in list(self._leased)):
+        if name not in self._leased.workloads():
             self._read_limits(name)
 
     def _forget_but(self, inodes: Mapping[str, int]) -> None:
@@ -247,8 +254,7 @@ class Cgroups:
                 LOG.debug('%s vanished', name)
                 self._forget(name)
             if name not in inodes:
-                for key in [k for k in list(self._leased) if k[0] == name]:
-                    del self._leased[key]
+                self._leased.forget(name)
 
     def _forget(self, name: str) -> None:
         one = self._known.pop(name, None)
@@ -274,6 +280,7 @@ class Cgroups:
 
     def read(self, workload: str, knob: Knob) -> Value | None:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.read`."""
+        self._leased.check_disks((workload, knob))
         try:
             if self._is_tree(knob):
                 return format_cpus(self._opened.set_in_force(workload)) or None
@@ -284,8 +291,8 @@ class Cgroups:
             raise
 
     def lacks(self, workload: str, knob: Knob) -> str:
-        """Why a knob of a workload that exists cannot be used here, and
-        what to do; empty if it can."""
+        """Why a knob of a workload that exists cannot be used here, or what
+        it limits is not counted, and what to do; empty if neither is so."""
         try:
             self.read(workload, knob)
         except errors.WorkloadGone:
@@ -297,7 +304,12 @@ class Cgroups:
                     'processes of the workload into it')
         except errors.DriverError as exc:
             return str(exc)
-        return ''
+        one = self._known.get(workload)
+        if one is None:
+            return ''
+        file = one.counters.unknown(knob)
+        return file and (f'{file} cannot be read, so what {workload} uses '
+                         f'is not known, and {knob} is not set')
 
     def restore_actions(self, workload: str, knob: Knob
                         ) -> list[base.RestoreAction]:
@@ -317,7 +329,7 @@ class Cgroups:
         except errors.WorkloadGone:
             self._let_go(workload)
             raise
-        self._leased[workload, knob] = directory.inode
+        self._leased.begin((workload, knob), directory)
         return actions
 
     def write(self, workload: str, knob: Knob, value: Value,
@@ -335,14 +347,14 @@ class Cgroups:
         self._parents.check_writable(workload)
         try:
             if self._is_tree(knob):
-                self._check_same(workload, knob,
-                                 self._opened.directory(workload, 'cpuset'))
+                self._leased.check((workload, knob), self._opened.directory(
+                    workload, 'cpuset'))
                 self._allotments.about_to_narrow(workload)
                 self._opened.cpu_set(workload).set(_cpus(value))
             else:
                 rule = self._rule(knob)
                 directory = self._opened.directory(workload, rule.controller)
-                self._check_same(workload, knob, directory)
+                self._leased.check((workload, knob), directory)
                 if knob is Knob.CPU_SET:
                     self._allotments.about_to_narrow(workload)
                     value = format_cpus(_cpus(value))
@@ -366,6 +378,8 @@ class Cgroups:
 
     def notify(self, event: base.Event) -> bool:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.notify`."""
+        if isinstance(event, base.Removed):
+            self._leased.end((event.workload, event.knob))
         return False
 
     def slow_cpu_set(self, group: str) -> bool:
@@ -414,14 +428,6 @@ class Cgroups:
         raise errors.Unsupported(
             f'{knob}: this host has no cgroup controller for it',
             cause=f'no controller for {knob}')
-
-    def _check_same(self, name: str, knob: Knob,
-                    directory: CgroupDirectory) -> None:
-        if self._leased.get((name, knob), directory.inode) \
-                != directory.inode:
-            raise errors.WorkloadGone(
-                f'{directory.path} was deleted and made again: it has none '
-                'of its limits')
 
 
 def _cpus(value: Value) -> frozenset[int]:

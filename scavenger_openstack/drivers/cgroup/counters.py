@@ -22,19 +22,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
 import errno
 import logging
 import os
 from typing import NamedTuple
 
-from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
 from scavenger_openstack.drivers.kernel.cgroup_files import GONE
-from scavenger_openstack.drivers.kernel.cgroup_files import NO_MEMORY_LIMIT
+from scavenger_openstack.drivers.kernel.cgroup_files import OUT_OF_FILES
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.kernel import rows
-from scavenger_openstack import errors
 from scavenger_openstack import log_once
 from scavenger_openstack.restore import grammar
+from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
 
@@ -47,13 +47,19 @@ US_PER_S = 1e6
 (CPU_S, THROTTLED_S, USED_BYTES, DROPPABLE_BYTES, IO_BYTES, IO_OPS,
  PSI_CPU_S, PSI_IO_S, PSI_MEMORY_S) = range(9)
 _PLACES = 9
+_COUNTED: Mapping[Knob, tuple[int, ...]] = {
+    Knob.CPU_CORES: (CPU_S,), Knob.MEMORY_BYTES: (USED_BYTES, DROPPABLE_BYTES),
+    Knob.IO_BYTES_PER_S: (IO_BYTES,), Knob.IO_OPS_PER_S: (IO_OPS,)}
 _PAGE = os.sysconf('SC_PAGE_SIZE')
 _FULL_READ_TICKS = 8
-_PRESSURE_OFF = ('; a kernel that does not count pressure answers this: boot '
-                 'it with psi=1')
+_PRESSURE_OFF = '; this kernel does not count pressure: boot it with psi=1'
 
 Values = list[float | None]
 Parse = Callable[[bytes, Values], None]
+
+
+def nothing() -> Values:
+    return [None] * _PLACES
 
 
 class Source(NamedTuple):
@@ -144,11 +150,8 @@ def throttle_totals(place: int, devices: Sequence[bytes]) -> Parse:
 
 
 def io_stat(devices: Sequence[bytes]) -> Parse:
-    """A parser of v2 ``io.stat``, for these devices only.
-
-    A device without I/O has no row or no numbers; one that is being removed
-    may have no number of its own.
-    """
+    """A parser of v2 ``io.stat``, for these devices only; one without I/O
+    has no row, or no counts in it."""
     def parse(data: bytes, values: Values) -> None:
         total = operations = 0
         is_known = not data
@@ -157,10 +160,10 @@ def io_stat(devices: Sequence[bytes]) -> Parse:
             is_known |= ':' in device or '=' in counts
             if counts and device.encode() in devices:
                 numbers = grammar.pairs(counts)
-                total += (int(numbers.get('rbytes', 0))
-                          + int(numbers.get('wbytes', 0)))
-                operations += (int(numbers.get('rios', 0))
-                               + int(numbers.get('wios', 0)))
+                total += sum(int(numbers.get(key, 0))
+                             for key in ('rbytes', 'wbytes'))
+                operations += sum(int(numbers.get(key, 0))
+                                  for key in ('rios', 'wios'))
         if not is_known:
             raise ValueError('no row of a device')
         values[IO_BYTES] = total
@@ -213,37 +216,14 @@ def sources(mounts: Mapping[str, Mount], devices: Sequence[bytes], *,
     return found
 
 
-def host_memory(root: CgroupDirectory) -> tuple[int, int]:
-    """Total and available bytes of a cgroup that plays a host's memory.
-
-    What is available is what is free and what could be dropped, as in the
-    kernel's MemAvailable.
-
-    :raises DriverError: it cannot be read, or has no limit.
-    """
-    limit_file, use_file = (
-        ('memory.limit_in_bytes', 'memory.usage_in_bytes')
-        if root.version == 1 else ('memory.max', 'memory.current'))
-    limit = root.read_int(limit_file)
-    if limit < 0 or limit >= NO_MEMORY_LIMIT:
-        raise errors.DriverError(f'{root.path}/{limit_file} sets no limit')
-    available = limit - root.read_int(use_file) + droppable_bytes(root)
-    return limit, max(0, min(limit, available))
-
-
-def droppable_bytes(directory: CgroupDirectory) -> int:
-    """What the kernel could drop of a cgroup's memory.
-
-    :raises DriverError: it cannot be read.
-    """
-    values: Values = [None] * _PLACES
-    parse = droppable_v1 if directory.version == 1 else droppable_v2
+def _open(path: str) -> int | None:
+    """:raises OSError: there are no descriptors left."""
     try:
-        parse(b'\n' + directory.read('memory.stat').encode() + b'\n', values)
-    except ValueError as exc:
-        raise errors.DriverError(
-            f'{directory.path}/memory.stat holds something unknown') from exc
-    return int(values[DROPPABLE_BYTES] or 0)
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as exc:
+        if exc.errno in OUT_OF_FILES:
+            raise
+        return None
 
 
 class _Kept:
@@ -266,8 +246,8 @@ class _Kept:
 class Counters:
     """The kept descriptors of one workload and what they said last.
 
-    :param below: its cgroup, as a path below each mount
-    :param logged: what was logged of all workloads of this host
+    :param below: its cgroup, below each mount
+    :param logged: what was logged of this host
     """
 
     __slots__ = ('_below', '_kept', '_last', '_logged', '_missing', '_tick',
@@ -275,7 +255,7 @@ class Counters:
 
     def __init__(self, wanted: Sequence[Source], below: str,
                  logged: log_once.LogOnce) -> None:
-        self.values: Values = [None] * _PLACES
+        self.values = nothing()
         self._logged = logged
         self._below = below
         self._last: WorkloadSample | None = None    # until a file changes
@@ -283,32 +263,45 @@ class Counters:
         self._missing = list(wanted)
         self._tick = hash(below) % _FULL_READ_TICKS  # not all in one tick
         try:
-            self.open_missing()
+            self._open_missing()
         except OSError:
             self.close()
             raise
 
-    def open_missing(self) -> None:
-        """Open what did not exist so far: hierarchies fill one by one.
+    def follow(self, wanted: Sequence[Source]) -> None:
+        """Read these files from now on: controllers are mounted elsewhere."""
+        self.close()
+        self.values = nothing()
+        self._last = None
+        self._missing = list(wanted)
+        self.wake()
 
-        :raises OSError: there are no descriptors left.
-        """
-        if not self._missing:
-            return
-        missing, self._missing = self._missing, []
-        for source in missing:
-            for file in source.files:
-                path = f'{source.mount}{self._below}/{file}'
-                try:
-                    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-                except OSError as exc:
-                    if exc.errno in (errno.EMFILE, errno.ENFILE):
-                        raise
-                    continue
-                self._kept.append(_Kept(source, path, fd))
-                break
-            else:
-                self._missing.append(source)
+    def _look_again(self) -> None:
+        """Open what did not exist so far, and again what cannot be read:
+        hierarchies fill one by one, and a controller that was disabled
+        comes back with other files."""
+        with contextlib.suppress(OSError):      # no descriptors are left
+            for kept in self._kept:
+                if kept.bad and (fd := _open(kept.path)) is not None:
+                    os.close(kept.fd)
+                    kept.fd = fd
+            if self._missing:
+                self._open_missing()
+
+    def _open_missing(self) -> None:
+        """:raises OSError: there are no descriptors left."""
+        try:
+            for source in list(self._missing):
+                for file in source.files:
+                    path = f'{source.mount}{self._below}/{file}'
+                    if (fd := _open(path)) is not None:
+                        self._kept.append(_Kept(source, path, fd))
+                        self._missing.remove(source)
+                        break
+        finally:
+            self._arrange()
+
+    def _arrange(self) -> None:
         # Leaders first: what follows looks at what they said this tick.
         self._kept.sort(key=lambda kept: kept.source.fields[0])
         told = {kept.source.fields[0] for kept in self._kept}
@@ -325,7 +318,10 @@ class Counters:
         values = self.values
         pread = os.pread
         self._tick += 1
-        changed = 0 if self._tick % _FULL_READ_TICKS else -1
+        changed = 0
+        if not self._tick % _FULL_READ_TICKS:
+            changed = -1
+            self._look_again()
         for kept in self._kept:
             if kept.wakes and not kept.wakes & changed and kept.data:
                 continue
@@ -371,6 +367,19 @@ class Counters:
                         'read again, as for others with the same fault',
                         kept.path, why)
         kept.bad = True
+
+    def unknown(self, knob: Knob) -> str:
+        """The first file without which it is not known what a knob limits;
+        '' if that is known.  What has come by now is known from now on."""
+        self.wake()
+        self.read()
+        places = _COUNTED.get(knob, ())
+        if all(self.values[place] is not None for place in places):
+            return ''
+        return next((f'{source.mount}{self._below}/{source.files[0]}'
+                     for source in (*self._missing, *(
+                         kept.source for kept in self._kept if kept.bad))
+                     if not set(places).isdisjoint(source.fields)), '')
 
     def sample(self, workload: Workload) -> WorkloadSample | None:
         """The sample of now, or ``None``: the workload is gone."""

@@ -109,11 +109,7 @@ class Parents:
                  groups: Sequence[str] = (),
                  logged: log_once.LogOnce | None = None) -> None:
         self._logged = logged or log_once.LogOnce()
-        seen: dict[str, Mount] = {}
-        for controller in _DISCOVERY:
-            if controller in mounts:
-                seen.setdefault(mounts[controller].path, mounts[controller])
-        self._mounts = list(seen.values())
+        self.follow(mounts)
         self._background = {normal(path) for path in background}
         self._foreground = {normal(path) for path in foreground}
         killable_paths = {normal(path) for path in killable}
@@ -144,6 +140,14 @@ class Parents:
                 other.path[len(parent.path) + 1:].partition('/')[0]
                 for other in self._parents
                 if other is not parent and within(other.path, parent.path))
+
+    def follow(self, mounts: Mapping[str, Mount]) -> None:
+        """Look for them there from now on."""
+        seen: dict[str, Mount] = {}
+        for controller in _DISCOVERY:
+            if controller in mounts:
+                seen.setdefault(mounts[controller].path, mounts[controller])
+        self._mounts = list(seen.values())
 
     def _checked_groups(self, groups: set[str]) -> list[str]:
         """Cgroups that hold background only, the highest first."""

@@ -4,9 +4,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+import logging
 import os
 
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
+
+LOG = logging.getLogger(__name__)
 
 _NO_DISKS = {1: 'RAM disk', 2: 'floppy', 7: 'loop', 11: 'CD'}
 """Major numbers that the kernel gives to other devices for good.  Source:
@@ -51,28 +56,64 @@ def whole_disks(root_dir: str = '/') -> tuple[str, ...]:
                  if name not in below)
 
 
-def device_numbers(devices: tuple[str, ...],
-                   root_dir: str = '/') -> tuple[str, ...]:
-    """``major:minor`` of disks given as that or by name (``vda``).
+def device_number(device: str, root_dir: str = '/') -> str:
+    """``major:minor`` of a disk given as that or by name (``vda``).
 
     :raises ConfigError: there is no such disk.
     """
-    found = []
-    for device in devices:
-        major, colon, minor = device.partition(':')
-        if colon and major.isdigit() and minor.isdigit():
-            found.append(device)
-            continue
-        name = device.removeprefix('/dev/').replace('/', '!')
-        top = f'{root_dir.rstrip("/")}/sys/block/{name}'
+    major, colon, minor = device.partition(':')
+    if colon and major.isdigit() and minor.isdigit():
+        return device
+    name = device.removeprefix('/dev/').replace('/', '!')
+    top = f'{root_dir.rstrip("/")}/sys/block/{name}'
+    try:
+        return _device_number(top)
+    except OSError as exc:
+        raise errors.ConfigError(
+            f'io_devices: there is no disk {device!r} ({top}/dev: '
+            f'{exc.strerror}); name whole disks such as vda or 8:0') from exc
+
+
+class Disks:
+    """The disks that limits and counters are about, as of the last look.
+
+    :param configured: those, as numbers or names; empty: all whole disks
+    :param logged: what was logged of this host
+    :ivar counted: what :attr:`now` has, always the same list
+    :raises ConfigError: one of ``configured`` is not there.
+    """
+
+    def __init__(self, configured: Sequence[str], root_dir: str,
+                 logged: log_once.LogOnce) -> None:
+        self._configured = configured
+        self._root_dir = root_dir
+        self._logged = logged
+        self.counted: list[bytes] = []
+        self.now: tuple[str, ...] = ()
+        for device in configured:
+            device_number(device, root_dir)
+        self.look()
+
+    def look(self) -> bool:
+        """Look again; whether there are others now."""
+        now = (tuple(filter(None, map(self._number, self._configured)))
+               if self._configured else whole_disks(self._root_dir))
+        if now == self.now:
+            return False
+        self.now = now
+        self.counted[:] = [number.encode() for number in now]
+        return True
+
+    def _number(self, device: str) -> str:
         try:
-            found.append(_device_number(top))
-        except OSError as exc:
-            raise errors.ConfigError(
-                f'io_devices: there is no disk {device!r} ({top}/dev: '
-                f'{exc.strerror}); name whole disks such as vda or 8:0'
-            ) from exc
-    return tuple(found)
+            number = device_number(device, self._root_dir)
+        except errors.ConfigError:
+            if self._logged.due(('disk', device)):
+                LOG.warning('io_devices: the disk %s was removed; it is left '
+                            'out until it is back', device)
+            return ''
+        self._logged.over(('disk', device))
+        return number
 
 
 def _names(path: str) -> list[str]:

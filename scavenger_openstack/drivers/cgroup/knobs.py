@@ -16,8 +16,8 @@ import math
 from typing import NamedTuple
 
 from scavenger_openstack.drivers import base
-from scavenger_openstack.drivers.cgroup import counters
 from scavenger_openstack.drivers.cgroup import cpuset_tree
+from scavenger_openstack.drivers.cgroup import memory
 from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
 from scavenger_openstack.drivers.kernel.cgroup_files import Entry
 from scavenger_openstack.drivers.kernel.cgroup_files import explain
@@ -216,7 +216,7 @@ def _write_memory_v2(d: CgroupDirectory, value: Value) -> None:
     use = d.read_int('memory.current')
     if use <= limit:
         d.put(_MAX, str(limit))
-    elif use - counters.droppable_bytes(d) <= limit:
+    elif use - memory.droppable_bytes(d) <= limit:
         # The rest (reclaimable slab, mostly) is no use in the sense of
         # memory_bytes: nothing to refuse.  memory.high holds alone.
         d.wrote(_MAX)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A cgroup that plays the memory of the host: ``memory_root``."""
+"""What a cgroup has of memory; one may play that of the host."""
 
 from __future__ import annotations
 
@@ -10,11 +10,46 @@ import logging
 from scavenger_openstack.drivers.cgroup import counters
 from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
 from scavenger_openstack.drivers.kernel.cgroup_files import explain
+from scavenger_openstack.drivers.kernel.cgroup_files import NO_MEMORY_LIMIT
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack import errors
 from scavenger_openstack import log_once
 
 LOG = logging.getLogger(__name__)
+
+
+def host_memory(root: CgroupDirectory) -> tuple[int, int]:
+    """Total and available bytes of a cgroup that plays a host's memory.
+
+    What is available is what is free and what could be dropped, as in the
+    kernel's MemAvailable.
+
+    :raises DriverError: it cannot be read, or has no limit.
+    """
+    limit_file, use_file = (
+        ('memory.limit_in_bytes', 'memory.usage_in_bytes')
+        if root.version == 1 else ('memory.max', 'memory.current'))
+    limit = root.read_int(limit_file)
+    if limit < 0 or limit >= NO_MEMORY_LIMIT:
+        raise errors.DriverError(f'{root.path}/{limit_file} sets no limit')
+    available = limit - root.read_int(use_file) + droppable_bytes(root)
+    return limit, max(0, min(limit, available))
+
+
+def droppable_bytes(directory: CgroupDirectory) -> int:
+    """What the kernel could drop of a cgroup's memory.
+
+    :raises DriverError: it cannot be read.
+    """
+    values = counters.nothing()
+    parse = (counters.droppable_v1 if directory.version == 1
+             else counters.droppable_v2)
+    try:
+        parse(b'\n' + directory.read('memory.stat').encode() + b'\n', values)
+    except ValueError as exc:
+        raise errors.DriverError(
+            f'{directory.path}/memory.stat holds something unknown') from exc
+    return int(values[counters.DROPPABLE_BYTES] or 0)
 
 
 class MemoryRoot:
@@ -35,7 +70,7 @@ class MemoryRoot:
         try:
             if self._directory is None:
                 self._directory = self._open()
-            found = counters.host_memory(self._directory)
+            found = host_memory(self._directory)
         except errors.DriverError as exc:
             self._directory = None
             if self._logged.due('memory_root'):

@@ -256,8 +256,8 @@ class CgroupDirectory:
             return text
         lines = text.split('\n')
         if entry.field:
-            limits = dict(map(grammar.device_row, lines)).get(entry.device)
-            limit = grammar.pairs(limits or '').get(entry.field, 'max')
+            row = dict(map(grammar.device_row, lines)).get(entry.device, '')
+            limit = grammar.pairs(row).get(entry.field, 'max')
             return f'{entry.field}={limit}'
         limits = dict(line.partition(' ')[::2] for line in lines)
         return limits.get(entry.device, '0').strip()

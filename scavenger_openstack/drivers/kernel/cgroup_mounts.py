@@ -72,6 +72,37 @@ def find_mounts(root_dir: str = '/',
     return found
 
 
+class Mounts(dict[str, Mount]):
+    """What :func:`find_mounts` finds, as of the last look; always the same
+    object.
+
+    :param logged: what was logged of this host
+    :raises DriverError: the list of mounts cannot be read.
+    """
+
+    def __init__(self, root_dir: str, logged: log_once.LogOnce) -> None:
+        super().__init__(find_mounts(root_dir, logged))
+        self._root_dir = root_dir
+        self._logged = logged
+
+    def look(self) -> frozenset[str]:
+        """Look again: the controllers that are mounted elsewhere now."""
+        try:
+            now = find_mounts(self._root_dir, self._logged)
+        except errors.DriverError:
+            now = {}
+        changed = frozenset(name for name in {*self, *now}
+                            if self.get(name) != now.get(name))
+        if not now or not changed:
+            return frozenset()
+        LOG.info('cgroup controllers that are mounted elsewhere now: %s',
+                 ', '.join(sorted(changed)))
+        self.update(now)        # first: threads may look at what is there
+        for name in self.keys() - now.keys():
+            del self[name]
+        return changed
+
+
 def _parts(table: str) -> frozenset[str]:
     """Where only a part of a tree is mounted, as in a container: nothing
     else of the host is to be seen there.

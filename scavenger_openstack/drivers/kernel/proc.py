@@ -12,6 +12,7 @@ import logging
 import os
 from typing import TypeVar
 
+from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.kernel import online_cpus
 from scavenger_openstack.drivers.kernel import rows
 from scavenger_openstack import errors
@@ -25,6 +26,9 @@ LOG = logging.getLogger(__name__)
 Answer = TypeVar('Answer')
 
 BYTES_PER_KIB = 1024
+
+SOON_TICKS = 3
+"""So often in a row it is read where CPUs sit after one came or went."""
 
 _READ_SIZE = 65536
 _HZ = os.sysconf('SC_CLK_TCK')
@@ -191,19 +195,27 @@ class Proc:
         self._online.look()
         self._topology: Mapping[int, Cpu] = read_topology(root_dir,
                                                           self._logged)
+        self._ticks = self._soon = 0
 
     def topology(self) -> Mapping[int, Cpu]:
         """Where each CPU sits that is online now.
 
-        It is the same object until one comes or goes.
+        It is the same object until that changes.  The kernel tells of the
+        caches of a CPU a moment after it came.
         """
+        self._ticks += 1
+        self._soon = max(0, self._soon - 1)
         if self._online.look():
-            before, self._topology = self._topology, read_topology(
-                self._root or '/', self._logged)
-            if before.keys() != self._topology.keys():
+            self._soon = SOON_TICKS
+        if self._soon or not self._ticks % base.LOOK_TICKS:
+            before, now = self._topology, read_topology(self._root or '/',
+                                                        self._logged)
+            if now != before:
+                self._topology = now
+            if before.keys() != now.keys():
                 LOG.info('the host has %d CPUs online now (%s), it had %d',
-                         len(self._topology), format_cpus(self._topology),
-                         len(before))
+                         len(now), format_cpus(now), len(before))
+            self.cpu_model = self.cpu_model or self._cpu_model()
         return self._topology
 
     def cpu_busy_s(self) -> dict[int, float]:

@@ -67,6 +67,7 @@ class Domains:
     :param timeout_s: how long libvirt may take for an answer
     :param root_dir: where /proc and /sys are looked for
     :param logged: what was logged of this host
+    :param mounts: where cgroup controllers are mounted; may change
     :raises ConfigError: libvirt-python is missing, or the URI cannot work.
     :raises DriverError: the cgroup mounts cannot be read.
     """
@@ -76,9 +77,12 @@ class Domains:
                  floors: Mapping[Knob, float] = DEFAULT_FLOORS,
                  stats_ticks: int = 5, timeout_s: float = 2.0,
                  root_dir: str = '/', pressure: bool = False,
-                 logged: log_once.LogOnce | None = None) -> None:
+                 logged: log_once.LogOnce | None = None,
+                 mounts: Mapping[str, cgroup_mounts.Mount] | None = None
+                 ) -> None:
         self._logged = logged or log_once.LogOnce()
-        self._mounts = cgroup_mounts.find_mounts(root_dir, self._logged)
+        self._mounts = mounts or cgroup_mounts.find_mounts(root_dir,
+                                                           self._logged)
         self._libvirt = client.Libvirt(uri, self._mounts.get('cpu'))
         self._health = health.Health(
             self._libvirt, timeout_s,

@@ -55,6 +55,8 @@ class Network:
         self._promised: dict[str, tuple[devices.Device, ...]] = {}
         self._logged = log_once.LogOnce()
         self._withheld: dict[str, int] = {}
+        self._speeds: dict[str, float] = {}
+        self._ticks = 0
 
     def attach(self, workload: str, interface: devices.Interface) -> None:
         """From now on ``interface`` carries the traffic of ``workload``.
@@ -79,13 +81,28 @@ class Network:
         """That run of the workload is over: what its limit withheld, too."""
         self._withheld.pop(workload, None)
 
+    def follow_links(self, links: Mapping[str, float | None]) -> None:
+        """From now on these devices are shared."""
+        self._links = dict(links)
+
     def capacities(self) -> dict[str, float]:
-        """Capacity in bytes per second of each link, where it is known."""
+        """Capacity in bytes per second of each link, where it is known.
+
+        Called once per tick: a speed that a device reports is looked at again
+        now and then, since a bond gains and loses devices.
+        """
+        again = not self._ticks % base.LOOK_TICKS
+        self._ticks += 1
+        found = {}
         for name, capacity in self._links.items():
-            if capacity is None:
-                self._links[name] = self._speed(name)
-        return {name: capacity for name, capacity in self._links.items()
-                if capacity is not None}
+            if capacity is None and (again or name not in self._speeds):
+                speed = self._speed(name, known=name in self._speeds)
+                if speed is not None:
+                    self._speeds[name] = speed
+                    self._logged.over(f'speed of {name}')
+            if capacity := capacity or self._speeds.get(name):
+                found[name] = capacity
+        return found
 
     def tx_bytes(self, device: str) -> int | None:
         """Bytes that a device has sent so far.
@@ -257,8 +274,11 @@ class Network:
                 'limit from before is removed, or ended with it')
         return namespace, links
 
-    def _speed(self, name: str) -> float | None:
-        """Speed that a device of our own namespace reports, bytes/s."""
+    def _speed(self, name: str, *, known: bool) -> float | None:
+        """Speed that a device of our own namespace reports, bytes/s.
+
+        :param known: it did so before: it is down for a while
+        """
         netns, device = devices.split(name)
         megabits = 0
         if not netns:
@@ -266,6 +286,8 @@ class Network:
                 megabits = int((self._sys / device / 'speed').read_text())
             except (OSError, ValueError):
                 megabits = 0
+        if megabits <= 0 and known:
+            return None
         if megabits <= 0:
             self._complain(f'speed of {name}', errors.DriverError(
                 f'network link {name}: its speed is not known here; write '

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Sequence
+import contextlib
 import logging
 import os
 import resource
@@ -46,7 +47,7 @@ large host a hundred new workloads would take a second."""
 
 RETRY_S = 30.0
 """After this a workload that could not be measured is tried again, and a
-host whose counters another program had."""
+host that had no counters: what is in the way may be gone."""
 
 FD_SHARE = 0.5
 """Of the descriptors of this process; the rest is for everything else."""
@@ -120,7 +121,7 @@ class Perf:
         if settings.enabled == OFF:
             self._grade = perf_grade.none('[perf] enabled is off')
             return
-        self._mount = perf_event.find_mount(self._root_dir)
+        self._mount = perf_event.find_mount(self._root_dir, self._logged)
         self._cpus.look()
         self._grade = self._find_grade()
         self._start_clock()
@@ -133,7 +134,7 @@ class Perf:
     def grade(self) -> Grade:
         """What this host can tell at this moment."""
         if self._standstill.why:
-            return perf_grade.none(self._standstill.why, passing=True)
+            return perf_grade.none(self._standstill.why)
         return self._grade
 
     @property
@@ -157,6 +158,10 @@ class Perf:
         self._logged_grade = grade
 
     def _find_grade(self) -> Grade:
+        if self._mount is None:
+            with contextlib.suppress(errors.DriverError):
+                self._mount = perf_event.find_mount(self._root_dir,
+                                                    self._logged)
         if self._mount is None:
             return perf_grade.none(
                 'no cgroup hierarchy that perf can count by is mounted: '
@@ -208,7 +213,7 @@ class Perf:
         self._of = len(samples)
         self._log_grade()
         if not self._grade.events:
-            if not self._grade.passing or now < self._retry_s:
+            if self._settings.enabled == OFF or now < self._retry_s:
                 return samples
             self._retry_s = now + RETRY_S
             self._grade = self._find_grade()

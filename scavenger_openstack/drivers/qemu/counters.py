@@ -179,7 +179,7 @@ class DomainCounters:
         try:
             self._taps.look()
             if self._counters is not None and self._again:
-                self._counters.open_missing()
+                self._counters.wake()
             found = vcpus.look(again=self._again)
             self._again = False
             self._logged.over(('QEMU', self.pid))

@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import pathlib
+import resource
 import shutil
 
 import fixtures
 import testtools
 
+from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
 from scavenger_openstack.drivers.cgroup import counters
 from scavenger_openstack.drivers.cgroup import disks
@@ -20,6 +23,7 @@ from scavenger_openstack.drivers.cgroup import knobs
 from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import WorkloadSample
 
 V2_MOUNTS = 'cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid 0 0\n'
 V2_FILES = {
@@ -283,6 +287,136 @@ class TestSample(CgroupsCase):
                               knob, 1e9, ())
         self.assertEqual([], self.warnings())
 
+    def known(self, sample: WorkloadSample) -> tuple[bool, ...]:
+        return tuple(value is not None for value in (
+            sample.memory_bytes, sample.io_bytes, sample.psi_io_s))
+
+    def test_controllers_that_are_enabled_later(self) -> None:
+        """As the advice says: echo +memory > cgroup.subtree_control."""
+        where = self.tree.cgroup('/batch/a')
+        files = [file for file in V2_FILES
+                 if file.startswith(('memory.', 'io.'))]
+        for file in files:
+            (where / file).unlink()
+        driver = self.driver()
+        for _ in range(10):
+            sample, = driver.sample()
+        self.assertEqual((False,) * 3, self.known(sample))
+        for knob in (Knob.MEMORY_BYTES, Knob.IO_BYTES_PER_S):
+            self.assertIn('does not exist', driver.lacks('/batch/a', knob))
+        for file in files:
+            (where / file).write_text(V2_FILES[file])
+        for _ in range(8):
+            sample, = driver.sample()
+        self.assertEqual((True,) * 3, self.known(sample))
+        self.assertEqual({''}, {driver.lacks('/batch/a', knob)
+                                for knob in Knob if knob not in (
+                                    Knob.EGRESS_BYTES_PER_S, Knob.LLC_WAYS)})
+
+    def test_what_does_not_lack_is_counted(self) -> None:
+        """At once, when it is found that a limit can be set now."""
+        where = self.tree.cgroup('/batch/a')
+        (where / 'io.stat').unlink()
+        driver = self.driver()
+        for _ in range(10):
+            driver.sample()
+        self.assertIn('io.stat', driver.lacks('/batch/a', Knob.IO_OPS_PER_S))
+        self.assertEqual('', driver.lacks('/batch/a', Knob.MEMORY_BYTES))
+        (where / 'io.stat').write_text(V2_FILES['io.stat'])
+        self.assertEqual('', driver.lacks('/batch/a', Knob.IO_OPS_PER_S))
+        sample, = driver.sample()
+        self.assertEqual((True,) * 3, self.known(sample))
+
+    def test_a_controller_that_comes_back_with_other_files(self) -> None:
+        where = self.tree.cgroup('/batch/a')
+        driver = self.driver()
+        driver.sample()
+        for file in ('memory.current', 'io.pressure'):
+            (where / file).write_text('odd\n')
+        for _ in range(10):
+            sample, = driver.sample()
+        self.assertEqual((False, True, False), self.known(sample))
+        for file in ('memory.current', 'io.pressure'):
+            (where / file).unlink()
+            (where / file).write_text(V2_FILES[file])
+        for _ in range(8):
+            sample, = driver.sample()
+        self.assertEqual((True,) * 3, self.known(sample))
+
+    def test_out_of_descriptors_for_a_while(self) -> None:
+        where = self.tree.cgroup('/batch/a')
+        (where / 'memory.stat').unlink()
+        (where / 'io.stat').unlink()
+        driver = self.driver()
+        driver.sample()
+        (where / 'memory.stat').write_text(V2_FILES['memory.stat'])
+        (where / 'io.stat').write_text(V2_FILES['io.stat'])
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (
+            max(map(int, os.listdir('/proc/self/fd'))) + 1, hard))
+        try:
+            with contextlib.suppress(errors.DriverError):
+                for _ in range(20):
+                    driver.sample()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for _ in range(9):
+            sample, = driver.sample()
+        self.assertEqual((True,) * 3, self.known(sample))
+
+    def test_a_hierarchy_that_is_mounted_later(self) -> None:
+        where = self.tree.cgroup('/batch/a')
+        for file in V2_FILES:
+            if file.startswith('memory.'):
+                (where / file).unlink()
+        self.tree.put('sys/fs/cgroup/cgroup.controllers', 'cpu cpuset io\n')
+        driver = self.driver()
+        for _ in range(10):
+            sample, = driver.sample()
+        self.assertEqual((False, True, True), self.known(sample))
+        self.assertIn('no cgroup controller',
+                      driver.lacks('/batch/a', Knob.MEMORY_BYTES))
+        for name, text in (('usage_in_bytes', '8192\n'),
+                           ('limit_in_bytes', f'{2**63 - 4096}\n'),
+                           ('stat', 'total_active_file 4096\n')):
+            self.tree.put(f'mnt/memory/batch/a/memory.{name}', text)
+        self.tree.put('proc/self/mounts', V2_MOUNTS
+                      + 'cgroup /mnt/memory cgroup rw,memory 0 0\n')
+        for _ in range(base.LOOK_TICKS):
+            sample, = driver.sample()
+        self.assertEqual((True,) * 3, self.known(sample))
+        self.assertEqual(4096, sample.memory_bytes)
+        self.assertEqual('', driver.lacks('/batch/a', Knob.MEMORY_BYTES))
+        # And it goes again.
+        self.tree.put('proc/self/mounts', V2_MOUNTS)
+        for _ in range(base.LOOK_TICKS):
+            sample, = driver.sample()
+        self.assertEqual((False, True, True), self.known(sample))
+        self.tree.put('proc/self/mounts', '')
+        for _ in range(base.LOOK_TICKS):
+            sample, = driver.sample()
+        self.assertEqual((False, True, True), self.known(sample))
+
+    def test_own_limits_are_read_again_without_one_of_ours(self) -> None:
+        for name in 'abc':
+            self.tree.cgroup(f'/batch/{name}')
+        driver = self.driver()
+        for _ in range(10):
+            driver.sample()
+        driver.restore_actions('/batch/b', Knob.CPU_CORES)
+        for name in 'abc':
+            self.tree.put(f'sys/fs/cgroup/batch/{name}/cpu.max',
+                          '150000 100000\n')
+
+        def vcpus() -> dict[str, float]:
+            for _ in range(10):
+                found = {one.workload.id[-1]: one.workload.vcpus
+                         for one in driver.sample()}
+            return found
+        self.assertEqual({'a': 1.5, 'b': 8.0, 'c': 1.5}, vcpus())
+        driver.notify(base.Removed('/batch/b', Knob.CPU_CORES))
+        self.assertEqual({'a': 1.5, 'b': 1.5, 'c': 1.5}, vcpus())
+
     def test_parent_that_is_no_directory(self) -> None:
         self.tree.cgroup('/batch/a')
         (self.tree.top / 'broken').write_text('')
@@ -420,6 +554,84 @@ class TestDisks(CgroupsCase):
         self.tree.put('sys/block/nvme0c0n1/size', '100\n')
         self.tree.put('sys/block/nvme0c0n1/hidden', '1\n')
         self.assertEqual({'259:0'}, self.whole())
+
+    def come_and_go(self, driver: Cgroups) -> WorkloadSample:
+        for _ in range(base.LOOK_TICKS):
+            sample, = driver.sample()
+        return sample
+
+    def test_disks_that_come_and_go(self) -> None:
+        where = self.tree.cgroup('/batch/a', **{'io.stat': ''.join(
+            f'{number} rbytes=1000 rios=1\n'
+            for number in ('8:0', '8:32', '8:48'))})
+        driver = self.driver()
+        sample, = driver.sample()
+        self.assertEqual(2000, sample.io_bytes)
+        self.disk('sdd', '8:48')
+        self.come_and_go(driver)
+        (where / 'io.stat').write_text(V2_FILES['io.stat']
+                                       + '8:48 rbytes=9000 rios=1\n')
+        sample, = driver.sample()
+        self.assertEqual(12388 + 9000, sample.io_bytes)
+        shutil.rmtree(self.tree.root / 'sys/block/sdd')
+        self.come_and_go(driver)
+        (where / 'io.stat').write_text(V2_FILES['io.stat'])
+        sample, = driver.sample()
+        self.assertEqual(12388, sample.io_bytes)
+
+    def test_a_limit_is_set_again_on_other_disks(self) -> None:
+        """Each knob ends once, its lease with it, and takes them all."""
+        self.tree.cgroup('/batch/a')
+        driver = self.driver()
+        driver.sample()
+        keys = [('/batch/a', knob) for knob in (
+            Knob.IO_BYTES_PER_S, Knob.IO_OPS_PER_S, Knob.CPU_CORES)]
+        for key in keys:
+            driver.restore_actions(*key)
+        self.disk('sdd', '8:48')
+        self.come_and_go(driver)
+        self.assertEqual({'/batch/a'}, set(driver.refresh(keys).changed))
+        self.assertIsNone(driver.read(*keys[2]))
+        for key in keys[:2]:
+            exc = self.assertRaises(errors.WorkloadGone, driver.read, *key)
+            self.assertIn('other disks', str(exc))
+            self.assertIsNone(driver.read(*key))
+            self.assertEqual({'8:0', '8:32', '8:48'}, {
+                step['device'] for step in driver.restore_actions(*key)})
+        self.come_and_go(driver)
+        self.assertEqual(set(), set(driver.refresh(keys).changed))
+
+    def test_no_write_beyond_the_lease(self) -> None:
+        self.tree.cgroup('/batch/a')
+        driver = self.driver()
+        driver.sample()
+        key = '/batch/a', Knob.IO_BYTES_PER_S
+        actions = driver.restore_actions(*key)
+        self.disk('sdd', '8:48')
+        self.come_and_go(driver)
+        self.assertRaises(errors.WorkloadGone, driver.write, *key, 5e6,
+                          actions)
+
+    def test_a_disk_by_name_gets_another_number(self) -> None:
+        where = self.tree.cgroup('/batch/a')
+        driver = self.driver(io_devices=['sdc', '8:0'])
+        steps = [step['device'] for step in driver.restore_actions(
+            '/batch/a', Knob.IO_BYTES_PER_S)]
+        self.assertEqual(['8:32', '8:0'], steps)
+        driver.sample()
+        shutil.rmtree(self.tree.root / 'sys/block/sdc')
+        self.come_and_go(driver)
+        (where / 'io.stat').write_text('8:0 rbytes=7\n8:32 rbytes=1000\n')
+        sample, = driver.sample()
+        self.assertEqual(7, sample.io_bytes)
+        self.come_and_go(driver)
+        line, = self.warnings()
+        self.assertIn('the disk sdc was removed', line)
+        self.disk('sdc', '8:48')
+        self.come_and_go(driver)
+        (where / 'io.stat').write_text('8:0 rbytes=7\n8:48 rbytes=1000\n')
+        sample, = driver.sample()
+        self.assertEqual(1007, sample.io_bytes)
 
     def test_no_disks(self) -> None:
         self.disk('one', '7:3')

@@ -10,7 +10,7 @@ import pathlib
 import fixtures
 import testtools
 
-from scavenger_openstack.drivers.delay import accounting
+from scavenger_openstack.drivers.delay import accounting as accounting_
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.kernel import taskstats
 from scavenger_openstack.types import Priority
@@ -34,7 +34,7 @@ class TestAccounting(testtools.TestCase):
         self.logs = self.useFixture(fixtures.FakeLogger())
         self.mounts = {name: Mount(f'{self.root}/cg/{name}', 1)
                        for name in ('blkio', 'memory')}
-        self.put(accounting.SWITCH, '1')
+        self.put(accounting_.SWITCH, '1')
         self.now = 1.0
 
     def put(self, path: str, text: str) -> None:
@@ -47,13 +47,13 @@ class TestAccounting(testtools.TestCase):
         for name in ('cgroup.procs', 'tasks'):
             self.put(f'cg/{path}/{name}', str(os.getpid()))
 
-    def accounting(self) -> accounting.DelayAccounting:
-        found = accounting.DelayAccounting(accounting.Settings(),
+    def accounting(self) -> accounting_.DelayAccounting:
+        found = accounting_.DelayAccounting(accounting_.Settings(),
                                            self.mounts, str(self.root))
         self.addCleanup(found.close)
         return found
 
-    def measured(self, one: accounting.DelayAccounting, *names: str
+    def measured(self, one: accounting_.DelayAccounting, *names: str
                  ) -> set[str]:
         self.now += 1
         return {sample[0].id for sample in one.add(
@@ -70,6 +70,24 @@ class TestAccounting(testtools.TestCase):
         line, = [line for line in self.logs.output.splitlines()
                  if 'io_wait is unknown' in line]
         self.assertIn('delayacct', line)
+
+    def test_a_controller_that_is_enabled_later_counts(self) -> None:
+        """What the processes have moved counts until then."""
+        self.mounts['blkio'] = Mount(f'{self.root}/cg/blkio', 2)
+        self.cgroup('blkio/a')
+        self.put('cg/blkio/a/cgroup.threads', str(os.getpid()))
+        one = self.accounting()
+        for counted, known in ((None, True), (None, True), (700, False),
+                               (700, True), (900, True), (None, False),
+                               (None, True)):
+            self.now += 1
+            (self.root / 'junk').write_text('something to count')
+            sample, = one.add((workload('/a')._replace(
+                io_bytes=counted, io_ops=counted),), self.now)
+            self.assertEqual(known, sample.io_bytes is not None,
+                             str(counted))
+            if counted and known:
+                self.assertEqual(counted, sample.io_bytes)
 
     def test_a_cgroup_that_not_all_hierarchies_have(self) -> None:
         self.cgroup('memory/a')

@@ -10,6 +10,7 @@ import pathlib
 import fixtures
 import testtools
 
+from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack import errors
 from scavenger_openstack.types import Cpu
@@ -70,6 +71,26 @@ class TestProc(testtools.TestCase):
             self.assertEqual({0, 2}, host.topology().keys(), bad)
         self.put('sys/devices/system/cpu/online', '0-3\n')
         self.assertEqual({0, 1, 2, 3}, host.topology().keys())
+
+    def test_where_cpus_sit_may_be_told_later(self) -> None:
+        """The files of a CPU that came are made after it is online."""
+        (self.root / 'proc/cpuinfo').unlink()
+        self.put('sys/devices/system/cpu/online', '0-1\n')
+        host = self.proc()
+        first = host.topology()
+        self.put('proc/cpuinfo', 'model name\t: AMD EPYC\n')
+        self.put('sys/devices/system/cpu/cpu1/topology/core_cpus_list',
+                 '0-1\n')
+        for _ in range(base.LOOK_TICKS):
+            now = host.topology()
+        self.assertEqual((1, 0), (first[1].core, now[1].core))
+        self.assertIs(now, host.topology())
+        self.assertEqual('AMD EPYC', host.cpu_model)
+        self.put('sys/devices/system/cpu/online', '0-2\n')
+        self.assertEqual(2, host.topology()[2].core)
+        self.put('sys/devices/system/cpu/cpu2/topology/core_cpus_list',
+                 '0-2\n')
+        self.assertEqual(0, host.topology()[2].core)    # soon
 
     def test_garbage_is_unknown_and_said_once(self) -> None:
         host = self.proc()

@@ -49,7 +49,7 @@ class TestOddAnswers(testtools.TestCase):
         for odd in (*ODD, nameless):
             for answers in ((odd, link), (link, odd)):
                 self.assertEqual({'eth0': rtnetlink.Link(7, 1500)},
-                                 self.devices(*answers).links(), odd)
+                                 self.devices(*answers).links(), repr(odd))
 
     def test_counters(self) -> None:
         row = struct.pack('=BxxxII', 0, 7, 1) + netlink.attribute(
@@ -60,7 +60,7 @@ class TestOddAnswers(testtools.TestCase):
         for odd in ODD:
             self.assertEqual({7: (3000, 4000), 9: (5, 6)},
                              self.devices(odd, row, odd, padded
-                                          ).link_bytes(), odd)
+                                          ).link_bytes(), repr(odd))
 
     def test_filters(self) -> None:
         other = struct.pack('=BxxxiIII', 0, 7, 0, 0, 5 << 16
