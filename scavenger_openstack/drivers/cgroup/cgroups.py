@@ -219,6 +219,7 @@ class Cgroups:
         within one hierarchy, and the same after a restart.
         """
         self._look_at_disks()
+        all_watched = True
         for child in fresh:
             try:
                 counters = cgroup_counters.Counters(self._sources, child.id,
@@ -227,8 +228,8 @@ class Cgroups:
                 if self._logged.due('watched'):
                     LOG.warning('%s', cgroup_files.explain(
                         exc, f'{child.id} cannot be watched'))
+                all_watched = False
                 continue
-            self._logged.over('watched')
             parent = child.parent
             workload = Workload(
                 id=child.id, priority=parent.priority, source='parent',
@@ -238,6 +239,8 @@ class Cgroups:
             self._known[child.id] = _Known(parent, child.inode, workload,
                                            counters)
             LOG.debug('%s found: %s', child.id, workload)
+        if all_watched:
+            self._logged.over('watched')
 
     def _settle(self, one: _Known) -> None:
         one.settling -= 1
