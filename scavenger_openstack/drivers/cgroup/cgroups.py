@@ -311,8 +311,10 @@ class Cgroups:
         if one is None:
             return ''
         file = one.counters.unknown(knob)
-        return file and (f'{file} cannot be read, so what {workload} uses '
-                         f'is not known, and {knob} is not set')
+        return file and (
+            f'{file} was not there or could not be read, so what {workload} '
+            f'uses is not known, and {knob} is not set; the next tick tries '
+            'again')
 
     def restore_actions(self, workload: str, knob: Knob
                         ) -> list[base.RestoreAction]:

@@ -369,13 +369,12 @@ class Counters:
         kept.bad = True
 
     def unknown(self, knob: Knob) -> str:
-        """The first file without which it is not known what a knob limits;
-        '' if that is known.  What has come by now is known from now on."""
-        self.wake()
-        self.read()
+        """The first file without which the last sample does not know what a
+        knob limits; '' if it does.  The next one looks for all of them."""
         places = _COUNTED.get(knob, ())
         if all(self.values[place] is not None for place in places):
             return ''
+        self.wake()
         return next((f'{source.mount}{self._below}/{source.files[0]}'
                      for source in (*self._missing, *(
                          kept.source for kept in self._kept if kept.bad))
