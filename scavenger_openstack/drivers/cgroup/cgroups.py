@@ -141,9 +141,7 @@ class Cgroups:
         """
         self._ticks += 1
         if not self._ticks % base.LOOK_TICKS:
-            self._look_at_disks()
-            if changed := self._mounts.look():
-                self._follow_mounts(changed)
+            self._look_again()
         found = self._parents.scan()
         known = self._known
         fresh = [child for child in found
@@ -197,12 +195,13 @@ class Cgroups:
                 if one.workload.priority is Priority.FOREGROUND
                 or limited.isdisjoint((name, one.workload.group))]
 
-    def _look_at_disks(self) -> None:
+    def _look_again(self) -> None:
         if self._disks.look():
             self._opened.forget_disks()
             self._changed |= self._leased.workloads(with_disks=True)
-
-    def _follow_mounts(self, changed: Collection[str]) -> None:
+        changed = self._mounts.look()
+        if not changed:
+            return
         self._parents.follow(self._mounts)
         self._opened.forget_controllers(changed)
         self._sources = cgroup_counters.sources(
@@ -218,7 +217,6 @@ class Cgroups:
         ``created_s`` is the inode number: no time, but in the order of age
         within one hierarchy, and the same after a restart.
         """
-        self._look_at_disks()
         all_watched = True
         for child in fresh:
             try:
