@@ -75,6 +75,7 @@ class DemoTest(demos.DemoTestCase):
         self.assertIn('--who', err.splitlines()[-1])
         self.assert_gone(name, [])
 
+    @tiers.only_in_all('it is interrupted and cleaned in the gate, too')
     def test_a_program_that_fails(self) -> None:
         """What was played before it is written, and the reason said."""
         process = self.start('--only', 'alone,unmanaged', '--rounds', '1',
@@ -107,6 +108,7 @@ class DemoTest(demos.DemoTestCase):
             self.assertEqual([], phase['rounds'][0]['knobs_left'])
         self.assert_gone(name, [])
 
+    @tiers.only_in_all('it is interrupted and cleaned in the gate, too')
     def test_interrupted_while_the_batch_work_runs(self) -> None:
         process = self.start('--only', 'unmanaged', *LONG)
         name = self.name_of(process)
@@ -117,6 +119,7 @@ class DemoTest(demos.DemoTestCase):
         self.assertNotIn('Traceback', err)
         self.assert_gone(name, pids)
 
+    @tiers.only_in_all('it is interrupted and cleaned in the gate, too')
     def test_interrupted_while_the_agent_enforces(self) -> None:
         process = self.start('--only', 'scavenger', *LONG)
         name = self.name_of(process)
@@ -155,6 +158,7 @@ class DemoTest(demos.DemoTestCase):
         self.assertIn(f'removed what demo {name} left', out)
         self.assert_gone(name, [*pids, agent])
 
+    @tiers.only_in_all('it is interrupted and cleaned in the gate, too')
     def test_clean_leaves_a_living_demo_alone(self) -> None:
         process = self.start('--only', 'unmanaged', *LONG)
         name = self.name_of(process)

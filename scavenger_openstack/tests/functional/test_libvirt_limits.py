@@ -314,6 +314,7 @@ class TestTheyHold(LimitsCase):
             agent.tick({guest.uuid: {Knob.MEMORY_BYTES: 64 * 2**20}})
         self.assertNotIn('another program', self.log.output)
 
+    @tiers.only_in_all('another balloon moves in the gate')
     def test_a_balloon_that_does_not_move(self) -> None:
         """First there is no driver yet, later it gives nothing back."""
         for name in ('SILENT_S', 'STILL_S'):
@@ -351,6 +352,7 @@ class TestTheyHold(LimitsCase):
         self.wait_for('all of it', lambda: self.limits(host, 'one')[:-1]
                       == before[:-1], timeout_s=30)
 
+    @tiers.only_in_all('another balloon moves in the gate')
     def test_a_balloon_on_its_way_is_no_original(self) -> None:
         host = self.hypervisor()
         guest = virtual_host.background('one')

@@ -19,6 +19,7 @@ from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import domain_life
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional import virtual_host
+from scavenger_openstack.tests import tiers
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Value
 
@@ -88,6 +89,7 @@ class TestMoves(XmlCase):
         for without, limited_ in zip(*rounds, strict=True):
             self.assertEqual(without, limited_)
 
+    @tiers.only_in_all('a VM moves there and back in the gate')
     def test_to_a_host_with_fewer_cpus(self) -> None:
         """A CPU set goes nowhere; a pin does, and is refused there."""
         source, target = self.two()
@@ -185,6 +187,7 @@ class TestStays(XmlCase):
             limit()
         self.compare(resize)
 
+    @tiers.only_in_all('a VM is resized in the gate')
     def test_rescued_and_back(self) -> None:
         """While it is limited; Nova keeps the live XML for the way back."""
         rescued = self.again('rescue', disks=(domain_guest.Disk.make(

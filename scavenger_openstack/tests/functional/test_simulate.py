@@ -244,6 +244,7 @@ class SimulateTest(testtools.TestCase):
         self.assertIn('--jobs', err)
         self.assertEqual(1, err.count('\n'), err)
 
+    @tiers.only_in_all('unit tests draw it, too')
     def test_progress_is_for_terminals(self) -> None:
         ours, theirs = pty.openpty()
         self.addCleanup(os.close, ours)
