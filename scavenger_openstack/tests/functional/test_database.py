@@ -333,7 +333,8 @@ class Schema(databases.Mixin):
     def test_the_migrations_make_the_tables(self) -> None:
         with self.engine.connect() as connection:
             context = migration.MigrationContext.configure(
-                connection, opts={'compare_type': True})
+                connection, opts={'compare_type': True,
+                                  'compare_server_default': True})
             self.assertEqual([], autogenerate.compare_metadata(
                 context, tables.METADATA))
 
@@ -357,23 +358,26 @@ class Schema(databases.Mixin):
         error = self.assertRaises(errors.DatabaseError, look)
         self.assertIn('type "scavenger-manage db upgrade"', str(error))
 
-    def test_newer_tables(self) -> None:
+    def set_version(self, version: str) -> None:
         with connect.writing(self.engine) as connection:
             connection.execute(schema.VERSION.update().values(
-                version_num='9999'))
+                version_num=version))
 
-        def back() -> None:
-            with connect.writing(self.engine) as connection:
-                connection.execute(schema.VERSION.update().values(
-                    version_num=schema.newest()))
-
-        self.addCleanup(back)
-        error = self.assertRaises(errors.SchemaError, schema.upgrade,
-                                  self.engine)
-        self.assertIn(f'version 9999 and this program knows versions to '
-                      f'{schema.newest()}', str(error))
-        with connect.reading(self.engine) as connection:
-            self.assertRaises(errors.SchemaError, schema.check, connection)
+    def test_unknown_versions(self) -> None:
+        self.addCleanup(self.set_version, schema.newest())
+        for version, advice in (
+                ('9999', 'install the newer scavenger-openstack'),
+                ('0001', 'name an empty database'),
+                ('0011', 'name an empty database')):
+            self.set_version(version)
+            error = self.assertRaises(errors.SchemaError, schema.upgrade,
+                                      self.engine)
+            self.assertIn(f'version {version}', str(error))
+            self.assertIn(advice, str(error))
+            with connect.reading(self.engine) as connection:
+                again = self.assertRaises(errors.SchemaError, schema.check,
+                                          connection)
+            self.assertEqual(str(error), str(again))
 
     def test_several_upgrades_at_once(self) -> None:
         url = self.empty_url()
