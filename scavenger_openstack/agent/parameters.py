@@ -133,7 +133,6 @@ class Parameters:
               ) -> dict[str, Any]:
         """What is to hold by section."""
         self._asked, refused = asked, {}
-        asked = conf_params.by_new_names(asked, conf_.OLD_NAMES)
         by_section: dict[str, dict[str, float | str]] = {
             name: {} for name in self._file
             if controllers is None or name in controllers}

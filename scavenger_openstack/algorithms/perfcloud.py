@@ -112,12 +112,10 @@ class Params:
         'min': 1, 'max': 1000,
         'source': 'PerfCloud, algorithm 1, gives no number'})
     remove_factor: float = dataclasses.field(default=2.0, metadata={
-        'deprecated_name': 'lift_factor',
         'help': 'A limit is removed when it has been so many times the demand '
                 'for remove_intervals.',
         'min': 1.0, 'max': 100.0, 'source': 'not in the paper'})
     remove_intervals: int = dataclasses.field(default=3, metadata={
-        'deprecated_name': 'lift_intervals',
         'help': 'Intervals after which a limit that binds nothing is removed.',
         'min': 1, 'max': 1000, 'source': 'not in the paper'})
 

@@ -16,8 +16,6 @@ from sqlalchemy import func
 from sqlalchemy import insert
 from sqlalchemy import select
 
-from scavenger_openstack import conf
-from scavenger_openstack import conf_params
 from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import aggregates
 from scavenger_openstack.db.rows import Row
@@ -83,18 +81,14 @@ class Wanted(NamedTuple):
         """
         found: dict[str, Any] = {}
         for name in reversed(self.aggregates.get(host, ())):
-            found = _over(found, self.settings.get(name, {}).get(kind, {}))
-        return _over(found, own)
+            found |= self.settings.get(name, {}).get(kind, {})
+        return found | own
 
     def scopes(self, host: str) -> list[tuple[str, str]]:
         """The scopes and targets that a host is in, the widest first."""
         return [('cloud', ''), *(('aggregate', name) for name
                                   in self.aggregates.get(host, ())),
                 ('host', host)]
-
-
-def _over(values: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
-    return conf_params.laid_over(values, more, conf.OLD_NAMES)
 
 
 def wanted(connection: Connection, now: float, before: Wanted | None = None

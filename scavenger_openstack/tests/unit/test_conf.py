@@ -13,10 +13,8 @@ from oslo_config import cfg
 import testtools
 
 from scavenger_openstack.agent import parts
-from scavenger_openstack.algorithms import perfcloud
 from scavenger_openstack import conf as conf_
 from scavenger_openstack import conf_host
-from scavenger_openstack import conf_params
 from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
@@ -201,21 +199,6 @@ class TestWrong(ConfTestCase):
 
     def test_old_names_of_logging_are_taken(self) -> None:
         self.load('[DEFAULT]', 'logfile = /x', 'debug = true')
-
-    def test_old_names_of_options_are_taken(self) -> None:
-        conf = self.load('[perfcloud]', 'lift_factor = 3',
-                         'lift_intervals = 7', 'remove_intervals = 8')
-        self.assertEqual(
-            perfcloud.Params(remove_factor=3.0, remove_intervals=8),
-            conf_params.params_of(conf, 'perfcloud', perfcloud.Params))
-        for name in ('lift_factor', 'remove_factor'):
-            self.assertEqual(
-                [f'[perfcloud] {name}: 0.5 is too small, the smallest is 1'],
-                self.findings('[perfcloud]', f'{name} = 0.5'))
-        self.assertEqual(
-            ['[scavenger] lift_factor: no such option; [perfcloud] '
-             'lift_factor is one'],
-            self.findings('[scavenger]', 'lift_factor = 3'))
 
     def test_what_cannot_be_read(self) -> None:
         self.file.write_bytes(b'[agent]\n\xff')

@@ -179,20 +179,6 @@ class ParametersTest(testtools.TestCase):
         self.follow(**wrong, scavenger__network_c=2.0)
         self.assertEqual(1, self.log.output.count('2 more parameters'))
 
-    def test_by_an_old_name(self) -> None:
-        """As a control plane of an older version sends it."""
-        self.conf = self.load('controllers = perfcloud\n')
-        self.begin(perfcloud__lift_factor=3.0)
-        own = self.controllers['perfcloud']
-        self.assertEqual(({}, 3.0), (self.parameters.refused,
-                                     own.params.remove_factor))
-        self.assertEqual({}, self.follow(perfcloud__remove_factor=5.0,
-                                         perfcloud__lift_factor=4.0))
-        self.assertEqual(5.0, own.params.remove_factor)
-        self.assertEqual({'parameter perfcloud.remove_factor'},
-                         self.follow(perfcloud__lift_factor=-1.0).keys())
-        self.assertEqual(2.0, own.params.remove_factor)
-
     def test_what_contradicts(self) -> None:
         """One of the file, or of another that was asked for."""
         self.begin()

@@ -166,20 +166,6 @@ class Directives(cloud.Mixin):
         self.assertEqual(({'scavenger': 'observe'}, {}),
                          (found.modes, found.parameters))
 
-    def test_a_parameter_that_had_another_name(self) -> None:
-        """What is nearer to the host counts, whichever name it was set by."""
-        old, new = 'perfcloud.lift_factor', 'perfcloud.remove_factor'
-        for name, parameters in (('a', {old: 3.0}), ('b', {new: 4.0})):
-            self.add(tables.aggregate_settings, aggregate=name,
-                     settings={'parameters': parameters})
-            self.aggregate(name)
-        self.assertEqual({old: 3.0}, self.got().parameters)
-        for own in ({old: 5.0}, {new: 6.0}):
-            with self.engine.begin() as connection:
-                connection.execute(tables.hosts.update().values(
-                    settings={'parameters': own}))
-            self.assertEqual(own, self.got().parameters)
-
     def test_priorities(self) -> None:
         """That of the instance, else of the project, else of an
         aggregate."""
