@@ -147,31 +147,6 @@ class VerifyTest(ReplayTestCase):
             self.assertEqual(500, ticks)
             self.assertGreater(decisions, 100)
 
-    def test_version_1(self) -> None:
-        """It has other names for ``removed`` and ``reset``."""
-        self.record(200)
-        self.rename(1, removed='lifted', reset='anew')
-        ticks, _, difference = self.verify()
-        self.assertEqual((200, None), (ticks, difference))
-
-    def test_version_2_with_an_old_name(self) -> None:
-        self.record(200)
-        self.rename(2, reset='anew')
-        ticks, _, difference = self.verify()
-        self.assertEqual((200, None), (ticks, difference))
-
-    def rename(self, schema: int, **names: str) -> None:
-        """Give fields of the recording their old names, new -> old."""
-        first, *rest = map(json.loads, self.path.read_text().splitlines())
-        for line in rest:
-            for new in names.keys() & line.keys():
-                line[names[new]] = line.pop(new)
-        for new, old in names.items():
-            self.assertGreater(sum(old in line for line in rest), 3)
-            self.assertFalse(any(new in line for line in rest))
-        self.path.write_text('\n'.join(map(json.dumps, (
-            {**first, 'schema': schema}, *rest))) + '\n')
-
     def test_all_that_operators_ask_for_counts(self) -> None:
         for seed, mode in ((1, Mode.ENFORCE), (2, Mode.ENFORCE),
                            (3, Mode.OBSERVE), (4, Mode.OFF)):
