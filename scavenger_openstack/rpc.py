@@ -252,7 +252,7 @@ class _Endpoint:
 
     @oslo_messaging.expected_exceptions(errors.ScavengerError)
     def tag(self, context: dict[str, Any], tag: object) -> None:
-        """A cast of nova-compute, since version 1.1."""
+        """A cast of nova-compute."""
         try:
             data = json.dumps(tag).encode()
         except (TypeError, ValueError) as exc:
