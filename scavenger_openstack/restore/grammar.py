@@ -46,7 +46,6 @@ _N = '[0-9]{1,18}'
 _LIMIT = rf'{DISK}\.(?:total|read|write)_%s_sec(?:_max(?:_length)?)?={_N}'
 DOMAIN: Mapping[str, str] = {
     'cpu_cores': f'vcpu_quota=(?:-1|{_N})|vcpu_period={_N}',
-    'cpu_set': rf'(?:vcpupin\.[0-9]{{1,4}}|emulatorpin)={CPUS}',
     'memory_bytes': f'balloon_kib={_N}',
     'io_bytes_per_s': _LIMIT % 'bytes',
     'io_ops_per_s': _LIMIT % 'iops',

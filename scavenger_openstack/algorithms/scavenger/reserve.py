@@ -345,8 +345,8 @@ class Resource:
         :raises KeyError, TypeError, ValueError: it is not a state.
         """
         x, capacity = quantity(state['x']), quantity(state['capacity'])
-        missing = int(quantity(state.get('missing', 0)))
-        new_use, promised = map(quantity, state.get('newcomers', (0, 0)))
+        missing = int(quantity(state['missing']))
+        new_use, promised = map(quantity, state['newcomers'])
         self.members.load(state['members'])
         self.reserve.load(state['reserve'])
         self.x, self.capacity, self.missing = x, capacity, missing

@@ -14,25 +14,18 @@ from scavenger_openstack.drivers.libvirt.safe_xml import count
 from scavenger_openstack.drivers.libvirt.safe_xml import cpus
 from scavenger_openstack.drivers.libvirt.safe_xml import some
 from scavenger_openstack.restore import grammar
-from scavenger_openstack.types import Knob
 
 REALTIME = frozenset(('fifo', 'rr'))
 
 
-def pins(tune: ElementTree.Element | None, found: metadata.Found
-         ) -> tuple[dict[int, frozenset[int]], frozenset[int] | None]:
-    """vCPU -> CPUs, and the emulator's, as they are without us."""
-    texts: dict[str, str | None] = {}
-    for pin in some(tune, metadata.MAX_VALUES):
-        if pin.tag == 'emulatorpin':
-            texts['emulatorpin'] = pin.get('cpuset')
-        elif pin.tag == 'vcpupin':
-            texts[f'vcpupin.{count(pin.get("vcpu"))}'] = pin.get('cpuset')
-    texts.update(found.records.get(Knob.CPU_SET, {}))
+def pins(tune: ElementTree.Element | None) -> dict[int, frozenset[int]]:
+    """vCPU -> CPUs."""
+    texts = {count(pin.get('vcpu')): pin.get('cpuset')
+             for pin in some(tune, metadata.MAX_VALUES)
+             if pin.tag == 'vcpupin'}
     sets = {text: cpus(text) for text in set(texts.values())}
-    vcpus = {int(key[8:]): one for key, text in texts.items()
-             if key[:8] == 'vcpupin.' and (one := sets[text]) is not None}
-    return vcpus, sets.get(texts.get('emulatorpin'))
+    return {vcpu: one for vcpu, text in texts.items()
+            if (one := sets[text]) is not None}
 
 
 def one_to_one(pins: Mapping[int, frozenset[int]], vcpus: int) -> bool:

@@ -85,13 +85,11 @@ class Domain:
     ``default``.  ``application`` begins with the project, so that two
     projects never share one.
 
-    ``pins``, ``emulator_pin`` and ``allowed_cpus`` are what was set without
-    us: from our record where there is one, else from the XML.  All other
-    limits are those in force, ours included.  ``allowed_cpus`` is ``None``
-    without any restriction.  ``cpuset`` is what it says of those vCPUs that
-    have no pin.  ``dedicated``: its CPUs are its own.  ``realtime``: the
-    scheduler of vCPUs that heed no CPU quota.  ``fixed_memory``: why none of
-    its memory can be given back.  ``found``: see :mod:`.metadata`.
+    Limits are those in force, ours included.  ``allowed_cpus`` is ``None``
+    without any restriction.  ``dedicated``: its CPUs are its own.
+    ``realtime``: the scheduler of vCPUs that heed no CPU quota.
+    ``fixed_memory``: why none of its memory can be given back.  ``found``:
+    see :mod:`.metadata`.
 
     ``interfaces`` are network devices of the host; ``unseen_interfaces``
     counts those that have none (SR-IOV, vhost-user).
@@ -112,9 +110,7 @@ class Domain:
     interfaces: tuple[str, ...]
     unseen_interfaces: int
     pins: Mapping[int, frozenset[int]]
-    emulator_pin: frozenset[int] | None
     allowed_cpus: frozenset[int] | None
-    cpuset: frozenset[int] | None
     numa_nodes: frozenset[int] | None
     dedicated: bool
     realtime: str | None
@@ -200,8 +196,8 @@ def _domain(root: ElementTree.Element, floors: Mapping[Knob, float]
     flavor = nova_metadata.NovaMetadata(root.find('metadata'))
     found = domain_record.find(root)
     tune = root.find('cputune')
-    pins, emulator_pin = cputune.pins(tune, found)
-    allowed = cpuset = cpus(vcpu.get('cpuset'))
+    pins = cputune.pins(tune)
+    allowed = cpus(vcpu.get('cpuset'))
     vcpus = count(vcpu.get('current') or vcpu.text) or 1
     if pins:
         unpinned = set(range(vcpus)) - pins.keys()
@@ -221,8 +217,7 @@ def _domain(root: ElementTree.Element, floors: Mapping[Knob, float]
                           memory),
         disks=tuple(_disks(root)), interfaces=seen,
         unseen_interfaces=len(interfaces) - len(seen),
-        pins=pins, emulator_pin=emulator_pin, allowed_cpus=allowed,
-        cpuset=cpuset,
+        pins=pins, allowed_cpus=allowed,
         numa_nodes=_numa_nodes(root),
         # Before 2025.2 Nova did not write the policy of the flavor.
         dedicated=(flavor.dedicated or cputune.one_to_one(pins, vcpus)

@@ -43,10 +43,6 @@ class libvirtError(Exception):
         return str(self)
 
 
-def _cpus(which: tuple[bool, ...]) -> str:
-    return ','.join(str(cpu) for cpu, used in enumerate(which) if used)
-
-
 class Machine:
     """One domain that runs, of background.
 
@@ -70,7 +66,6 @@ class Machine:
         self.quota, self.period = -1, 100_000
         self.records: dict[str, str] = {}
         self.disks: dict[str, dict[str, int | str]] = {'vda': {}}
-        self.pins: dict[str, str] = {}
         self.balloon_kib = MEMORY_KIB
         self.devices = ''
         # The command line is all that anything looks at.
@@ -93,10 +88,6 @@ class Machine:
             + ''.join(f'<{key}>{value}</{key}>'
                       for key, value in limits.items() if value)
             + '</iotune></disk>' for name, limits in self.disks.items())
-        pins = ''.join(
-            f'<emulatorpin cpuset="{cpus}"/>' if which == 'emulator' else
-            f'<vcpupin vcpu="{which}" cpuset="{cpus}"/>'
-            for which, cpus in self.pins.items())
         return (
             f'<domain type="qemu"><name>one</name><uuid>{UUID}</uuid>'
             f'<metadata><instance xmlns="{NOVA}"><owner><project uuid="p">x'
@@ -107,9 +98,8 @@ class Machine:
             f'<currentMemory>{self.balloon_kib}</currentMemory>'
             f'<vcpu>{self.vcpus}</vcpu><cputune>'
             f'<period>{self.period}</period><quota>{self.quota}</quota>'
-            f'{pins}</cputune><devices>{disks}{self.devices}'
-            '<memballoon model="virtio"/>'
-            '</devices></domain>')
+            f'</cputune><devices>{disks}{self.devices}'
+            '<memballoon model="virtio"/></devices></domain>')
 
 
 class Odd:
@@ -164,13 +154,6 @@ class Domain:
 
     def setMemoryFlags(self, kib: int, flags: int) -> None:
         self._called('balloon').balloon_kib = kib
-
-    def pinVcpuFlags(self, vcpu: int, cpus: tuple[bool, ...], flags: int
-                     ) -> None:
-        self._called('pin').pins[str(vcpu)] = _cpus(cpus)
-
-    def pinEmulator(self, cpus: tuple[bool, ...], flags: int) -> None:
-        self._called('pin').pins['emulator'] = _cpus(cpus)
 
     def controlInfo(self) -> list[int]:
         self._called('control')

@@ -14,8 +14,6 @@ import testtools
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack.drivers.libvirt import file_knobs
-from scavenger_openstack.drivers.libvirt.metadata import build
-from scavenger_openstack.drivers.libvirt.metadata import uri
 from scavenger_openstack.drivers.qemu import cpuset
 from scavenger_openstack.drivers.qemu import domain_cgroup
 from scavenger_openstack import errors
@@ -241,15 +239,6 @@ class Which(testtools.TestCase):
             exc = self.assertRaises(errors.Unsupported, self.files().of,
                                     Knob.CPU_SET, one.domain)
             self.assertIn('NUMA nodes of its own', str(exc))
-
-    def test_one_with_pins_of_an_earlier_release(self) -> None:
-        """Its record is there until they are removed."""
-        record = build(Knob.CPU_SET, {'emulatorpin': '0-3'}).replace(
-            '<lease>', f'<lease xmlns="{uri(Knob.CPU_SET)}">')
-        exc = self.assertRaises(
-            errors.DriverError, self.files().of, Knob.CPU_SET,
-            seen(metadata=record).domain)
-        self.assertIn('came with a limit', str(exc))
 
     def test_one_without_cgroups(self) -> None:
         for knob in file_knobs.KNOBS:
