@@ -15,7 +15,6 @@ from stevedore import exception as stevedore_exception
 
 from scavenger_openstack import conf as conf_
 from scavenger_openstack import conf_host
-from scavenger_openstack import conf_params
 from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack.decision.controller import is_detector
 from scavenger_openstack.drivers import base
@@ -36,17 +35,19 @@ def load_driver(conf: cfg.ConfigOpts) -> base.Driver:
     return driver
 
 
-def load_controllers(conf: cfg.ConfigOpts
+def load_controllers(conf: cfg.ConfigOpts,
+                     params_of: Callable[[str, Any], Any]
                      ) -> list[tuple[Controller, Mode]]:
     """The configured controllers and their modes.
 
+    :param params_of: the ``Params`` of a section, of this class
     :raises ConfigError: one of them does not exist.
     """
     found = []
     for name in conf.agent.controllers:
         cls = controller_type(name, '[agent] controllers')
         try:
-            params = conf_params.params_of(conf, name, cls.params_type)
+            params = params_of(name, cls.params_type)
         except (cfg.Error, ValueError) as exc:
             raise errors.ConfigError(f'[{name}]: {exc}') from exc
         mode = conf_.mode(conf, name)

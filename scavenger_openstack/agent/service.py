@@ -35,7 +35,6 @@ from scavenger_openstack.agent import unix_signals
 from scavenger_openstack.agent import windows
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack import conf as conf_
-from scavenger_openstack import conf_params
 from scavenger_openstack.decision.controller import is_detector
 from scavenger_openstack.decision import orders
 from scavenger_openstack.drivers import base
@@ -113,8 +112,8 @@ class Service:
         self._parameters = parameters.Parameters(conf)
         if self._sync:      # those that were kept hold from the start
             self._parameters.begin(self._sync.orders.parameters)
+        self._controllers = parts.load_controllers(conf, self._parameters.of)
         self._driver = parts.load_driver(conf)
-        self._controllers = parts.load_controllers(conf)
         modes = {'perfiso': conf_.mode(conf, 'perfiso'),
                  **{one.name: mode for one, mode in self._controllers}}
         self._signals = unix_signals.Signals(conf, modes)
@@ -134,7 +133,7 @@ class Service:
             self._leases, conf.agent.write_deadline_s)
         self._isolation = isolation_.BlindIsolation(
             self._driver, self._leases,
-            conf_params.params_of(conf, 'perfiso', perfiso.Params),
+            self._parameters.of('perfiso', perfiso.Params),
             modes['perfiso'])
         self._tunable = {'perfiso': self._isolation,
                          **{one.name: one for one, _ in self._controllers}}
@@ -167,7 +166,8 @@ class Service:
             state = windows.load(self._windows, self._loop, loaded_s)
             if self._recorder:
                 self._recorder.start(writer.header(
-                    self._conf, self._controllers, state, loaded_s))
+                    self._conf, self._controllers, self._parameters.of,
+                    state, loaded_s))
             renewer = heartbeat.Renewer(self._leases, lambda: self._ticked_s,
                                         self._interval_s)
             renewer.start()

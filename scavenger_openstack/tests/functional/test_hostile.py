@@ -144,9 +144,9 @@ class HostileTest(loops.LoopTestCase):
             sync_s=10.0, allow_background=True)
         wish = loops.Wish()
         configuration = self.configure(OPTIONS)
-        real = parts.load_controllers(configuration)
-        tunable = {controller.name: controller for controller, _ in real}
         asked = parameters.Parameters(configuration)
+        real = parts.load_controllers(configuration, asked.of)
+        tunable = {controller.name: controller for controller, _ in real}
         loop = self.loop((wish, Mode.ENFORCE), *real, options=OPTIONS,
                          orders=lambda: conductor.orders)
         self.cpus = {name: self.tree.get('cpus', name) for name in (

@@ -12,6 +12,7 @@ import fixtures
 from oslo_config import cfg
 import testtools
 
+from scavenger_openstack.agent import parameters
 from scavenger_openstack.agent import parts
 from scavenger_openstack import conf as conf_
 from scavenger_openstack import conf_host
@@ -227,7 +228,8 @@ class TestModes(ConfTestCase):
     def modes(self, *lines: str) -> dict[str, Mode]:
         conf = self.load(*lines)
         return {**{controller.name: mode for controller, mode
-                   in parts.load_controllers(conf)},
+                   in parts.load_controllers(
+                       conf, parameters.Parameters(conf).of)},
                 'perfiso': conf_.mode(conf, 'perfiso')}
 
     def test_with_nothing_configured_all_observe(self) -> None:
