@@ -38,6 +38,7 @@ from scavenger_openstack import conf as conf_
 from scavenger_openstack.decision.controller import is_detector
 from scavenger_openstack.decision import orders
 from scavenger_openstack.drivers import base
+from scavenger_openstack import errors
 from scavenger_openstack.recording import writer
 from scavenger_openstack.restore import messages
 from scavenger_openstack.restore import scheduling
@@ -161,6 +162,7 @@ class Service:
         :raises ScavengerError: the state directory cannot be used.
         """
         self._leases.open()
+        failed = False
         try:
             loaded_s = now()
             state = windows.load(self._windows, self._loop, loaded_s)
@@ -175,6 +177,12 @@ class Service:
                 self._turn()
             finally:
                 renewer.stop()
+        except (errors.ScavengerError, OSError):
+            raise
+        except Exception:
+            # At once: what follows may take long, and fail, too.
+            LOG.exception('the agent ends: unexpected failure')
+            failed = True
         finally:
             try:
                 problems = self._loop.close()
@@ -191,7 +199,7 @@ class Service:
                 (self._state_dir / 'status.json').unlink(missing_ok=True)
         for one in problems:
             LOG.error('not removed, scavenger-restore tries again: %s', one)
-        return 1 if problems else 0
+        return 1 if failed or problems else 0
 
     def _turn(self) -> None:
         self._signals.install(self.stop)

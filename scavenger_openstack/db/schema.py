@@ -162,8 +162,10 @@ def _lock(engine: Engine) -> Iterator[None]:
             yield
         finally:
             if name not in ('sqlite', 'postgresql'):
-                connection.execute(sqlalchemy.select(
-                    sqlalchemy.func.release_lock(LOCK)))
+                # A connection that is lost has no lock any more.
+                with contextlib.suppress(sqlalchemy.exc.DBAPIError):
+                    connection.execute(sqlalchemy.select(
+                        sqlalchemy.func.release_lock(LOCK)))
 
 
 def _clear_remains(connection: Connection) -> None:

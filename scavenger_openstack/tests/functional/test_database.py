@@ -306,6 +306,42 @@ class Lost(databases.Base):
         with connect.reading(self.engine) as connection:
             self.assertEqual(['one'], names(connection))
 
+    def test_an_error_before_the_connection_was_lost(self) -> None:
+        """A fault of ours is no matter of the database."""
+        def fail(connection: Connection) -> None:
+            names(connection)
+            self.server.kill()
+            raise ZeroDivisionError('ours')
+
+        def within(begin: Callable[..., Any]) -> None:
+            with begin(self.engine) as connection:
+                fail(connection)
+
+        for call in (lambda: within(connect.writing),
+                     lambda: within(connect.reading),
+                     lambda: connect.retried(self.engine, fail),
+                     lambda: connect.read(self.engine, fail)):
+            self.assertRaises(ZeroDivisionError, call)
+            self.server.begin()
+            connect.retried(self.engine, self.add('one'))
+        with connect.reading(self.engine) as connection:
+            self.assertEqual(['one'], names(connection))
+        self.assertEqual(0, self.engine.pool.checkedout())
+
+    def test_an_upgrade_that_fails_before_the_connection_is_lost(self
+                                                                  ) -> None:
+        engine = connect.engine(self.server.new_database())
+        self.addCleanup(engine.dispose)
+
+        @event.listens_for(engine, 'before_cursor_execute')
+        def fail(connection: Connection, cursor: Any, statement: str,
+                 *more: Any) -> None:
+            if 'CREATE TABLE claims' in statement:
+                self.server.kill()
+                raise ZeroDivisionError('ours')
+
+        self.assertRaises(ZeroDivisionError, schema.upgrade, engine)
+
     def test_one_that_was_lost_while_it_was_used(self) -> None:
         connect.retried(self.engine, self.add('one'))
         self.server.kill()
