@@ -15,6 +15,7 @@ import enum
 import hashlib
 from typing import Any
 from typing import NamedTuple
+import zlib
 
 # Defined where limits are restored, which imports nothing else of ours.
 from scavenger_openstack.restore.grammar import MAX_CPU as MAX_CPU
@@ -352,6 +353,12 @@ def incident_id(host: str, boot_id: str, victim: str, signal: str,
     told = '\0'.join((host, boot_id, victim, signal, repr(start_s)))
     return hashlib.sha256(
         told.encode('utf-8', 'surrogatepass')).hexdigest()[:32]
+
+
+def phase(name: str) -> float:
+    """Where in an interval a name begins, from 0 to 1: in each process the
+    same, and not all names at once.  Names of cgroups need not be UTF-8."""
+    return zlib.crc32(name.encode('utf-8', 'surrogatepass')) / 2 ** 32
 
 
 def format_cpus(cpus: Iterable[int]) -> str:

@@ -37,6 +37,7 @@ from scavenger_openstack import log_once
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
+from scavenger_openstack.types import phase
 from scavenger_openstack.types import Value
 
 LOG = log.getLogger(__name__)
@@ -107,7 +108,8 @@ class Actuator:
             if key in found or key in self._worker.pending:
                 continue
             if (key in self._ours and key in held and key[0] not in changed
-                    and (hash(key[0]) + self._tick) % LOOK_TICKS):
+                    and (int(LOOK_TICKS * phase(key[0]))
+                         + self._tick) % LOOK_TICKS):
                 current[key] = self._ours[key].value
                 found[key] = held[key].original
                 continue
@@ -327,7 +329,7 @@ class Actuator:
         self._refusals.end(key)
 
     def forget_all(self, why: str) -> None:
-        for key in {*list(self.in_force), *list(self._ours)}:
+        for key in dict.fromkeys((*self.in_force, *self._ours)):
             self.forget(key)
             self._forgot[key] = why
 

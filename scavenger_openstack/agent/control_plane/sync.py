@@ -14,7 +14,6 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
-import hashlib
 import itertools
 import pathlib
 import random
@@ -36,6 +35,7 @@ from scavenger_openstack.restore.records import now_s
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Instance
+from scavenger_openstack.types import phase
 from scavenger_openstack.types import printable
 from scavenger_openstack.types import Rates
 from scavenger_openstack.wire import codec
@@ -351,12 +351,6 @@ class Sync:
                 workloads_digest='')
             data = codec.encode(told)
         return data
-
-
-def phase(host: str) -> float:
-    """Where in the interval a host begins, 0 to 1: always the same."""
-    digest = hashlib.sha256(host.encode())
-    return int.from_bytes(digest.digest()[:4]) / 2 ** 32
 
 
 def make(call: Callable[[bytes], bytes], directory: pathlib.Path, *,

@@ -35,6 +35,7 @@ from scavenger_openstack.drivers.kernel import rows
 from scavenger_openstack import log_once
 from scavenger_openstack.restore import grammar
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import phase
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
 
@@ -261,7 +262,8 @@ class Counters:
         self._last: WorkloadSample | None = None    # until a file changes
         self._kept: list[_Kept] = []
         self._missing = list(wanted)
-        self._tick = hash(below) % _FULL_READ_TICKS  # not all in one tick
+        # Not all in one tick.
+        self._tick = int(_FULL_READ_TICKS * phase(below))
         try:
             self._open_missing()
         except OSError:
