@@ -326,7 +326,8 @@ class Lost(databases.Base):
             connect.retried(self.engine, self.add('one'))
         with connect.reading(self.engine) as connection:
             self.assertEqual(['one'], names(connection))
-        self.assertEqual(0, self.engine.pool.checkedout())
+        pool: Any = self.engine.pool
+        self.assertEqual(0, pool.checkedout())
 
     def test_an_upgrade_that_fails_before_the_connection_is_lost(self
                                                                   ) -> None:

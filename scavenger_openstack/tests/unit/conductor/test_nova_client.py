@@ -148,8 +148,8 @@ class Nova(testtools.TestCase):
         from scavenger_openstack.conductor.nova import client
         self.answers['POST /v2.1/flavors'] = {'flavor': {
             'id': '7', 'name': 'a', 'vcpus': 1, 'ram': 128, 'disk': 1}}
-        for deletes in ({}, {'DELETE /v2.1/flavors/7': {}}):
-            self.answers.update(deletes)
+        for deleted in (None, 'yes'):
+            self.answers['DELETE /v2.1/flavors/7'] = deleted
             exc = self.assertRaises(
                 errors.Unreachable, self.nova.make_flavor, 'a',
                 client.Flavor('', 1, 128, 1, {'x': 'y'}), public=False)

@@ -161,7 +161,7 @@ class ProcessesTest(testtools.TestCase):
             [sys.executable, '-c', READ_BACK], check=True, text=True,
             capture_output=True, env={**os.environ, 'PYTHONHASHSEED': seed}
             ).stdout for seed in '123'}
-        self.assertEqual(1, len(found), found)
+        self.assertEqual(1, len(found), str(found))
         ticks = [line.split()[1:] for line in found.pop().splitlines()]
         self.assertEqual(20, len({*ticks[0]}))
         self.assertEqual(sorted({*ticks[0]}), sorted(sum(ticks[1:], [])))
