@@ -11,21 +11,42 @@ from xml.etree import ElementTree
 
 from scavenger_openstack.drivers.libvirt import metadata
 from scavenger_openstack.drivers.libvirt.safe_xml import count
+from scavenger_openstack.drivers.libvirt.safe_xml import cpu_count
 from scavenger_openstack.drivers.libvirt.safe_xml import cpus
 from scavenger_openstack.drivers.libvirt.safe_xml import some
 from scavenger_openstack.restore import grammar
 
 REALTIME = frozenset(('fifo', 'rr'))
 
+MAX_PINNED = 1 << 18
+"""So many CPUs all different pins of a domain may name together: those of 512
+vCPUs on a host of 512 CPUs do."""
 
-def pins(tune: ElementTree.Element | None) -> dict[int, frozenset[int]]:
-    """vCPU -> CPUs."""
-    texts = {count(pin.get('vcpu')): pin.get('cpuset')
-             for pin in some(tune, metadata.MAX_VALUES)
-             if pin.tag == 'vcpupin'}
-    sets = {text: cpus(text) for text in set(texts.values())}
-    return {vcpu: one for vcpu, text in texts.items()
-            if (one := sets[text]) is not None}
+_PIN = 'vcpupin.'
+
+
+def pins(tune: ElementTree.Element | None
+         ) -> tuple[dict[int, frozenset[int]], frozenset[int] | None]:
+    """vCPU -> CPUs, and the emulator's.
+
+    :raises ValueError: they are none, or more than any host's.
+    """
+    texts: dict[str, str | None] = {}
+    for pin in some(tune, metadata.MAX_VALUES):
+        if pin.tag == 'emulatorpin':
+            texts['emulatorpin'] = pin.get('cpuset')
+        elif pin.tag == 'vcpupin':
+            texts[f'{_PIN}{count(pin.get("vcpu"))}'] = pin.get('cpuset')
+    different = set(texts.values())
+    named = sum(cpu_count(text) for text in different if text is not None)
+    if named > MAX_PINNED:
+        raise ValueError(f'its pins name {named} CPUs, at most {MAX_PINNED}')
+    sets = {text: cpus(text) for text in different}
+    vcpus = {int(key.removeprefix(_PIN)): cpu_set
+             for key, text in texts.items()
+             if key.startswith(_PIN)
+             and (cpu_set := sets[text]) is not None}
+    return vcpus, sets.get(texts.get('emulatorpin'))
 
 
 def one_to_one(pins: Mapping[int, frozenset[int]], vcpus: int) -> bool:

@@ -39,6 +39,9 @@ from scavenger_openstack.types import Workload
 MAX_DEVICES = 4096
 """So many devices of a domain are looked at."""
 
+MAX_VCPUS = 10_000
+"""No host runs a VM with more: what names a vCPU has four digits."""
+
 VFIO: Mapping[str, frozenset[str]] = {
     'hostdev': frozenset(('pci', 'mdev')),
     'interface': frozenset(('hostdev', 'vdpa')),
@@ -196,13 +199,16 @@ def _domain(root: ElementTree.Element, floors: Mapping[Knob, float]
     flavor = nova_metadata.NovaMetadata(root.find('metadata'))
     found = domain_record.find(root)
     tune = root.find('cputune')
-    pins = cputune.pins(tune)
+    pins, emulator = cputune.pins(tune)
     allowed = cpus(vcpu.get('cpuset'))
     vcpus = count(vcpu.get('current') or vcpu.text) or 1
+    if vcpus > MAX_VCPUS:
+        raise ValueError(f'{shown(name)} has {vcpus} vCPUs, at most '
+                         f'{MAX_VCPUS}')
     if pins:
-        unpinned = set(range(vcpus)) - pins.keys()
+        unpinned = not pins.keys() >= set(range(vcpus))
         allowed = (None if unpinned and allowed is None else
-                   frozenset().union(*pins.values(),
+                   frozenset().union(*set(pins.values()),
                                      allowed or () if unpinned else ()))
     interfaces = [_interface(one) for one in root.findall('devices/interface')]
     seen = tuple(filter(None, interfaces))
