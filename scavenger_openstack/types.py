@@ -116,7 +116,7 @@ class Workload:
     ``instance`` is the UUID of the VM, which stays the same over a hard
     reboot; '' for what is another workload when it is made again.
     ``allowed_cpus`` is ``None`` when the workload may run everywhere.
-    ``dedicated_cpus`` are those of them that it has to itself; ``None`` when
+    ``dedicated_cpus`` are those that it has to itself; ``None`` when
     that is not known: see :mod:`.algorithms.scavenger.pins`.
     ``protected``: a detector may limit others for its sake.
     ``created_s`` is larger the younger a workload is, is the same after a

@@ -102,7 +102,7 @@ def read_topology(root_dir: str = '/',
         if name.startswith('node') and name[4:].isdigit():
             for cpu in _cpus(f'{top}/node/{name}/cpulist', logged):
                 nodes[cpu] = int(name[4:])
-    return {cpu: Cpu(core=_core(top, cpu, logged),
+    return {cpu: Cpu(core=min(siblings(cpu, root_dir, logged)),
                      llc=_llc(top, cpu, min(online), logged),
                      numa=nodes.get(cpu, 0),
                      isolated=cpu in isolated or None)
@@ -124,12 +124,16 @@ def started_ticks(pid: int, root_dir: str = '/') -> int:
         raise errors.WorkloadGone(f'process {pid} is gone') from None
 
 
-def _core(top: str, cpu: int, logged: log_once.LogOnce) -> int:
+def siblings(cpu: int, root_dir: str = '/',
+             logged: log_once.LogOnce | None = None) -> frozenset[int]:
+    """The CPUs of one physical core: this one, and those beside it."""
+    top = f'{root_dir.rstrip("/")}/sys/devices/system'
     for name in ('core_cpus_list', 'thread_siblings_list'):
-        siblings = _cpus(f'{top}/cpu/cpu{cpu}/topology/{name}', logged)
-        if siblings:
-            return min(siblings)
-    return cpu
+        cpus = _cpus(f'{top}/cpu/cpu{cpu}/topology/{name}',
+                     logged or log_once.LogOnce())
+        if cpus:
+            return cpus
+    return frozenset((cpu,))
 
 
 def _llc(top: str, cpu: int, unknown: int, logged: log_once.LogOnce) -> int:

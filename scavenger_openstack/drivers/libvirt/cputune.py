@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from xml.etree import ElementTree
 
 from scavenger_openstack.drivers.libvirt import metadata
+from scavenger_openstack.drivers.libvirt import nova_metadata
 from scavenger_openstack.drivers.libvirt.safe_xml import count
 from scavenger_openstack.drivers.libvirt.safe_xml import cpu_count
 from scavenger_openstack.drivers.libvirt.safe_xml import cpus
@@ -49,13 +50,45 @@ def pins(tune: ElementTree.Element | None
     return vcpus, sets.get(texts.get('emulatorpin'))
 
 
-def one_to_one(pins: Mapping[int, frozenset[int]], vcpus: int) -> bool:
+def reserved(asked: nova_metadata.CpuRequest,
+             pins: Mapping[int, frozenset[int]],
+             emulator_pin: frozenset[int] | None, vcpus: int,
+             allowed: frozenset[int] | None) -> frozenset[int] | None:
+    """Return the CPUs that an instance has to itself; ``None`` if it shares
+    all of them.
+
+    What flavor and image ask for decides; only where they ask for nothing,
+    the form of the pins does.
+
+    :param vcpus: how many it has
+    :param allowed: where it may run, ``None`` for everywhere
+    """
+    by_form = asked.policy is None
+    if asked.policy == nova_metadata.SHARED or by_form and not (
+            _one_to_one(pins, vcpus) or not asked.known and _mixed(pins)):
+        return None
+    own = {one for vcpu, one in pins.items() if (
+        len(one) == 1 if asked.vcpus is None else vcpu in asked.vcpus)}
+    if not own:
+        # A tenant's word alone reserves nothing.
+        if asked.source == nova_metadata.IMAGE:
+            return None
+        if asked.source == nova_metadata.FLAVOR and allowed is not None:
+            own.add(allowed)
+    if emulator_pin is not None and (
+            asked.isolates_emulator or by_form and len(emulator_pin) == 1
+            and not any(emulator_pin & one for one in pins.values())):
+        own.add(emulator_pin)
+    return frozenset().union(*own)
+
+
+def _one_to_one(pins: Mapping[int, frozenset[int]], vcpus: int) -> bool:
     """Whether each vCPU has a CPU of its own."""
     return (len(pins) >= vcpus and all(len(one) == 1 for one in pins.values())
             and len(frozenset().union(*pins.values())) == len(pins))
 
 
-def mixed(pins: Mapping[int, frozenset[int]]) -> bool:
+def _mixed(pins: Mapping[int, frozenset[int]]) -> bool:
     """Whether some vCPUs have a CPU of their own, beside others that share
     several: what Nova makes of the policy ``mixed``."""
     sizes = [len(one) for one in pins.values()]

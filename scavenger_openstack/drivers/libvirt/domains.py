@@ -91,7 +91,7 @@ class Domains:
         self._root_dir = root_dir
         self._pressure = pressure
         self._known: dict[str, KnownDomain] = {}
-        self._allowed = known_.Allowed(floors)
+        self._allowed = known_.Allowed(floors, root_dir)
         self._followed: Mapping[str, Snapshot] | None = None
         self._changed: set[str] = set()
         self.changes = 0    # so often other domains were there, or altered

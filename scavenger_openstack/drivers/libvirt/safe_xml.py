@@ -12,6 +12,7 @@ import re
 from xml.etree import ElementTree
 
 from scavenger_openstack.restore import grammar
+from scavenger_openstack.types import MAX_CPU
 from scavenger_openstack.types import parse_cpus
 
 MAX_CHARS = 1 << 22
@@ -62,18 +63,13 @@ def count(text: str | None) -> int:
     return int(text)
 
 
-def is_cpus(text: str) -> bool:
-    """Whether this is a list of CPUs; does not make the set of them."""
-    return _CPUS.fullmatch(text) is not None and all(
-        low <= high <= MAX_CPU for low, high in _ranges(text))
-
-
 def cpu_count(text: str) -> int:
     """How many CPUs a list names, without the set of them.
 
     :raises ValueError: not a list of CPUs.
     """
-    if not is_cpus(text):
+    if not (_CPUS.fullmatch(text) and all(
+            low <= high <= MAX_CPU for low, high in _ranges(text))):
         raise ValueError(f'{shown(text)} is not a list of CPUs')
     return sum(high - low + 1 for low, high in _ranges(text))
 

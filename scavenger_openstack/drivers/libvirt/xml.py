@@ -89,10 +89,11 @@ class Domain:
     projects never share one.
 
     Limits are those in force, ours included.  ``allowed_cpus`` is ``None``
-    without any restriction.  ``dedicated``: its CPUs are its own.
-    ``realtime``: the scheduler of vCPUs that heed no CPU quota.
-    ``fixed_memory``: why none of its memory can be given back.  ``found``:
-    see :mod:`.metadata`.
+    without any restriction.  ``dedicated_cpus``: those of its CPUs, and of its
+    emulator's, that it has to itself; ``None`` when it shares them all.
+    ``whole_cores``: and the CPUs of the same cores.  ``realtime``: the
+    scheduler of vCPUs that heed no CPU quota.  ``fixed_memory``: why none of
+    its memory can be given back.  ``found``: see :mod:`.metadata`.
 
     ``interfaces`` are network devices of the host; ``unseen_interfaces``
     counts those that have none (SR-IOV, vhost-user).
@@ -115,7 +116,8 @@ class Domain:
     pins: Mapping[int, frozenset[int]]
     allowed_cpus: frozenset[int] | None
     numa_nodes: frozenset[int] | None
-    dedicated: bool
+    dedicated_cpus: frozenset[int] | None
+    whole_cores: bool
     realtime: str | None
     fixed_memory: str | None
     quota_us: int | None
@@ -145,6 +147,11 @@ class Domain:
             self.memory_allotment_bytes, self.specs_known,
             self.ignored + self.ignored_properties)
 
+    @property
+    def dedicated(self) -> bool:
+        """Whether it has CPUs to itself."""
+        return self.dedicated_cpus is not None
+
     def workload(self, *, created_s: float) -> Workload:
         """The domain in the words of the controllers."""
         return Workload(
@@ -153,18 +160,10 @@ class Domain:
             vcpus=float(self.vcpus), group=self.uuid, floor=self.floor,
             memory_allotment_bytes=float(self.memory_allotment_bytes),
             allowed_cpus=self.allowed_cpus, protected=self.protected,
-            dedicated_cpus=self._dedicated_cpus(),
+            dedicated_cpus=self.dedicated_cpus or frozenset(),
             disks=('',) * len(self.disks),  # a target is the guest's name
             interfaces=self.interfaces, created_s=created_s,
             instance=self.uuid)
-
-    def _dedicated_cpus(self) -> frozenset[int]:
-        """The CPUs that are one vCPU's alone: what a pin of a dedicated
-        vCPU looks like.  A guest of mixed policy has others beside."""
-        if not self.dedicated:
-            return frozenset()
-        own = [one for one in self.pins.values() if len(one) == 1]
-        return frozenset().union(*own) or self.allowed_cpus or frozenset()
 
 
 def parse(text: str, floors: Mapping[Knob, float] = DEFAULT_FLOORS
@@ -195,16 +194,16 @@ def _domain(root: ElementTree.Element, floors: Mapping[Knob, float]
     vcpu = root.find('vcpu')
     if not memory or vcpu is None or not vcpu.text:
         raise ValueError(f'{shown(name)} has no memory or no vcpu')
-    balloon = root.find('devices/memballoon')
-    flavor = nova_metadata.NovaMetadata(root.find('metadata'))
-    found = domain_record.find(root)
-    tune = root.find('cputune')
-    pins, emulator = cputune.pins(tune)
-    allowed = cpus(vcpu.get('cpuset'))
     vcpus = count(vcpu.get('current') or vcpu.text) or 1
     if vcpus > MAX_VCPUS:
         raise ValueError(f'{shown(name)} has {vcpus} vCPUs, at most '
                          f'{MAX_VCPUS}')
+    balloon = root.find('devices/memballoon')
+    flavor = nova_metadata.NovaMetadata(root.find('metadata'), vcpus)
+    found = domain_record.find(root)
+    tune = root.find('cputune')
+    pins, emulator_pin = cputune.pins(tune)
+    allowed = cpus(vcpu.get('cpuset'))
     if pins:
         unpinned = not pins.keys() >= set(range(vcpus))
         allowed = (None if unpinned and allowed is None else
@@ -225,9 +224,9 @@ def _domain(root: ElementTree.Element, floors: Mapping[Knob, float]
         unseen_interfaces=len(interfaces) - len(seen),
         pins=pins, allowed_cpus=allowed,
         numa_nodes=_numa_nodes(root),
-        # Before 2025.2 Nova did not write the policy of the flavor.
-        dedicated=(flavor.dedicated or cputune.one_to_one(pins, vcpus)
-                   or not flavor.known and cputune.mixed(pins)),
+        dedicated_cpus=cputune.reserved(flavor.cpus, pins, emulator_pin,
+                                        vcpus, allowed),
+        whole_cores=flavor.cpus.whole_cores,
         realtime=cputune.realtime(tune),
         fixed_memory=_fixed_memory(root),
         quota_us=cputune.quota_us(tune),
