@@ -143,9 +143,18 @@ def _turn(action: RestoreAction, ask: Ask, *, last: bool) -> bool:
     if mend:
         back += commands(action, inactive, '--config')
         drop.append(f'metadata {uuid} --uri {uri} --remove --config')
+    failed: virsh.VirshError | None = None
     for command in back:
         _alive(action)
-        ask(command)
+        try:
+            ask(command)
+        except virsh.Silent:
+            raise
+        except virsh.VirshError as exc:     # of one disk: the others go on
+            failed = failed or exc
+    if failed is not None and not (is_same(_live(action, ask), action) and (
+            not mend or is_same(_xml(action, ask, ' --inactive'), action))):
+        raise failed
     # A guest gives memory back, or takes it, in its own time.
     own_time = action['knob'] == 'memory_bytes'
     if not own_time and not is_same(_live(action, ask), action):

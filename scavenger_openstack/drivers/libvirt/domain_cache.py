@@ -53,7 +53,8 @@ class Snapshot(NamedTuple):
 
     ``started`` is when its QEMU did, in clock ticks since boot: with
     ``pid`` that is the identity of this run of the domain.  ``paused``: by
-    an operator, on purpose.  ``records`` are ours of what knobs held before
+    an operator, on purpose.  ``unlimited`` are disks that libvirt cannot
+    limit, by its own answer.  ``records`` are ours of what knobs held before
     the caps that are on them.
     """
 
@@ -61,6 +62,7 @@ class Snapshot(NamedTuple):
     pid: int
     started: int
     paused: bool
+    unlimited: frozenset[str] = frozenset()
 
     @property
     def records(self) -> Mapping[Knob, Values]:
@@ -147,11 +149,36 @@ class DomainCache:
             found = None if seen is None else self._snapshot(seen)
             with self._mutex:
                 known = dict(self.snapshots)
-                known.pop(uuid, None)
+                before = known.pop(uuid, None)
                 if found is not None:
+                    if before is not None \
+                            and before.identity == found.identity:
+                        # One that was plugged in later is another disk.
+                        found = found._replace(unlimited=frozenset(
+                            disk.target for disk in found.domain.disks
+                            if disk.target in before.unlimited))
                     known[uuid] = found
                 self.snapshots = known
             return found
+
+    def cannot_limit(self, uuid: str, disks: Mapping[str, Exception]
+                     ) -> Snapshot | None:
+        """Leave disks of this run of a domain out of its limits.
+
+        :param disks: and what libvirt says of each
+        """
+        with self._mutex:
+            snapshot = self.snapshots.get(uuid)
+            if snapshot is None:
+                return None
+            snapshot = snapshot._replace(
+                unlimited=snapshot.unlimited | disks.keys())
+            self.snapshots = {**self.snapshots, uuid: snapshot}
+        for disk, why in disks.items():
+            LOG.warning('domain %s (%s): disk %s is left out of its limits, '
+                        'libvirt cannot set any there: %s',
+                        snapshot.domain.name, uuid, disk, why)
+        return snapshot
 
     @contextlib.contextmanager
     def _one_at_a_time(self, uuid: str) -> Iterator[None]:

@@ -37,7 +37,6 @@ from scavenger_openstack.drivers.libvirt import health
 from scavenger_openstack.drivers.libvirt import knobs as domain_knobs
 from scavenger_openstack.drivers.libvirt import known as known_
 from scavenger_openstack.drivers.libvirt.known import KnownDomain
-from scavenger_openstack.drivers.libvirt import metadata
 from scavenger_openstack.drivers.libvirt import owned_knobs
 from scavenger_openstack.drivers.libvirt import xml
 from scavenger_openstack.drivers.qemu import counters as domain_counters
@@ -307,20 +306,24 @@ class Domains:
             held.look(now)
             self._remover.astray(workload, knob)
             if snapshot.records.get(knob) != held.original:
-                handle.set_record(metadata.uri(knob), metadata.KEY,
-                                  metadata.build(knob, held.original))
+                held.record(handle, knob)
             wanted = rule.plan(snapshot, held.original, value)
             held.ours, held.tried = held.ours or now, wanted
             # A balloon on its way is told again: it may be called back.
             if wanted != rule.values(snapshot):
-                domain_knobs.apply(handle, knob, wanted,
-                                   groups=domain_knobs.groups(
-                                       snapshot, knob, held.original))
+                cannot = owned_knobs.limit(
+                    handle, snapshot, knob, wanted, domain_knobs.groups(
+                        snapshot, knob, held.original))
+                if cannot:
+                    self._cache.cannot_limit(workload, cannot)
+                    wanted, held.original = (
+                        owned_knobs.without(knob, texts, cannot)
+                        for texts in (wanted, held.original))
+                    held.record(handle, knob)
             held.ours = wanted
             if held is not self._of(self._look(workload, handle), knob):
                 # Our cap got into the new run; by this record it is removed.
-                handle.set_record(metadata.uri(knob), metadata.KEY,
-                                  metadata.build(knob, held.original))
+                held.record(handle, knob)
                 self._look(workload, handle)
                 raise self._other(snapshot, held)
             self._remover.arrived(workload, knob)

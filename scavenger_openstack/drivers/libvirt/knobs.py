@@ -71,11 +71,10 @@ def apply(handle: domain_handle.Handle, knob: Knob, values: Values, *,
         if not inactive:
             _pause(handle, values['state'] == 'paused')
     else:
-        disks: dict[str, dict[str, int | str]] = {}
-        for key, text in values.items():
-            disk, _, limit = key.partition('.')
-            disks.setdefault(disk, {})[limit] = int(text)
-        for disk, limits in disks.items():
+        for disk, texts in parts(knob, values).items():
+            limits: dict[str, int | str] = {
+                key.partition('.')[2]: int(text)
+                for key, text in texts.items()}
             if groups and disk in groups:
                 limits['group_name'] = groups[disk]
             handle.set_iotune(disk, limits, inactive=inactive)
@@ -189,7 +188,7 @@ def groups(seen: Snapshot, knob: Knob, original: Values) -> dict[str, str]:
     what = 'bytes_sec' if knob is Knob.IO_BYTES_PER_S else 'iops_sec'
     limited = {key.partition('.')[0] for key, text in original.items()
                if int(text)}
-    disks = seen.domain.disks
+    disks = _disks(seen)
     open_ = not any(what not in name for disk in disks
                     if disk.group == GROUP for name in disk.iotune)
     found = {}
@@ -200,6 +199,12 @@ def groups(seen: Snapshot, knob: Knob, original: Values) -> dict[str, str]:
         elif open_ and not disk.iotune and disk.group is None:
             found[disk.target] = GROUP
     return found
+
+
+def _disks(seen: Snapshot) -> list[Disk]:
+    """Those that libvirt can limit, as far as it was asked."""
+    return [disk for disk in seen.domain.disks
+            if disk.target not in seen.unlimited]
 
 
 def _io_rule(knob: Knob) -> Rule:
@@ -215,17 +220,18 @@ def _io_rule(knob: Knob) -> Rule:
         return found
 
     def values(seen: Snapshot) -> dict[str, str]:
-        if not seen.domain.disks:
+        disks = _disks(seen)
+        if not disks:
             raise errors.Unsupported(
-                f'domain {seen.domain.name} has no disks')
+                f'domain {seen.domain.name} has no disks'
+                + ' that libvirt can limit' * bool(seen.domain.disks))
         return {f'{disk.target}.{name}': str(limit)
-                for disk in seen.domain.disks
-                for name, limit in limits(disk).items()}
+                for disk in disks for name, limit in limits(disk).items()}
 
     def value(seen: Snapshot) -> Value | None:
         values(seen)
         loosest = 0.0
-        for disk in seen.domain.disks:
+        for disk in _disks(seen):
             total, read, write = (disk.iotune.get(name) or math.inf
                                   for name in base)
             loosest = max(loosest, min(total, max(read, write)))
@@ -332,6 +338,14 @@ def part(knob: Knob, key: str) -> str:
     if knob in (Knob.IO_BYTES_PER_S, Knob.IO_OPS_PER_S):
         return key.partition('.')[0]
     return ''
+
+
+def parts(knob: Knob, values: Values) -> dict[str, dict[str, str]]:
+    """The texts by what is set as a whole."""
+    found: dict[str, dict[str, str]] = {}
+    for key, text in values.items():
+        found.setdefault(part(knob, key), {})[key] = text
+    return found
 
 
 def told(seen: Snapshot, knob: Knob, record: Values

@@ -15,6 +15,7 @@ threads is set, and that of their parent is not.
 from __future__ import annotations
 
 from collections.abc import Callable
+import contextlib
 from typing import TypeVar
 
 from scavenger_openstack.drivers import base
@@ -53,7 +54,11 @@ class _Part:
     def write(self, cpus: frozenset[int]) -> None:
         self._set.refresh()
         self.read()
-        self._set.set(self.own & cpus or cpus)
+        self.put(self.own & cpus or cpus)
+
+    def put(self, cpus: frozenset[int]) -> None:
+        """Set these, whatever its own are."""
+        self._set.set(cpus)
         self._ours = self._set.read()
 
 
@@ -101,12 +106,20 @@ class CpuSet:
             _ENTRY, format_cpus(part.read()) or self._no_cpus))
 
     def write(self, value: Value) -> Value | None:
-        """Set the parts that were there at the last :meth:`actions`."""
+        """Set the parts that were there at the last :meth:`actions`: all of
+        them, or none."""
         try:
             cpus = parse_cpus(str(value))
         except ValueError as exc:
             raise errors.DriverError(f'{Knob.CPU_SET}: {exc}') from None
-        self._each(lambda part: part.write(cpus))
+        before = self._each(lambda part: (part, part.read()))
+        try:
+            self._each(lambda part: part.write(cpus))
+        except errors.DriverError:
+            for part, held in before:
+                with contextlib.suppress(errors.DriverError):
+                    part.put(held)
+            raise
         self._written = self._links
         return self.read()
 

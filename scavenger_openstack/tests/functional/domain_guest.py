@@ -136,6 +136,31 @@ class Disk:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class VhostUserDisk:
+    """A disk whose requests pass QEMU by, to a daemon that listens there.
+
+    The guest's memory has to be shared: see :data:`SHARED_MEMORY`.
+    """
+
+    socket: pathlib.Path
+
+    def xml(self, number: int) -> str:
+        return f"""
+    <disk type='vhostuser' device='disk'>
+      <driver name='qemu' type='raw'/>
+      <source type='unix' path={saxutils.quoteattr(str(self.socket))}/>
+      <target dev='vd{"abcdefgh"[number]}' bus='virtio'/>
+    </disk>"""
+
+
+SHARED_MEMORY = """
+  <memoryBacking>
+    <source type='memfd'/>
+    <access mode='shared'/>
+  </memoryBacking>"""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Interface:
     """A virtio NIC on a tap that libvirt makes.
 
@@ -178,7 +203,7 @@ class DomainGuest:
     vcpus: int = 1
     memory_bytes: int = 96 * 2**20
     nova: Nova | str | None = dataclasses.field(default_factory=Nova)
-    disks: tuple[Disk, ...] = ()
+    disks: tuple[Disk | VhostUserDisk, ...] = ()
     interfaces: tuple[Interface, ...] = ()
     machine: str = 'pc'
     image: domain_image.Image | None = dataclasses.field(

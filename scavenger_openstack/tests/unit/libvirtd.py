@@ -33,8 +33,12 @@ ODD_UUID = '99999999-2222-3333-4444-555555555555'
 class libvirtError(Exception):
     """As libvirt-python has it."""
 
+    def __init__(self, text: str, code: int = -1) -> None:
+        super().__init__(text)
+        self._code = code
+
     def get_error_code(self) -> int:
-        return -1
+        return self._code
 
     def get_error_domain(self) -> int:
         return -1
@@ -48,6 +52,7 @@ class Machine:
 
     ``calls`` counts them by name, and look-ups by thread; what is in
     ``before`` is called once, before the call of that name is carried out.
+    ``refusals`` are called with each limit of a disk, and may raise.
     """
 
     def __init__(self, run_dir: pathlib.Path, vcpus: int) -> None:
@@ -57,6 +62,8 @@ class Machine:
         self.runs = True
         self.calls: collections.Counter[str] = collections.Counter()
         self.before: dict[str, Callable[[], object]] = {}
+        self.refusals: dict[
+            str, Callable[[dict[str, int | str]], object]] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
 
@@ -171,6 +178,7 @@ class Domain:
     def setBlockIoTune(self, disk: str, limits: dict[str, int | str],
                        flags: int) -> None:
         found = self._called('iotune').disks[disk]
+        self._machine.refusals.get(disk, bool)(limits)
         found.update(limits)
         if not any(limit for name, limit in found.items()
                    if name != 'group_name'):

@@ -115,6 +115,18 @@ class Version1(testtools.TestCase):
         self.put('3-4')
         self.assertEqual([{3, 4}], self.sets('vcpu0'))
 
+    def test_one_is_refused(self) -> None:
+        """Then none is set, and nothing of it counts as another program's."""
+        taken = self.put('3-4')
+        for before in ([{3, 4}] * 4, [ALL] * 4):
+            self.host.refused = {f'{ONE}/vcpu0/cpuset.cpus'}
+            self.assertRaises(errors.DriverError, self.cpus.write, '3')
+            self.assertEqual(before, self.sets())
+            self.host.refused = set()
+            self.restore(taken)
+        self.put('2')
+        self.assertEqual([{2}] * 4, self.sets())
+
     def test_a_vcpu_is_plugged_in(self) -> None:
         """It is set once the lease has its original, and not before."""
         first = self.put('3')
@@ -213,6 +225,9 @@ class Version2(Version1):
         self.host.cgroup(f'{ONE}/vcpu2')
         self.assertFalse(self.cpus.changed())
         self.assertEqual([{3}], self.sets('vcpu2'))
+
+    def test_one_is_refused(self) -> None:
+        pass        # there it is one set for all
 
     def test_one_without_cpus_yet(self) -> None:
         pass        # there it needs none
