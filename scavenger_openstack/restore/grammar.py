@@ -53,6 +53,32 @@ DOMAIN: Mapping[str, str] = {
 """Knob -> pattern of ``key=value``: what each sets through libvirt."""
 
 
+def goes_with(key: str) -> str:
+    """The text that one is a part of, by its key: a quota is nothing without
+    its period, nor is a limit of a disk without its burst."""
+    return ('vcpu_quota' if key == 'vcpu_period'
+            else re.sub('_max(?:_length)?$', '', key))
+
+
+def after_change(before: Mapping[str, str], now: Mapping[str, str],
+                 *ours: Mapping[str, str]) -> dict[str, str]:
+    """What to restore after another program wrote some texts of a knob.
+
+    One that still is one of ``ours`` is what it was ``before``, and so are
+    those that go with it; any other is what it is now, with those.
+    """
+    found = {}
+    for key, text in {**before, **now}.items():
+        first = goes_with(key)
+        if first not in now:
+            continue        # of a disk that is gone
+        if any(now[first] == one.get(first) for one in ours):
+            found[key] = before.get(key, text if key == first else '0')
+        elif key in now:
+            found[key] = text
+    return found
+
+
 class RestoreError(Exception):
     """A knob is not back at its original yet; try again."""
 

@@ -396,11 +396,16 @@ class Actuator:
             return False
         if originals.made_again(held.actions, now):
             raise errors.WorkloadGone(originals.MADE_AGAIN)
-        self._leases.replace(*key, originals.after_drift(
-            held.actions, ours.actions, now), current)
         found = originals.Written(current, now)
-        LOG.warning('%s %s: another program changed it %s, which will be '
-                    'restored', *key, originals.difference(knob, ours, found))
+        theirs = originals.after_drift(held.actions, ours.actions, now)
+        change = originals.difference(knob, ours, found)
+        if theirs == held.actions:      # a part of our limit
+            LOG.warning('%s %s: another program changed it %s; the limit is '
+                        'set again', *key, change)
+        else:
+            self._leases.replace(*key, theirs, current)
+            LOG.warning('%s %s: another program changed it %s, which will be '
+                        'restored', *key, change)
         self.in_force.pop(key, None)
         self._ours[key] = found
         return True

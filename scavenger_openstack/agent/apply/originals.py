@@ -151,12 +151,12 @@ def after_drift(actions: Sequence[RestoreAction],
         if action == mine:
             found.append(old)
         elif 'values' in action:
-            found.append({**action, 'values': part_by_part(
-                old['values'], mine.get('values', {}), action['values'])})
+            found.append({**action, 'values': grammar.after_change(
+                old['values'], action['values'], mine.get('values', {}))})
         elif action.get('file') == 'io.max':
             found.append({**action, 'text': ' '.join(
-                '='.join(limit) for limit in part_by_part(
-                    _limits(old), _limits(mine), _limits(action)).items())})
+                '='.join(limit) for limit in grammar.after_change(
+                    _limits(old), _limits(action), _limits(mine)).items())})
         else:
             found.append(action)
     return found
@@ -198,13 +198,6 @@ def _amount(knob: Knob, text: str) -> str:
     if text in ('', '0', '-1', 'max'):
         return amounts.of_knob(knob, None)
     return amounts.of_knob(knob, float(text)) if text.isdigit() else text
-
-
-def part_by_part(before: Mapping[str, str], ours: Mapping[str, str],
-                 now: Mapping[str, str]) -> dict[str, str]:
-    """As :func:`after_drift`, for the parts of one action."""
-    return {key: before.get(key, text) if text == ours.get(key) else text
-            for key, text in now.items()}
 
 
 def _limits(action: RestoreAction) -> dict[str, str]:

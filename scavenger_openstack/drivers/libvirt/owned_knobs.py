@@ -15,6 +15,7 @@ from scavenger_openstack.drivers.libvirt import knobs
 from scavenger_openstack.drivers.libvirt import metadata
 from scavenger_openstack.drivers.libvirt.metadata import Values
 from scavenger_openstack import errors
+from scavenger_openstack.restore import grammar
 from scavenger_openstack.types import Knob
 
 NOT_OURS = 'without a lease: it is being removed'
@@ -43,10 +44,8 @@ class OwnedKnob:
         if self.ours is None:
             self.original = now
         elif now != self.ours:
-            self.original = {
-                key: self.original.get(key, text)
-                if text in (self.ours.get(key), self.tried.get(key))
-                else text for key, text in now.items()}
+            self.original = grammar.after_change(
+                self.original, now, self.ours, self.tried)
 
     def record(self, handle: domain_handle.Handle, knob: Knob) -> None:
         """Have the domain itself say what the knob held before us.
