@@ -137,6 +137,7 @@ class Host:
         self._link_of = self._links_of([])
         self._with_interfaces: dict[str, tuple[Workload, Workload]] = {}
         self._taps: dict[str, tuple[str, ...]] = {}
+        self._unseen: dict[str, int] = {}
         self._machines = cgroup_overlap.DomainCgroups(self._cgroups.mounts)
         self._linked: list[tuple[str, ...]] = []
         self._seen_changes = 0
@@ -228,6 +229,8 @@ class Host:
 
     def write(self, workload: str, knob: Knob, value: Value,
               original: Sequence[base.RestoreAction]) -> Value | None:
+        if knob is Knob.EGRESS_BYTES_PER_S and self._domains is not None:
+            self._name_unseen(workload, self._domains)
         return self._knobs(workload, knob).write(
             workload, knob, value, original)
 
@@ -325,6 +328,7 @@ class Host:
         for workload in self._taps:
             if not found.get(workload):
                 self._network.detach(workload)
+                self._unseen.pop(workload, None)
         for workload, names in found.items():
             if names and self._taps.get(workload) != names:
                 self._network.attach(workload, _tap(names))
@@ -363,6 +367,15 @@ class Host:
                     for device, link in self._interfaces.values()}}
         return {device: link for device, link in found.items()
                 if link in self._links}
+
+    def _name_unseen(self, workload: str, found: domains.Domains) -> None:
+        """Log once that a VM sends by more than its taps."""
+        count = found.unseen_interfaces(workload)
+        if count and self._unseen.get(workload) != count:
+            LOG.warning('domain %s: %d of its network interfaces have no '
+                        'device on this host (SR-IOV, vhost-user): what it '
+                        'sends by them is not limited', workload, count)
+        self._unseen[workload] = count
 
     def _follow_links(self, found: list[tuple[str, ...]]) -> None:
         if found != self._linked:

@@ -113,14 +113,18 @@ def free_tap(action: RestoreAction) -> bool:
     changed = False
     for _ in range(4):
         taps, has_ifb = _devices(action, netns, where, ifb)
-        try:
-            redirects = [_redirect(netns, tap) for tap in taps]
-        except RestoreError as exc:     # a tap may be gone by now
-            said = str(exc)
-            continue
+        redirects, unknown = [], ''
+        for tap in taps:
+            try:
+                redirects.append(_redirect(netns, tap))
+            except RestoreError as exc:     # it may be gone by now
+                unknown = str(exc)
         if any(redirects):
             said = ' '.join(tool('tc', netns, *redirect).stderr
                             for redirect in redirects if redirect)
+        elif unknown:       # a redirect may lead to the IFB
+            said = unknown
+            continue
         elif has_ifb:       # no redirect leads to it any more
             _drain(netns, ifb)
             said = tool('ip', netns, 'link', 'del', 'dev', ifb).stderr

@@ -225,6 +225,11 @@ class Domains:
                 for uuid, known in self._known.items()
                 if known.workload.priority is Priority.BACKGROUND}
 
+    def unseen_interfaces(self, uuid: str) -> int:
+        """How many a domain has beside those."""
+        known = self._known.get(uuid)
+        return known.snapshot.domain.unseen_interfaces if known else 0
+
     # --- limits
 
     def allow(self, instances: Mapping[str, Floor]) -> None:

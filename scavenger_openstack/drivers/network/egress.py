@@ -10,6 +10,7 @@ leave by a device of the host, it arrives at its tap; see :mod:`.tap`.
 from __future__ import annotations
 
 from collections.abc import Collection
+from collections.abc import Hashable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import errno
@@ -53,6 +54,7 @@ class Network:
         self._sys = pathlib.Path(root_dir, 'sys/class/net')
         self._devices = devices.Devices()
         self._promised: dict[str, tuple[devices.Device, ...]] = {}
+        self._limited: dict[str, Collection[str]] = {}
         self._logged = log_once.LogOnce()
         self._withheld: dict[str, int] = {}
         self._speeds: dict[str, float] = {}
@@ -76,6 +78,7 @@ class Network:
                        if interface is not None else ()):
             self._devices.forget(device)
             self._logged.forget(device)
+            self._logged.forget((workload, device))
 
     def ended(self, workload: str) -> None:
         """That run of the workload is over: what its limit withheld, too."""
@@ -152,7 +155,9 @@ class Network:
             try:
                 links = self._devices.find(interface)[1]
                 self._withheld[workload] += self._devices.taps(
-                    device).withheld(links, link_bytes)
+                    device).withheld(
+                        {name: link for name, link in links.items()
+                         if name in self._limited[workload]}, link_bytes)
             except (OSError, errors.DriverError) as exc:
                 self._complain(device, self._devices.failure(interface, exc))
                 found[workload] = None
@@ -184,9 +189,10 @@ class Network:
         interface = self._interface(workload, knob)
         self._promised.pop(workload, None)
         self._read(workload, interface)
-        found = self._devices.identities(interface)
+        names = self._limited_names(workload, interface)
+        found = self._devices.identities(names)
         self._promised[workload] = found
-        netns, name = devices.split(devices.first(interface))
+        netns, name = devices.split(names[0])
         first, *also = (one.link.ifindex for one in found)
         return [{'do': 'tap' if isinstance(interface, tap.Tap) else 'tc',
                  'netns': netns, 'dev': name, 'ifindex': first,
@@ -199,11 +205,11 @@ class Network:
         device = devices.first(interface)
         rate = _rate(device, value)
         try:
-            namespace, links = self._find(interface, workload)
+            namespace, links, taps = self._find(interface, workload)
             wanted = token_bucket.bucket(rate, max(link.mtu for link
                                                    in links.values()))
-            if isinstance(interface, tap.Tap):
-                self._devices.taps(device).set_rate(links, wanted)
+            if taps is not None:
+                self._devices.taps(device).set_rate(taps, wanted)
                 self._withheld.setdefault(workload, 0)
             else:
                 namespace.set_root_tbf(_only(links).ifindex, HANDLE, wanted)
@@ -242,9 +248,9 @@ class Network:
               ) -> float | None:
         device = devices.first(interface)
         try:
-            namespace, links = self._find(interface, workload)
-            if isinstance(interface, tap.Tap):
-                return self._devices.taps(device).rate(links)
+            namespace, links, taps = self._find(interface, workload)
+            if taps is not None:
+                return self._devices.taps(device).rate(taps)
             found = namespace.root_qdisc(_only(links).ifindex)
         except OSError as exc:
             raise self._devices.failure(interface, exc) from exc
@@ -256,23 +262,56 @@ class Network:
         return float(found.rate)
 
     def _find(self, interface: devices.Interface, workload: str
-              ) -> tuple[rtnetlink.Rtnetlink, tap.Links]:
-        """Where to ask for the devices, and which ones they are.
+              ) -> tuple[rtnetlink.Rtnetlink, tap.Links, tap.SeenTaps | None]:
+        """Where to ask for the devices that can be limited, and which ones
+        they are; of taps also what is there.
 
         :raises WorkloadGone: they are not the devices whose restore actions
             ``workload`` was given; the next call takes the new ones
+        :raises Unsupported: no tap can be limited
         :raises OSError: there is no such namespace or device
         """
         namespace, links = self._devices.find(interface)
-        found = self._devices.identities(interface)
+        taps, refused = None, ''
+        if isinstance(interface, tap.Tap):
+            taps = self._devices.taps(interface.device).look(links)
+            links = taps.links
+            refused = self._name_refused(workload, interface, taps)
+        self._limited[workload] = links.keys()
+        found = self._devices.identities(
+            self._limited_names(workload, interface))
         if self._promised.get(workload, found) != found:
             del self._promised[workload]
             raise errors.WorkloadGone(
                 f'network device {" and ".join(devices.names(interface))}: '
                 'made again, added or removed (ifindex '
                 f'{", ".join(str(one.link.ifindex) for one in found)}); the '
-                'limit from before is removed, or ended with it')
-        return namespace, links
+                f'limit from before is removed, or ended with it{refused}')
+        return namespace, links, taps
+
+    def _limited_names(self, workload: str, interface: devices.Interface
+                       ) -> list[str]:
+        """The devices of a workload that can be limited."""
+        return [device for device in devices.names(interface)
+                if devices.split(device)[1] in self._limited[workload]]
+
+    def _name_refused(self, workload: str, interface: devices.Interface,
+                      taps: tap.SeenTaps) -> str:
+        """Log once which taps of a VM are left out of its limit; all of it,
+        for a message."""
+        found = ''
+        for device in devices.names(interface):
+            about = workload, device
+            name = devices.split(device)[1]
+            if name in taps.links:
+                self._logged.over(about)
+                continue
+            why = (f'{taps.refused[name]}' if name in taps.refused else
+                   f'network device {device}: there is no {name} here')
+            found += f'; {why}'
+            self._complain(about, f'{workload}: one of its devices is left '
+                                  f'out of its limit: {why}')
+        return found
 
     def _speed(self, name: str, *, known: bool) -> float | None:
         """Speed that a device of our own namespace reports, bytes/s.
@@ -296,7 +335,7 @@ class Network:
             return None
         return megabits * 1e6 / BITS_PER_BYTE
 
-    def _complain(self, about: str, exc: errors.DriverError) -> None:
+    def _complain(self, about: Hashable, exc: errors.DriverError) -> None:
         """Log a problem when it is new."""
         if self._logged.due(about, str(exc), exc.cause):
             LOG.warning('%s', exc)

@@ -184,6 +184,16 @@ class Interface:
     </interface>"""
 
 
+class UserInterface:
+    """A NIC whose packets QEMU itself hands on: it has no tap."""
+
+    def xml(self) -> str:
+        return """
+    <interface type='user'>
+      <model type='virtio'/>
+    </interface>"""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DomainGuest:
     """A guest, and its domain XML.
@@ -204,7 +214,7 @@ class DomainGuest:
     memory_bytes: int = 96 * 2**20
     nova: Nova | str | None = dataclasses.field(default_factory=Nova)
     disks: tuple[Disk | VhostUserDisk, ...] = ()
-    interfaces: tuple[Interface, ...] = ()
+    interfaces: tuple[Interface | UserInterface, ...] = ()
     machine: str = 'pc'
     image: domain_image.Image | None = dataclasses.field(
         default_factory=domain_image.image)
