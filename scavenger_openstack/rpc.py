@@ -157,7 +157,8 @@ class Client:
             raise errors.WireError(text) from exc
         except oslo_messaging.UnsupportedVersion as exc:
             raise errors.Unreachable(MISMATCH) from exc
-        except (oslo_messaging.MessagingException, OSError) as exc:
+        except (oslo_messaging.MessagingException, OSError,
+                RuntimeError) as exc:   # the last: no thread can be started
             self.close()
             raise errors.Unreachable(
                 'the message broker cannot be reached: '

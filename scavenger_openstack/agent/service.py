@@ -172,9 +172,9 @@ class Service:
                     state, loaded_s))
             renewer = heartbeat.Renewer(self._leases, lambda: self._ticked_s,
                                         self._interval_s)
-            renewer.start()
+            renewer.begin()
             try:
-                self._turn()
+                self._turn(renewer)
             finally:
                 renewer.stop()
         except (errors.ScavengerError, OSError):
@@ -201,7 +201,7 @@ class Service:
             LOG.error('not removed, scavenger-restore tries again: %s', one)
         return 1 if failed or problems else 0
 
-    def _turn(self) -> None:
+    def _turn(self, renewer: heartbeat.Renewer) -> None:
         self._signals.install(self.stop)
         modes = ', '.join(f'{c.name} {m}' for c, m in self._controllers)
         LOG.info('started: %s', modes or 'no controller')
@@ -220,6 +220,7 @@ class Service:
         saved_s, due = now(), time.monotonic()
         while not self._stop.requested:
             began = time.monotonic()
+            renewer.begin()
             self._signals.act(self._loop.counters['ticks'],
                               now() - self._ticked_s)
             self._parameters.follow(self._orders().parameters, self._tunable)
@@ -261,6 +262,7 @@ class Service:
                            self._loop.actions)
         document = self._document(tick, state, isolation, facts)
         if self._sync:
+            self._sync.start()      # if it could not be yet
             self._sync.see(tick.sample, document, facts.instances,
                            {**self._parameters.refused, **tick.refused})
         try:

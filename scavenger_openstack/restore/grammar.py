@@ -53,6 +53,15 @@ DOMAIN: Mapping[str, str] = {
 """Knob -> pattern of ``key=value``: what each sets through libvirt."""
 
 
+def advice(exc: Exception, package: str) -> str:
+    """What to do where a program of a package cannot be run."""
+    if isinstance(exc, BlockingIOError):    # EAGAIN of fork()
+        return ('no process can be started: raise TasksMax= of the unit, the '
+                'limit of processes of its user (ulimit -u) or pids.max of '
+                'its cgroup')
+    return f'install {package}'
+
+
 def goes_with(key: str) -> str:
     """The text that one is a part of, by its key: a quota is nothing without
     its period, nor is a limit of a disk without its burst."""

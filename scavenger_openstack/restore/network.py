@@ -224,5 +224,5 @@ def tool(name: str, netns: str, *args: str
             stdin=subprocess.DEVNULL, capture_output=True, check=False,
             timeout=_TOOL_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired) as exc:
-        raise RestoreError(f'{name} cannot be run ({exc}): install iproute2'
-                           ) from None
+        raise RestoreError(f'{name} cannot be run ({exc}): '
+                           + grammar.advice(exc, 'iproute2')) from None

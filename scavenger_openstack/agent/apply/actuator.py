@@ -219,7 +219,7 @@ class Actuator:
             for queue in every.apart() if name == base.DRAIN else (every,):
                 one = Outcome()
                 jobs.append(worker.Job(name, queue.keys(), functools.partial(
-                    self._in_queue, queue, one)))
+                    self._in_queue, queue, one), one.problems.append))
                 found.append(one)
         for job, one, done in zip(jobs, found, self._worker.run(jobs),
                                   strict=True):

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
 import itertools
 import pathlib
 import random
@@ -30,6 +31,7 @@ from scavenger_openstack.agent.control_plane import sums
 from scavenger_openstack.agent import transitions
 from scavenger_openstack.decision import orders as orders_
 from scavenger_openstack.decision import rates as rates_
+from scavenger_openstack.drivers import calls
 from scavenger_openstack import errors
 from scavenger_openstack.restore.records import now_s
 from scavenger_openstack.types import HostSample
@@ -143,7 +145,11 @@ class Sync:
                 'spool_bytes': self._waits[0], 'dropped': self._waits[1]}
 
     def start(self) -> None:
-        self._thread.start()
+        """Begin to report, unless it has; without a thread a later call
+        does."""
+        if self._thread.ident is None:
+            with contextlib.suppress(calls.NoThread):
+                calls.start(self._thread)
 
     def stop(self) -> None:
         """Tell the rest, if that is possible now; else it waits on disk."""

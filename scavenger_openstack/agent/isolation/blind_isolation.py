@@ -281,7 +281,11 @@ class BlindIsolation:
                 self.params, topology=topology, current=current),
             write, self._leases.check, bounds,
             self.params.poll_interval_ms / 1000, quiet=self._failing)
-        self._fast.start()
+        try:
+            self._fast.start()
+        except errors.DriverError:
+            self._rest(now, RETRY_S, LONGEST_RETRY_S)
+            raise
         self._say('running on CPUs '
                   + format_cpus(bounds.allowed | bounds.beside))
 
@@ -292,7 +296,7 @@ class BlindIsolation:
         """
         try:
             return sched_switch.SchedSwitch()
-        except errors.Unsupported as exc:
+        except errors.DriverError as exc:
             self._rest(now, RETRY_S, LONGEST_RETRY_S)
             raise errors.Unsupported(
                 f'{exc}; tried again after {RETRY_S:g} s, then after twice '

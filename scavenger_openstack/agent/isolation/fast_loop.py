@@ -24,6 +24,7 @@ from typing import Protocol
 from oslo_log import log
 
 from scavenger_openstack.algorithms.perfiso import perfiso
+from scavenger_openstack.drivers import calls
 from scavenger_openstack import errors
 from scavenger_openstack.restore import scheduling
 from scavenger_openstack.types import format_cpus
@@ -148,8 +149,12 @@ class FastLoop:
         return self._stop
 
     def start(self) -> None:
+        """Begin.
+
+        :raises DriverError: no thread can be started.
+        """
+        calls.start(self._thread)
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        self._thread.start()
 
     def stop(self) -> None:
         """End the thread; when this returns nothing more is written.

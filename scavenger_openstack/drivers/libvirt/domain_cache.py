@@ -117,8 +117,15 @@ class DomainCache:
 
     def start(self, wait_s: float) -> None:
         """Begin, and wait that long for the first answers."""
-        self._thread.start()
-        self._synced.wait(wait_s)
+        self.begin()
+        if self._thread.ident is not None:
+            self._synced.wait(wait_s)
+
+    def begin(self) -> None:
+        """Begin, unless it has; without a thread a later call does."""
+        if self._thread.ident is None:
+            with contextlib.suppress(calls.NoThread):
+                calls.start(self._thread)
 
     def changed(self, uuid: str, by_guest: bool = True) -> None:
         """Have a domain looked at soon.
@@ -199,7 +206,8 @@ class DomainCache:
         with self._turn:
             self._closed = True
             self._turn.notify()
-        self._thread.join(1.0)
+        if self._thread.ident is not None:
+            self._thread.join(1.0)
 
     def _snapshot(self, seen: handle.SeenDomain) -> Snapshot | None:
         try:
@@ -310,7 +318,10 @@ class DomainCache:
         if uuid not in self._calls.busy:
             call = self._calls.submit(uuid, lambda: self._ask(watch, uuid))
             if call.done.wait(HANGS_S):
-                if call.error is not None:
+                if isinstance(call.error, calls.NoThread):
+                    # Rather one that may hold up the others than none.
+                    self._ask(watch, uuid)
+                elif call.error is not None:
                     raise call.error
                 return
             self._calls.give_up(call)

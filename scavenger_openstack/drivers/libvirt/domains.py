@@ -117,6 +117,7 @@ class Domains:
 
         :param link_bytes: by the network devices of this host
         """
+        self._cache.begin()
         snapshots = self._cache.snapshots
         self._blocks.tick(snapshots)
         if snapshots is not self._followed:
