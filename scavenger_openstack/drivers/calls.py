@@ -21,6 +21,7 @@ import time
 from typing import Any
 
 from scavenger_openstack import errors
+from scavenger_openstack.restore import grammar
 
 LOG = logging.getLogger(__name__)
 
@@ -56,9 +57,7 @@ def start(thread: threading.Thread) -> None:
         _Refusals.last_s = now_s
         if now_s - before_s >= QUIET_S:
             LOG.warning('no thread can be started (%s): what needs one waits '
-                        'until there is; raise TasksMax= of the unit, the '
-                        'limit of processes of its user (ulimit -u) or '
-                        'pids.max of its cgroup', exc)
+                        'until there is; %s', exc, grammar.MORE_TASKS)
         raise NoThread(f'no thread can be started: {exc}') from None
 
 

@@ -42,6 +42,9 @@ DISK = '[A-Za-z][A-Za-z0-9]{1,15}'
 FREE_QUOTA_US = 2 ** 44 - 1
 """The longest CPU quota that libvirt (since 7.0) and the kernel take: no
 limit.  On cgroup v2 libvirt sets ``max`` for it, and libvirt 8 takes no -1."""
+MORE_TASKS = ('raise TasksMax= of the unit, the limit of processes of its '
+              'user (ulimit -u) or pids.max of its cgroup')
+"""What to do where no process and no thread can be started."""
 _N = '[0-9]{1,18}'
 _LIMIT = rf'{DISK}\.(?:total|read|write)_%s_sec(?:_max(?:_length)?)?={_N}'
 DOMAIN: Mapping[str, str] = {
@@ -56,9 +59,7 @@ DOMAIN: Mapping[str, str] = {
 def advice(exc: Exception, package: str) -> str:
     """What to do where a program of a package cannot be run."""
     if isinstance(exc, BlockingIOError):    # EAGAIN of fork()
-        return ('no process can be started: raise TasksMax= of the unit, the '
-                'limit of processes of its user (ulimit -u) or pids.max of '
-                'its cgroup')
+        return MORE_TASKS
     return f'install {package}'
 
 

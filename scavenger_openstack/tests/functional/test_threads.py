@@ -80,6 +80,24 @@ class ProgramsTest(ThreadsTestCase):
 
 class AgentTest(ThreadsTestCase, agents.AgentTestCase):
 
+    def test_a_watcher_restores_without(self) -> None:
+        tasks = self.tasks()
+        self.spawn(BUSY, self.tree, '/batch/a')
+        agent = self.start('agent', 'run')
+        self.wait_for('background is idle class', lambda: self.idle() == '1')
+        agent.kill()
+        agent.communicate()
+        watcher = subprocess.Popen(
+            [*tasks.by, sys.executable, '-m',
+             'scavenger_openstack.restore.program', '--watch',
+             '--state-dir', str(self.state_dir)],
+            stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(watcher.wait)
+        self.addCleanup(watcher.kill)
+        self.wait_for('all is back', lambda: self.idle() == '0')
+        self.assertEqual([], self.leases())
+        self.end(watcher)
+
     def configure(self, *lines: str) -> None:
         super().configure(*lines, '[agent]', 'require_watcher = false')
 
