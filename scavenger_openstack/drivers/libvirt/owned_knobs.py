@@ -87,8 +87,8 @@ def limit(handle: domain_handle.Handle, seen: Snapshot, knob: Knob,
                 raise
     except errors.DriverError:
         with contextlib.suppress(errors.DriverError):
-            for before in reversed(done):
-                knobs.apply(handle, knob, before)
+            for texts in reversed(done):
+                knobs.apply(handle, knob, texts)
         raise
     return cannot
 
