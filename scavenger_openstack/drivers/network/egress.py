@@ -309,8 +309,9 @@ class Network:
             why = (f'{taps.refused[name]}' if name in taps.refused else
                    f'network device {device}: there is no {name} here')
             found += f'; {why}'
-            self._complain(about, f'{workload}: one of its devices is left '
-                                  f'out of its limit: {why}')
+            self._complain(about, errors.DriverError(
+                f'{workload}: one of its devices is left out of its limit: '
+                f'{why}'))
         return found
 
     def _speed(self, name: str, *, known: bool) -> float | None:

@@ -42,10 +42,11 @@ LONGER = {
     'drivers/cgroup/cgroups.py': 'the driver contract for cgroups, whole',
     'drivers/cgroup/counters.py': 'each file that counts, and how it is read',
     'drivers/libvirt/domains.py': 'the driver contract for VMs, whole',
-    'drivers/libvirt/health.py': 'one circuit breaker with its causes'}
-"""Those that are one noun all the same, and which; 450 lines at most."""
+    'drivers/libvirt/health.py': 'one circuit breaker with its causes',
+    'drivers/perf/perf.py': 'one life of a group of counters'}
+"""Those that are one noun all the same, and which; 500 lines at most."""
 
-LONGEST = 450
+LONGEST = 500
 
 FOLDER_FILES = 21
 """A folder of package or benchmarks above this asks for rooms in it."""
