@@ -28,11 +28,7 @@ from scavenger_openstack.types import printable
 from scavenger_openstack.wire import json_fields
 
 SCHEMA = 2
-"""Version of the status that is written."""
-SCHEMAS = (1, SCHEMA)
-"""Those that are read: an agent may run on while the software is replaced.
-In version 1 the counter ``removals`` was ``lifts``, and the fact
-``disturbances`` of ``attribution`` was ``cases``."""
+"""Version of the status; another one is refused."""
 MAX_BYTES = 1 << 26
 """No status is longer."""
 STALE_TICKS = 3
@@ -112,11 +108,10 @@ def read(path: pathlib.Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as exc:
         raise errors.ScavengerError(f'{path}: not readable: {exc}') from exc
     if (not isinstance(document, dict)
-            or document.get('schema') not in SCHEMAS
+            or document.get('schema') != SCHEMA
             or not isinstance(document.get('time_s'), int | float)):
         raise errors.ScavengerError(
-            f'{path}: not a status of version '
-            f'{" or ".join(map(str, SCHEMAS))}; restart the agent')
+            f'{path}: not a status of version {SCHEMA}; restart the agent')
     return document
 
 

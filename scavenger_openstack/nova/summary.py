@@ -63,7 +63,7 @@ def parse(answer: Any) -> dict[str, Host]:
             _number(one['headroom'].get('memory')),
             _number(one['capacity'].get('cpu')), int(one['incidents']),
             float(one['background_vcpus']),
-            bool(one.get('enforcing', True)))
+            bool(one['enforcing']))
             for one in answer['hosts']}
     except (KeyError, TypeError, AttributeError) as exc:
         raise ValueError(f'not a summary: {exc!r}') from None

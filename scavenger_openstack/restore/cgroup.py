@@ -22,7 +22,9 @@ from scavenger_openstack.restore import cpuset
 from scavenger_openstack.restore import files
 from scavenger_openstack.restore.files import DIRECTORY
 from scavenger_openstack.restore import grammar
+from scavenger_openstack.restore.grammar import device_row
 from scavenger_openstack.restore.grammar import Gone
+from scavenger_openstack.restore.grammar import pairs
 from scavenger_openstack.restore.grammar import parse_cpus
 from scavenger_openstack.restore.grammar import Refused
 from scavenger_openstack.restore.grammar import RestoreAction
@@ -57,6 +59,8 @@ FILES: Mapping[str, Mapping[str, str]] = {
 _ANY = {**FILES['cgroup'], **FILES['cgroup2']}
 """A file that both have takes the same text in both."""
 _DEVICE = '[0-9]{1,4}:[0-9]{1,7}'
+_MOUNT = re.compile(r'\d+ \d+ (?P<major>\d+):(?P<minor>\d+) [^ ]+ '
+                    r'(?P<point>[^ ]+) .*? - (?P<kind>[^ ]+) ')
 _PAGE = os.sysconf('SC_PAGE_SIZE')
 _UNLIMITED_PAGES = (2 ** 63 - 1) // _PAGE
 _HINTS = {
@@ -75,20 +79,17 @@ Held = Callable[[], Collection[tuple[object, object]]]
 restored."""
 
 
-def mounts() -> list[Mount]:
+def mounts(table: str = '/proc/self/mountinfo') -> list[Mount]:
     """Where cgroup hierarchies are mounted, the shortest path first."""
     found = []
-    with open('/proc/self/mountinfo', errors='surrogateescape') as file:
+    with open(table, errors='surrogateescape', newline='\n') as file:
         for line in file:
-            head, _, tail = line.partition(' - ')
-            kind = tail.partition(' ')[0]
-            if kind in FILES:
-                fields = head.split()
-                major, minor = fields[2].split(':')
+            row = _MOUNT.match(line)
+            if row and row['kind'] in FILES:
                 point = re.sub(r'\\([0-7]{3})',
-                               lambda m: chr(int(m[1], 8)), fields[4])
-                found.append((point, kind,
-                              os.makedev(int(major), int(minor))))
+                               lambda m: chr(int(m[1], 8)), row['point'])
+                found.append((point, row['kind'], os.makedev(
+                    int(row['major']), int(row['minor']))))
     return sorted(found, key=lambda mount: len(mount[0]))
 
 
@@ -131,7 +132,7 @@ def validate(action: RestoreAction, mounts: Sequence[Mount]) -> None:
 
 
 def _mounted(path: str, mounts: Sequence[Mount]) -> Mount | None:
-    for mount in mounts:
+    for mount in reversed(mounts):      # one may lie on another
         if path.startswith(mount[0].rstrip('/') + '/'):
             return mount
     return None
@@ -153,23 +154,20 @@ def same(action: RestoreAction, got: str) -> bool:
     """Whether a file that reads ``got`` holds what the action wants."""
     file, text = action['file'], action['text']
     if 'device' in action:
-        lines = dict(line.partition(' ')[::2] for line in got.splitlines())
-        found = lines.get(action['device'], '')
+        lines = got.split('\n')
         if file == 'io.max':
             # The other limits of the line are other knobs.
-            now = _limits(found)
+            now = pairs(dict(map(device_row, lines)).get(action['device'],
+                                                         ''))
             return all(now.get(key, 'max') == value
-                       for key, value in _limits(text).items())
-        return int(found or 0) == int(text)
+                       for key, value in pairs(text).items())
+        found = dict(line.partition(' ')[::2] for line in lines)
+        return int(found.get(action['device']) or 0) == int(text)
     if file == 'cpuset.cpus':
         return parse_cpus(text) == parse_cpus(got)
     if file.startswith('memory.') and 'max' not in (text, got):
         return _pages(text) == _pages(got)
     return bool(text == got)
-
-
-def _limits(text: str) -> dict[str, str]:
-    return dict(word.partition('=')[::2] for word in text.split())
 
 
 def _pages(text: str) -> int:

@@ -343,4 +343,5 @@ def _flocks(proc: str = '/proc') -> list[tuple[int, str]]:
     with open(f'{proc}/locks') as file:
         lines = [line.split() for line in file]
     return [(int(words[4]), words[5]) for words in lines
-            if words[1] == 'FLOCK' and int(words[4]) > 0]
+            if words[1:2] == ['FLOCK'] and len(words) > 5
+            and words[4].isdecimal() and int(words[4])]

@@ -22,6 +22,7 @@ from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.base import RestoreAction
 from scavenger_openstack.drivers.cgroup import cpuset_tree
 from scavenger_openstack.drivers.cgroup import knobs
+from scavenger_openstack.restore import grammar
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
@@ -177,12 +178,12 @@ def after_drift(actions: Sequence[RestoreAction],
         elif not mine and _is_reset(action):
             found.append(old)
         elif 'values' in action:
-            found.append({**action, 'values': part_by_part(
-                old['values'], mine.get('values', {}), action['values'])})
+            found.append({**action, 'values': grammar.after_change(
+                old['values'], action['values'], mine.get('values', {}))})
         elif action.get('file') == 'io.max':
             found.append({**action, 'text': ' '.join(
-                '='.join(limit) for limit in part_by_part(
-                    _limits(old), _limits(mine), _limits(action)).items())})
+                '='.join(limit) for limit in grammar.after_change(
+                    _limits(old), _limits(action), _limits(mine)).items())})
         else:
             found.append(action)
         if action.get('file') == 'cpu.idle' and action.get('dir') in weights:
@@ -296,17 +297,9 @@ def _amount(knob: Knob, text: str) -> str:
     return amounts.of_knob(knob, float(text)) if text.isdigit() else text
 
 
-def part_by_part(before: Mapping[str, str], ours: Mapping[str, str],
-                 now: Mapping[str, str]) -> dict[str, str]:
-    """As :func:`after_drift`, for the parts of one action."""
-    return {key: before.get(key, text) if text == ours.get(key) else text
-            for key, text in now.items()}
-
-
 def _limits(action: RestoreAction) -> dict[str, str]:
     """The limits in a line of ``io.max``."""
-    return dict(word.partition('=')[::2]
-                for word in str(action.get('text', '')).split())
+    return grammar.pairs(str(action.get('text', '')))
 
 
 def _action_key(action: RestoreAction) -> tuple[object, ...]:

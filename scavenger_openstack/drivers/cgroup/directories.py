@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from collections.abc import Mapping
 
 from scavenger_openstack.drivers.cgroup.available_cpus import read_cpus
@@ -46,7 +47,11 @@ class Directories:
         if found is None:
             if not discovery.is_normal(name):
                 raise errors.Unsupported(f'{name!r} is not a cgroup here')
-            mount = self._mounts[controller]
+            mount = self._mounts.get(controller)
+            if mount is None:
+                raise errors.Unsupported(
+                    f'the controller {controller} is not mounted any more',
+                    cause=f'{controller} is not mounted')
             found = CgroupDirectory(mount.path + name, version=mount.version,
                                     no_cpus=self._no_cpus)
             self._directories[name, controller] = found
@@ -62,7 +67,8 @@ class Directories:
         if found is None:
             if 'cpuset' not in self._mounts:
                 raise errors.Unsupported(
-                    'cpu_set: this host has no cpuset controller')
+                    'cpu_set: this host has no cpuset controller',
+                    cause='no cpuset controller')
             found = FastCpuSet(self.directory(name, 'cpuset'),
                                self._root_dir)
             self._sets[name] = found
@@ -113,6 +119,19 @@ class Directories:
         known = self._sets.get(name)
         if known is not None and not known.in_place():
             del self._sets[name]
+
+    def forget_controllers(self, controllers: Collection[str]) -> None:
+        """These are mounted elsewhere."""
+        for key in [k for k in list(self._directories)
+                    if k[1] in controllers]:
+            self._directories.pop(key, None)
+        if 'cpuset' in controllers:
+            self._sets.clear()
+
+    def forget_disks(self) -> None:
+        """Limits are about other disks from now on."""
+        for directory in list(self._directories.values()):
+            directory.devices = ()
 
     def clear(self) -> None:
         """Close what is kept open."""

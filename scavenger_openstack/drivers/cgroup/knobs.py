@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.cgroup import available_cpus
-from scavenger_openstack.drivers.cgroup import counters
+from scavenger_openstack.drivers.cgroup import memory
 from scavenger_openstack.drivers.cgroup import quota
 from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
 from scavenger_openstack.drivers.kernel.cgroup_files import Entry
@@ -234,7 +234,7 @@ def _write_memory_v2(d: CgroupDirectory, value: Value) -> None:
     use = d.read_int('memory.current')
     if use <= limit:
         d.put(_MAX, str(limit))
-    elif use - counters.droppable_bytes(d) <= limit:
+    elif use - memory.droppable_bytes(d) <= limit:
         # The rest (reclaimable slab, mostly) is no use in the sense of
         # memory_bytes: nothing to refuse.  memory.high holds alone.
         d.wrote(_MAX)
@@ -267,7 +267,8 @@ def _io_rule(knob: Knob, version: int,
             d.devices = devices()
         if not d.devices:
             raise errors.Unsupported(
-                f'{knob}: no disk found; name some in [cgroups]io_devices')
+                f'{knob}: no disk found; name some in [cgroups]io_devices',
+                cause='no disk')
         if version == 1:
             return [Entry(f'blkio.throttle.{way}_{unit}_device', device)
                     for device in d.devices for way in ('read', 'write')]

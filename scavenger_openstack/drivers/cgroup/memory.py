@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A cgroup that plays the memory of the host: ``memory_root``."""
+"""What a cgroup has of memory; one may play that of the host."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
 from scavenger_openstack.drivers.kernel.cgroup_files import NO_MEMORY_LIMIT
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 
 LOG = logging.getLogger(__name__)
 
@@ -30,9 +31,24 @@ def host_memory(root: CgroupDirectory) -> tuple[int, int]:
     limit = root.read_int(limit_file)
     if limit < 0 or limit >= NO_MEMORY_LIMIT:
         raise errors.DriverError(f'{root.path}/{limit_file} sets no limit')
-    available = (limit - root.read_int(use_file)
-                 + counters.droppable_bytes(root))
+    available = limit - root.read_int(use_file) + droppable_bytes(root)
     return limit, max(0, min(limit, available))
+
+
+def droppable_bytes(directory: CgroupDirectory) -> int:
+    """What the kernel could drop of a cgroup's memory.
+
+    :raises DriverError: it cannot be read.
+    """
+    values = counters.nothing()
+    parse = (counters.droppable_v1 if directory.version == 1
+             else counters.droppable_v2)
+    try:
+        parse(b'\n' + directory.read('memory.stat').encode() + b'\n', values)
+    except ValueError as exc:
+        raise errors.DriverError(
+            f'{directory.path}/memory.stat holds something unknown') from exc
+    return int(values[counters.DROPPABLE_BYTES] or 0)
 
 
 class MemoryRoot:
@@ -45,7 +61,7 @@ class MemoryRoot:
         self._mounts = mounts
         self._path = path
         self._directory: CgroupDirectory | None = None
-        self._complained = False
+        self._logged = log_once.LogOnce()
 
     def read(self) -> tuple[int, int] | None:
         """Total and available bytes; ``None`` when it cannot be read or has
@@ -56,12 +72,11 @@ class MemoryRoot:
             found = host_memory(self._directory)
         except errors.DriverError as exc:
             self._directory = None
-            if not self._complained:
+            if self._logged.due('memory_root'):
                 LOG.warning('memory_root %s: %s; the memory of the machine '
                             'is used instead', self._path, exc)
-            self._complained = True
             return None
-        self._complained = False
+        self._logged.over('memory_root')
         return found
 
     def _open(self) -> CgroupDirectory:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,37 @@ from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.kernel import online_cpus
 from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
+
+
+SETTLING_TICKS = 3
+"""So often in a row it is looked again where something has just changed: a
+container's creator fills hierarchies and sets limits one by one, and the
+kernel may take a moment after a CPU came or went."""
+
+
+class Turn:
+    """Whose own limits are read again in a tick: of one workload after the
+    other, and of all for a few ticks when asked for."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._soon = 0
+
+    def all_soon(self) -> None:
+        """Begin with all of them."""
+        self._soon = SETTLING_TICKS
+
+    def next(self, every: Callable[[], list[str]]) -> list[str]:
+        """The workloads of this tick.
+
+        :param every: all whose limits may be read again
+        """
+        if self._soon or not self._names:
+            self._names = every()
+        count = len(self._names) if self._soon else 1
+        self._soon = max(0, self._soon - 1)
+        names, self._names = self._names[:count], self._names[count:]
+        return names
 
 
 class Allotments:

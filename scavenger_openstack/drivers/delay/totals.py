@@ -13,7 +13,8 @@ its workload for disks.
 Operations and bytes come from the cgroup where it counts.  With version 1 it
 may not (some kernels count for a device only once a limit was set on
 it): what does not begin to count when processes wait or move bytes is not
-used while the workload lives.  Then an operation is one wait of a process,
+used while the workload lives, except with version 2 once the controller is
+enabled.  Then an operation is one wait of a process,
 and the bytes are those of its threads.
 """
 
@@ -97,9 +98,9 @@ class Totals:
     """
 
     __slots__ = ('_bytes', '_counts', '_cpu_wait_ns', '_first', '_listed_s',
-                 '_mount', '_nodes', '_period', '_rest', '_root', '_threads',
-                 '_wait_ns', '_waits', 'cost', 'created_s', 'processes',
-                 'rank', 'turn')
+                 '_mount', '_nodes', '_period', '_rest', '_root', '_switched',
+                 '_threads', '_wait_ns', '_waits', 'cost', 'created_s',
+                 'processes', 'rank', 'turn')
 
     def __init__(self, created_s: float, mount: Mount, root: str) -> None:
         self.created_s = created_s
@@ -110,6 +111,7 @@ class Totals:
         self._threads: dict[int, int] = {}
         self._wait_ns = self._waits = self._bytes = self._cpu_wait_ns = 0
         self._counts: bool | None = None    # the cgroup itself
+        self._switched = False
         self._first = True
         self._listed_s = 0.0
         self._period = 1    # ticks from one listing to the next
@@ -166,10 +168,16 @@ class Totals:
         return pids, threads
 
     def _trusts(self, sample: WorkloadSample) -> bool | None:
-        """Whether the cgroup counts its I/O; ``None``: not known yet."""
-        if self._counts is None and (sample.io_bytes or (
-                sample.io_bytes is not None and self._mount.version == 2)):
+        """Whether the cgroup counts its I/O; ``None``: not known yet.
+
+        With version 2 the controller comes and goes.
+        """
+        before, known = self._counts, sample.io_bytes is not None
+        if self._mount.version == 2 and (known or before):
+            self._counts = known or None
+        elif before is None and sample.io_bytes:
             self._counts = True
+        self._switched |= before not in (None, self._counts)
         return self._counts
 
     # --- what
@@ -200,6 +208,9 @@ class Totals:
             sample = sample._replace(
                 io_ops=None if unknown else self._waits,
                 io_bytes=self._bytes)
+        if self._switched:      # what counts now did so from another number
+            self._switched = False
+            sample = sample._replace(io_ops=None, io_bytes=None)
         if not unknown:
             sample = sample._replace(io_wait_s=self._wait_ns / NS_PER_S)
         return sample, unknown

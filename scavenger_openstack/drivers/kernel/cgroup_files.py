@@ -27,12 +27,12 @@ from typing import TypeVar
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.kernel import cgroup_members
 from scavenger_openstack import errors
+from scavenger_openstack.restore import grammar
 
 T = TypeVar('T')
 
 ABSENT = frozenset((errno.ENODEV, errno.ENOENT))
-"""What the kernel answers about a file, a device or a directory that is not
-there (any more)."""
+"""What the kernel answers about what is not there (any more)."""
 
 OUT_OF_FILES = frozenset((errno.EMFILE, errno.ENFILE))
 """There are no descriptors left: says nothing about any cgroup."""
@@ -64,6 +64,9 @@ _ADVICE = {
 _LASTING = frozenset((errno.EROFS, errno.EACCES, errno.EPERM, errno.EINVAL,
                       errno.ERANGE, errno.ENOSPC, errno.EOPNOTSUPP))
 """What the kernel would hardly take a moment later."""
+
+_OF_THE_HOST = OUT_OF_FILES | {errno.EROFS, errno.EPERM}
+"""What says something of the host or the agent, and nothing of one cgroup."""
 
 
 class Entry(NamedTuple):
@@ -105,7 +108,10 @@ def explain(exc: OSError, doing: str) -> errors.DriverError:
     advice = _ADVICE.get(exc.errno or 0, 'see the kernel log')
     kind = (errors.Unsupported if exc.errno in ABSENT else
             errors.Denied if exc.errno in _LASTING else errors.DriverError)
-    return kind(f'{doing}: {os.strerror(exc.errno or 0)}; {advice}')
+    why = f'{os.strerror(exc.errno or 0)}; {advice}'
+    of_host = exc.errno in _OF_THE_HOST or (
+        exc.errno == errno.EACCES and 'cpuset.cpus' not in doing)
+    return kind(f'{doing}: {why}', cause=why if of_host else '')
 
 
 def gone(doing: str) -> errors.WorkloadGone:
@@ -173,9 +179,10 @@ class CgroupDirectory:
                                   ) from exc
                 if not self.alive():
                     raise gone(f'{self.path}/{name}') from exc
+                cure = self._cure(name)
                 raise errors.Unsupported(
-                    f'{self.path}/{name} does not exist: '
-                    + self._cure(name)) from exc
+                    f'{self.path}/{name} does not exist: {cure}',
+                    cause=f'{name}: {cure}') from exc
             self._files[name, flags] = found
         return found
 
@@ -296,16 +303,13 @@ class CgroupDirectory:
             return text or self.no_cpus
         if not entry.device:
             return text
-        for line in text.splitlines():
-            device, _, rest = line.partition(' ')
-            if device != entry.device:
-                continue
-            if not entry.field:
-                return rest.strip()
-            for part in rest.split():
-                if part.startswith(entry.field + '='):
-                    return part
-        return f'{entry.field}=max' if entry.field else '0'
+        lines = text.split('\n')
+        if entry.field:
+            row = dict(map(grammar.device_row, lines)).get(entry.device, '')
+            limit = grammar.pairs(row).get(entry.field, 'max')
+            return f'{entry.field}={limit}'
+        limits = dict(line.partition(' ')[::2] for line in lines)
+        return limits.get(entry.device, '0').strip()
 
     def put(self, entry: Entry, text: str) -> None:
         """Write an entry's text.

@@ -54,14 +54,10 @@ class _Part:
     def write(self, cpus: frozenset[int]) -> None:
         self._set.refresh()
         self.read()
-        self._before = self._ours
-        self._put(self.own & cpus or cpus)
+        self.put(self.own & cpus or cpus)
 
-    def undo(self) -> None:
-        """Set what was there before the last write."""
-        self._put(self._before)
-
-    def _put(self, cpus: frozenset[int]) -> None:
+    def put(self, cpus: frozenset[int]) -> None:
+        """Set these, whatever its own are."""
         self._set.set(cpus)
         self._ours = self._set.read()
 
@@ -82,7 +78,8 @@ class CpuSet:
         if machine is None or path is None:
             raise errors.Unsupported(
                 f'domain {name} has no cgroup of its own for CPU sets: see '
-                'cgroup_controllers in qemu.conf')
+                'cgroup_controllers in qemu.conf',
+                cause='cpuset of cgroup_controllers')
         self._version = machine.above['cpuset'].version
         self._root_dir = root_dir
         # v2 takes no set away from a cgroup with processes.
@@ -109,23 +106,19 @@ class CpuSet:
             _ENTRY, format_cpus(part.read()) or self._no_cpus))
 
     def write(self, value: Value) -> Value | None:
-        """Set the parts that were there at the last :meth:`actions`."""
+        """Set the parts that were there at the last :meth:`actions`: all of
+        them, or none."""
         try:
             cpus = parse_cpus(str(value))
         except ValueError as exc:
             raise errors.DriverError(f'{Knob.CPU_SET}: {exc}') from None
-        written: list[_Part] = []
-
-        def write(part: _Part) -> None:
-            part.write(cpus)
-            written.append(part)
-
+        before = self._each(lambda part: (part, part.read()))
         try:
-            self._each(write)
+            self._each(lambda part: part.write(cpus))
         except errors.DriverError:
-            for part in written:        # all of them, or none
+            for part, held in before:
                 with contextlib.suppress(errors.DriverError):
-                    part.undo()
+                    part.put(held)
             raise
         self._written = self._links
         return self.read()

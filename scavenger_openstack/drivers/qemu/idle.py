@@ -28,7 +28,8 @@ class Idle:
         if machine is None or path is None:
             raise errors.Unsupported(
                 f'domain {name} has no cgroup of its own for CPUs: see '
-                'cgroup_controllers in qemu.conf')
+                'cgroup_controllers in qemu.conf',
+                cause='cpu of cgroup_controllers')
         version = machine.above['cpu'].version
         self._directory = cgroup_files.CgroupDirectory(path, version=version)
         self._rule = RULES[Knob.CPU_IDLE, version]

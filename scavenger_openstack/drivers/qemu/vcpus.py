@@ -13,10 +13,10 @@ import os
 import re
 
 from scavenger_openstack.drivers.cgroup.counters import NS_PER_S
-from scavenger_openstack.drivers.cgroup.counters import number_after
 from scavenger_openstack.drivers.cgroup.counters import US_PER_S
 from scavenger_openstack.drivers.kernel.cgroup_files import ABSENT
 from scavenger_openstack.drivers.kernel import cgroup_members
+from scavenger_openstack.drivers.kernel import rows
 from scavenger_openstack.drivers.qemu.domain_cgroup import DomainCgroup
 from scavenger_openstack.drivers.qemu.process import Process
 from scavenger_openstack.drivers.qemu.process import READ_ONLY
@@ -51,9 +51,9 @@ class _Vcpu:
             assert self.stat is not None
             data = os.pread(self.stat, 1024, 0)
             if b'throttled_time ' in data:      # version 1
-                now = number_after(data, b'throttled_time ') / NS_PER_S
+                now = rows.number(data, b'throttled_time ') / NS_PER_S
             else:
-                now = number_after(data, b'throttled_usec ') / US_PER_S
+                now = rows.number(data, b'throttled_usec ') / US_PER_S
         except (OSError, ValueError) as exc:
             self.throttled_s = None
             if getattr(exc, 'errno', None) in ABSENT and self.stat is not None:
@@ -101,6 +101,13 @@ class Vcpus:
         """vCPU -> thread, as they were seen last."""
         return {number: one.tid for number, one in self._known.items()}
 
+    @property
+    def delay_s(self) -> float | None:
+        """How long they waited for a CPU, unknown while one does not say."""
+        known = self._known.values()
+        return (None if not known or any(one.run_ns < 0 for one in known)
+                else self.delay_ns / NS_PER_S)
+
     def read(self) -> bool:
         """Bring the totals up to now; false: a thread is gone."""
         self._tick += 1
@@ -116,8 +123,11 @@ class Vcpus:
                 continue    # a throttled one adds up when it runs again
             if data != one.data:
                 one.data = data
-                run, delay, _ = data.split(b' ')
-                run_ns, delay_ns = int(run), int(delay)
+                try:
+                    run_ns, delay_ns = map(int, data.split()[:2])
+                except ValueError:
+                    one.run_ns = -1
+                    continue
                 if one.run_ns >= 0:
                     self.run_ns += run_ns - one.run_ns
                     self.delay_ns += delay_ns - one.delay_ns

@@ -46,7 +46,8 @@ class Host(fixtures.Fixture):
 
     :ivar written: each write that was taken, the oldest first; paths begin
         below the cgroup mount
-    :ivar refused: names of files to which the kernel takes no write
+    :ivar refused: names of files, or of one as in ``written``, to which the
+        kernel takes no write
     :ivar busy: groups of version 1 that cannot have fewer CPUs now
     :ivar tries: how many writes were refused for that
     """
@@ -224,11 +225,11 @@ class Host(fixtures.Fixture):
         path = self._live(fd)
         if self.top not in path.parents:
             return write()
-        if path.name in self.refused:
-            self.tries += 1
-            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         where = path.relative_to(
             self.sets if self.sets in path.parents else self.top)
+        if self.refused & {path.name, f'/{where}'}:
+            self.tries += 1
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         is_set = path.name == 'cpuset.cpus'
         cpus = cpus_of(data.decode()) if is_set else set()
         before = cpus_of(path.read_text()) if is_set else set()

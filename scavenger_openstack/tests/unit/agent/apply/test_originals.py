@@ -207,3 +207,52 @@ class AfterDrift(testtools.TestCase):
         self.assertEqual(
             'from 4 MB/s to 1 MB/s',
             said(disk('8:0', '4000000'), disk('8:0', '1000000'), 1e6))
+
+
+class OfTwoTexts(testtools.TestCase):
+    """A quota and its period, a limit and its burst: one value each."""
+
+    def after(self, before: dict[str, str], ours: dict[str, str],
+              now: dict[str, str]) -> dict[str, str]:
+        step, = originals.after_drift(*([
+            {'do': 'domain', 'uuid': 'u', 'values': values}]
+            for values in (before, ours, now)))
+        found: dict[str, str] = step['values']
+        return found
+
+    def test_quota(self) -> None:
+        def quota(quota: int, period: int) -> dict[str, str]:
+            return {'vcpu_quota': str(quota), 'vcpu_period': str(period)}
+        before, ours = quota(25_000, 50_000), quota(1000, 600_000)
+        for now, wanted in (
+                (quota(300_000, 600_000), quota(300_000, 600_000)),
+                (quota(-1, 600_000), quota(-1, 600_000)),
+                (quota(70_000, 100_000), quota(70_000, 100_000)),
+                # Half of our limit is not theirs.
+                (quota(1000, 100_000), before), (ours, before)):
+            self.assertEqual(wanted, self.after(before, ours, now))
+
+    def test_bursts(self) -> None:
+        def disk(name: str, total: int, burst: int | None = None
+                 ) -> dict[str, str]:
+            found = {f'{name}.total_bytes_sec': str(total)}
+            if burst is not None:
+                found[f'{name}.total_bytes_sec_max'] = str(burst)
+            return found
+        before, ours = disk('vda', 100, 200), disk('vda', 50)
+        for now, wanted in (
+                (disk('vda', 300), disk('vda', 300)),
+                (disk('vda', 80, 90), disk('vda', 80, 90)),
+                (disk('vda', 50, 60), before), (ours, before)):
+            self.assertEqual(wanted, self.after(before, ours, now))
+        # Where there was no burst before, none is set again.
+        self.assertEqual(disk('vda', 0, 0), self.after(
+            disk('vda', 0), ours, disk('vda', 50, 60)))
+        # Of another disk it is no matter.
+        self.assertEqual({**before, **disk('vdb', 7)}, self.after(
+            {**before, **disk('vdb', 0)}, {**ours, **disk('vdb', 50)},
+            {**ours, **disk('vdb', 7)}))
+        # Nor of one that is gone.
+        self.assertEqual(disk('vdb', 0), self.after(
+            {**before, **disk('vdb', 0)}, {**ours, **disk('vdb', 50)},
+            disk('vdb', 50)))

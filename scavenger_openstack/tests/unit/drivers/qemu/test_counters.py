@@ -239,6 +239,19 @@ class TestVersion1(FilesTestCase):
         counters.wake()
         self.assertEqual(0.0, self.sample(counters).throttled_s)
 
+    def test_a_vcpu_with_an_odd_row_is_unknown_until_it_is_right(
+            self) -> None:
+        counters = self.counters(self.used)
+        for odd in ('', 'odd', '7', '1 x 3', 'x 2 3 4'):
+            self.vcpu(0, 1160, odd)
+            one = self.sample(counters)
+            self.assertEqual((5.0, None), (one.cpu_s, one.run_delay_s), odd)
+        # More columns than kernels have today.
+        self.vcpu(0, 1160, '1500000000 300000000 9 7')
+        self.assertEqual(0.0, self.sample(counters).run_delay_s)
+        self.vcpu(0, 1160, '1600000000 400000000 9 7')
+        self.assertEqual(0.1, self.sample(counters).run_delay_s)
+
     def test_descriptors_are_given_back(self) -> None:
         with descriptors.given_back() as opened:
             self.tap('tap0')
