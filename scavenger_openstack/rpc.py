@@ -157,7 +157,8 @@ class Client:
             raise errors.WireError(text) from exc
         except oslo_messaging.UnsupportedVersion as exc:
             raise errors.Unreachable(MISMATCH) from exc
-        except (oslo_messaging.MessagingException, OSError) as exc:
+        except (oslo_messaging.MessagingException, OSError,
+                RuntimeError) as exc:   # the last: no thread can be started
             self.close()
             raise errors.Unreachable(
                 'the message broker cannot be reached: '
@@ -252,7 +253,7 @@ class _Endpoint:
 
     @oslo_messaging.expected_exceptions(errors.ScavengerError)
     def tag(self, context: dict[str, Any], tag: object) -> None:
-        """A cast of nova-compute, since version 1.1."""
+        """A cast of nova-compute."""
         try:
             data = json.dumps(tag).encode()
         except (TypeError, ValueError, RecursionError) as exc:

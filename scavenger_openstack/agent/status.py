@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
-import errno
 import json
 import os
 import pathlib
@@ -25,6 +24,7 @@ from scavenger_openstack.agent import instances as instances_
 from scavenger_openstack.agent import names
 from scavenger_openstack import amounts
 from scavenger_openstack import errors
+from scavenger_openstack.restore import files
 from scavenger_openstack import text
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Incident
@@ -32,11 +32,7 @@ from scavenger_openstack.types import printable
 from scavenger_openstack.wire import json_fields
 
 SCHEMA = 2
-"""Version of the status that is written."""
-SCHEMAS = (1, SCHEMA)
-"""Those that are read: an agent may run on while the software is replaced.
-In version 1 the counter ``removals`` was ``lifts``, and the fact
-``disturbances`` of ``attribution`` was ``cases``."""
+"""Version of the status; another one is refused."""
 MAX_BYTES = 1 << 26
 """No status is longer."""
 STALE_TICKS = 3
@@ -92,20 +88,10 @@ def write(path: pathlib.Path, document: Mapping[str, Any],
     :param fields: the JSON of more fields, not empty
     :raises OSError: the directory is full or gone.
     """
-    temporary = path.with_name(path.name + '.new')
     data = _encoded(document)
     for name, encoded in fields.items():
         data = b'%s,"%s":%s}' % (data[:-1], name.encode(), encoded)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-                         | os.O_NOFOLLOW, 0o640)
-    try:
-        # The kernel writes what has room, and says so only by the count.
-        if os.write(descriptor, data) < len(data):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC),
-                          str(temporary))
-    finally:
-        os.close(descriptor)
-    os.replace(temporary, path)
+    files.replace(path, data, draft=f'{path}.new', mode=0o640)
 
 
 def read(path: pathlib.Path) -> dict[str, Any]:
@@ -126,17 +112,16 @@ def read(path: pathlib.Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as exc:
         raise errors.ScavengerError(f'{path}: not readable: {exc}') from exc
     try:
-        if json_fields.mapping(document, 'status').get(
-                'schema') not in SCHEMAS:
+        if json_fields.mapping(document, 'status').get('schema') != SCHEMA:
             raise ValueError('another version')
         json_fields.number(document.get('time_s'), 'time_s')
         json_fields.quantity(document.get('interval_s', 1.0), 'interval_s')
     except (ValueError, RecursionError):
         raise errors.ScavengerError(
-            f'{path}: not a status of version '
-            f'{" or ".join(map(str, SCHEMAS))}; restart the agent') from None
-    found: dict[str, Any] = document
-    return found
+            f'{path}: not a status of version {SCHEMA}; restart the agent'
+        ) from None
+    status: dict[str, Any] = document
+    return status
 
 
 @contextlib.contextmanager

@@ -284,7 +284,7 @@ def _apply(connection: reports.Connection, host_id: int, report: Report,
         {'host_id': host_id, 'hour_s': interference.hour(
             entry.hour_s + clocks.moved_s(entry.hour_s, now)),
          'project': entry.project, 'application': entry.application,
-         'cpu_model': entry.cpu_model or report.facts.cpu_model,
+         'cpu_model': entry.cpu_model,
          'signal': entry.signal,
          'n': entry.n, 'mean': entry.mean, 'm2': entry.m2,
          'least': entry.least, 'most': entry.most}

@@ -64,7 +64,7 @@ def parse(answer: Any) -> dict[str, Host]:
             _number(one['headroom'].get('memory')),
             _number(one['capacity'].get('cpu')), int(one['incidents']),
             _number(one['background_vcpus']) or 0.0,
-            bool(one.get('enforcing', True)))
+            bool(one['enforcing']))
             for one in answer['hosts']}
     except (ArithmeticError, LookupError, TypeError, AttributeError) as exc:
         raise ValueError(f'not a summary: {exc!r:.200}') from None

@@ -176,6 +176,16 @@ class Prober(threading.Thread):
         self._tried: dict[str, Tried] = {}
         self._seen_s = time.monotonic()
 
+    def begin(self) -> str:
+        """Start, unless it has; why not, where no thread can be started: a
+        later call tries again."""
+        try:
+            if self.ident is None:
+                self.start()
+        except RuntimeError as exc:
+            return str(exc)
+        return ''
+
     def want(self, kinds: Sequence[str]) -> None:
         """Try these besides the cgroup mounts."""
         if list(kinds) != list(self._wanted):

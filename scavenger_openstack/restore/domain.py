@@ -32,7 +32,6 @@ from xml.etree import ElementTree
 
 from scavenger_openstack.restore import grammar
 from scavenger_openstack.restore.grammar import Gone
-from scavenger_openstack.restore.grammar import parse_cpus
 from scavenger_openstack.restore.grammar import Refused
 from scavenger_openstack.restore.grammar import RestoreAction
 from scavenger_openstack.restore.grammar import RestoreError
@@ -73,8 +72,6 @@ def validate(action: RestoreAction) -> None:
         if not (isinstance(value, str)
                 and re.fullmatch(pattern, f'{key}={value}')):
             raise Refused(f'{key!r:.99} = {value!r:.99} is not allowed')
-        if action['knob'] == 'cpu_set':
-            grammar.cpus(value)
     if action['knob'] == 'cpu_cores' and len(values) != 2:
         raise Refused('a quota needs its period')
 
@@ -146,9 +143,18 @@ def _turn(action: RestoreAction, ask: Ask, *, last: bool) -> bool:
     if mend:
         back += commands(action, inactive, '--config')
         drop.append(f'metadata {uuid} --uri {uri} --remove --config')
+    failed: virsh.VirshError | None = None
     for command in back:
         _alive(action)
-        ask(command)
+        try:
+            ask(command)
+        except virsh.Silent:
+            raise
+        except virsh.VirshError as exc:     # of one disk: the others go on
+            failed = failed or exc
+    if failed is not None and not (is_same(_live(action, ask), action) and (
+            not mend or is_same(_xml(action, ask, ' --inactive'), action))):
+        raise failed
     # A guest gives memory back, or takes it, in its own time.
     own_time = action['knob'] == 'memory_bytes'
     if not own_time and not is_same(_live(action, ask), action):
@@ -233,19 +239,8 @@ def _record(root: ElementTree.Element, action: RestoreAction
 
 
 def is_same(root: ElementTree.Element, action: RestoreAction) -> bool:
-    if action['knob'] == 'cpu_set':
-        return all(_cpus(now) == _cpus(wanted)
-                   for _, now, wanted in _values(root, action))
     return all(now == (_quota(wanted) if key == 'vcpu_quota' else wanted)
                for key, now, wanted in _values(root, action))
-
-
-def _cpus(text: str) -> frozenset[int] | None:
-    """``None`` for a text of another program that is no list of CPUs."""
-    try:
-        return parse_cpus(text)
-    except ValueError:
-        return None
 
 
 def _quota(text: str) -> str:
@@ -257,14 +252,9 @@ def _quota(text: str) -> str:
 
 def _values(root: ElementTree.Element, action: RestoreAction
             ) -> Iterator[tuple[str, str, str]]:
-    """Key, what the domain holds, what the action wants; not for disks and
-    vCPUs that are no longer there, nor for pins that are not set."""
+    """Key, what the domain holds, what the action wants; not for disks
+    that are no longer there."""
     knob = action['knob']
-    pins = {f'vcpupin.{pin.get("vcpu")}': pin.get('cpuset', '')
-            for pin in root.findall('cputune/vcpupin')}
-    emulator = root.find('cputune/emulatorpin')
-    if emulator is not None:
-        pins['emulatorpin'] = emulator.get('cpuset', '')
     disks = {target.get('dev', ''): disk
              for disk in root.findall('devices/disk')
              if (target := disk.find('target')) is not None}
@@ -275,10 +265,6 @@ def _values(root: ElementTree.Element, action: RestoreAction
                 now = now or _PERIOD
             else:
                 now = _quota(now)
-        elif knob == 'cpu_set':
-            if key not in pins:
-                continue
-            now = pins[key]
         elif knob == 'memory_bytes':
             now = root.findtext('currentMemory', '').strip()
         elif knob == 'paused':
@@ -299,10 +285,6 @@ def commands(action: RestoreAction, root: ElementTree.Element, where: str
     if knob == 'cpu_cores':
         yield (f'schedinfo {uuid} {where} '
                + ' '.join(f'{key}={value}' for key, value in values.items()))
-    elif knob == 'cpu_set':
-        for key, value in values.items():
-            what, _, vcpu = key.partition('.')
-            yield f'{what} {uuid} {vcpu} {value} {where}'
     elif knob == 'memory_bytes':
         yield f'setmem {uuid} {values["balloon_kib"]} {where}'
     elif knob == 'paused':

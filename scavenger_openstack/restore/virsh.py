@@ -27,6 +27,8 @@ import subprocess
 import threading
 import time
 
+from scavenger_openstack.restore import grammar
+
 CONNECT_S = 10.0
 """So long it may take to start virsh and to connect."""
 
@@ -79,8 +81,9 @@ class Session:
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE, start_new_session=True)
         except OSError as exc:
-            raise VirshError(f'it cannot be run ({exc}): install '
-                             'libvirt-clients') from None
+            raise VirshError(
+                f'it cannot be run ({exc}): '
+                + grammar.advice(exc, 'libvirt-clients')) from None
         assert (self._process.stdin and self._process.stdout
                 and self._process.stderr)
         self._stdin = self._process.stdin

@@ -2,8 +2,9 @@
 
 """Means of an application's signals, from which the conductor makes specs.
 
-One value per workload and report is a sample, as in CPI2, section 3.1; the
-sums can be merged over hosts and hours.
+One value per workload and report, the mean since the report before, is a
+sample; CPI2, section 3.1, has one of 10 s in each minute.  The sums can be
+merged over hosts and hours.
 """
 
 from __future__ import annotations

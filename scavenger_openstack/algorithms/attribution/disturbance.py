@@ -22,6 +22,7 @@ from scavenger_openstack.types import Incident
 from scavenger_openstack.types import incident_id
 from scavenger_openstack.types import LIMIT
 from scavenger_openstack.types import Priority
+from scavenger_openstack.types import UNPROTECTED
 
 VictimGroup = tuple[str, ...]
 """Project and application, or one workload by itself; longer by one for
@@ -47,9 +48,6 @@ SETTLED = 8
 
 BETTER = 0.75
 """Part of the least effect below its base from which that is too high."""
-
-UNPROTECTED = ('nothing: scavenger:protect of its flavor is false, so nothing '
-               'is limited for it')
 
 SHOWN = 5
 """Suspects that an incident tells of."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from collections.abc import Mapping
+import contextlib
 import datetime
 from typing import Any
 from typing import NamedTuple
@@ -24,6 +25,10 @@ NEWEST = '2.96'
 
 OLDEST = '2.47'
 """Of Pike: the first with the extra specs of an instance's flavor."""
+
+FAULTS = (exceptions.ClientException, exceptions.UnsupportedVersion,
+          auth_exceptions.ClientException)
+"""What is raised where Nova refuses something, or does not answer."""
 
 PAGE = 500
 DELETED = frozenset(('DELETED', 'SOFT_DELETED'))
@@ -181,7 +186,9 @@ class Nova:
             try:
                 made.set_keys(dict(wanted.specs))
             except Exception:
-                made.delete()       # without them it is foreground
+                # Without them it is foreground.
+                with contextlib.suppress(*FAULTS):
+                    made.delete()
                 raise
 
         self._ask(make)
@@ -191,8 +198,7 @@ class Nova:
             if self._client is None:
                 self._client = self._connected()
             return question(self._client)
-        except (exceptions.ClientException, exceptions.UnsupportedVersion,
-                auth_exceptions.ClientException) as exc:
+        except FAULTS as exc:
             self._client = None
             raise errors.Unreachable(f'Nova: {exc}') from exc
         except errors.MISREAD as exc:

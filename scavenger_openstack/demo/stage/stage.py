@@ -33,6 +33,7 @@ from scavenger_openstack.demo.stage import disk as disk_
 from scavenger_openstack.demo.stage import keep
 from scavenger_openstack.demo.stage import uplink
 from scavenger_openstack import errors
+from scavenger_openstack.restore import files
 
 RUN = pathlib.Path('/run')
 PREFIX = cgroup_place.PREFIX
@@ -65,7 +66,7 @@ def take_lock(directory: pathlib.Path) -> int | None:
         os.close(descriptor)
         return None
     os.ftruncate(descriptor, 0)
-    os.write(descriptor, f'{os.getpid()}\n'.encode())
+    files.write_all(descriptor, f'{os.getpid()}\n'.encode())
     return descriptor
 
 

@@ -57,9 +57,19 @@ class Nova(testtools.TestCase):
 
             def do_GET(self) -> None:
                 path, _, query = self.path.partition('?')
-                asked.append(path.rstrip('/') + (
+                self.answer(path.rstrip('/') + (
                     '?marker' if 'marker=' in query else ''))
-                found = answers.get(asked[-1])
+
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers['Content-Length']))
+                self.answer(f'POST {self.path}')
+
+            def do_DELETE(self) -> None:
+                self.answer(f'DELETE {self.path}')
+
+            def answer(self, what: str) -> None:
+                asked.append(what)
+                found = answers.get(what)
                 versions.append(self.headers.get('OpenStack-API-Version'))
                 data = json.dumps(found or {}).encode()
                 self.send_response(404 if found is None else 200)
@@ -149,3 +159,16 @@ class Nova(testtools.TestCase):
         self.assertEqual({'a': {}}, {
             name: found.specs for name, found in self.nova.flavors().items()})
         self.assertIn('/v2.1/flavors/detail?marker', self.asked)
+
+    def test_a_flavor_whose_specs_are_refused(self) -> None:
+        """It is deleted; what was refused is told, also where that is."""
+        from scavenger_openstack.conductor.nova import client
+        self.answers['POST /v2.1/flavors'] = {'flavor': {
+            'id': '7', 'name': 'a', 'vcpus': 1, 'ram': 128, 'disk': 1}}
+        for deleted in (None, 'yes'):
+            self.answers['DELETE /v2.1/flavors/7'] = deleted
+            exc = self.assertRaises(
+                errors.Unreachable, self.nova.make_flavor, 'a',
+                client.Flavor('', 1, 128, 1, {'x': 'y'}), public=False)
+            self.assertIn('DELETE /v2.1/flavors/7', self.asked)
+            self.assertEqual('POST', getattr(exc.__cause__, 'method', None))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from collections.abc import Mapping
-import dataclasses
 import json
 import pathlib
 from typing import Any
@@ -16,7 +15,6 @@ from typing import Any
 import fixtures
 import testtools
 
-from scavenger_openstack.algorithms import perfcloud
 from scavenger_openstack.decision import changes
 from scavenger_openstack import errors
 from scavenger_openstack.laboratory import replay
@@ -150,31 +148,6 @@ class VerifyTest(ReplayTestCase):
             self.assertIsNone(difference)
             self.assertEqual(500, ticks)
             self.assertGreater(decisions, 100)
-
-    def test_version_1(self) -> None:
-        """It has other names for ``removed`` and ``reset``."""
-        self.record(200)
-        self.rename(1, removed='lifted', reset='anew')
-        ticks, _, difference = self.verify()
-        self.assertEqual((200, None), (ticks, difference))
-
-    def test_version_2_with_an_old_name(self) -> None:
-        self.record(200)
-        self.rename(2, reset='anew')
-        ticks, _, difference = self.verify()
-        self.assertEqual((200, None), (ticks, difference))
-
-    def rename(self, schema: int, **names: str) -> None:
-        """Give fields of the recording their old names, new -> old."""
-        first, *rest = map(json.loads, self.path.read_text().splitlines())
-        for line in rest:
-            for new in names.keys() & line.keys():
-                line[names[new]] = line.pop(new)
-        for new, old in names.items():
-            self.assertGreater(sum(old in line for line in rest), 3)
-            self.assertFalse(any(new in line for line in rest))
-        self.path.write_text('\n'.join(map(json.dumps, (
-            {**first, 'schema': schema}, *rest))) + '\n')
 
     def test_all_that_operators_ask_for_counts(self) -> None:
         for seed, mode in ((1, Mode.ENFORCE), (2, Mode.ENFORCE),
@@ -360,30 +333,6 @@ class SettingsTest(ReplayTestCase):
                 (lambda one: one['params'].update(memory_c='x'), 'memory_c')):
             self.assertIn(word, str(self.assertRaises(
                 errors.ConfigError, read, change)))
-
-    def test_a_parameter_that_had_another_name(self) -> None:
-        """It is taken from a recording, and by --set."""
-        self.record(1)
-        header = json.loads(self.path.read_text().splitlines()[0])
-        header['controllers'][0].update(
-            name='perfcloud', state=None,
-            params={**dataclasses.asdict(perfcloud.Params()),
-                    'lift_factor': 3.0, 'lift_intervals': 7})
-        for name in ('remove_factor', 'remove_intervals'):
-            del header['controllers'][0]['params'][name]
-        self.path.write_text(json.dumps(header) + '\n')
-        settings, notes = replay_settings.of_header(
-            recordings_.read(self.path).header)
-        self.assertEqual([], notes)
-        self.assertEqual(
-            perfcloud.Params(remove_factor=3.0, remove_intervals=7),
-            settings.params('perfcloud'))
-        settings = replay_settings.changed(
-            settings, ['perfcloud.lift_factor=4']).tuned(
-            'perfcloud', {'lift_factor': 5.0, 'lift_intervals': 8})
-        self.assertEqual(
-            perfcloud.Params(remove_factor=4.0, remove_intervals=8),
-            settings.params('perfcloud'))
 
 
 class TableTest(ReplayTestCase):
