@@ -114,7 +114,7 @@ if [ "$(id -u)" != 0 ] && [ -z "$only" ]; then
     echo "== not root: functional tests will be skipped"
 fi
 
-# Three stages.  Beside the unit tests run those that measure nothing here and
+# Stages.  Beside the unit tests run those that measure nothing here and
 # use only what they have made.  The others have agents, demos, and VMs that
 # wait more than they work: each kind in turn, beside the other kinds.  At the
 # end an OpenStack of many processes, by itself.
@@ -168,6 +168,11 @@ everything() {
         --exclude-regex "tests\.functional\.($first|$openstack)"
     tests OpenStack /functional --serial \
         --exclude-regex "tests\.functional\.(?!$openstack)"
+    # The oldest Nova that is supported, too.
+    if [ "${SCAVENGER_TESTS:-}" = all ] && [ -z "$regex" ]; then
+        SCAVENGER_NOVA=32.0.0 tests 'Nova 32' /functional --serial \
+            --exclude-regex 'tests\.functional\.(?!test_(nova|openstack)\.)'
+    fi
 }
 export checks
 export -f check static_checks docs shell_syntax
