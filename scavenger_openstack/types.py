@@ -15,6 +15,7 @@ import enum
 import hashlib
 from typing import Any
 from typing import NamedTuple
+import zlib
 
 from scavenger_openstack.outcomes import Outcome
 # Defined where limits are restored, which imports nothing else of ours.
@@ -116,7 +117,7 @@ class Workload:
     ``instance`` is the UUID of the VM, which stays the same over a hard
     reboot; '' for what is another workload when it is made again.
     ``allowed_cpus`` is ``None`` when the workload may run everywhere.
-    ``dedicated_cpus`` are those of them that it has to itself; ``None`` when
+    ``dedicated_cpus`` are those that it has to itself; ``None`` when
     that is not known: see :mod:`.algorithms.scavenger.pins`.
     ``protected``: a detector may limit others for its sake.
     ``created_s`` is larger the younger a workload is, is the same after a
@@ -315,6 +316,10 @@ LIMIT = 'limit '
 WOULD = 'would '
 """Stands before that where nothing is limited, in what operators are told."""
 
+UNPROTECTED = ('nothing: scavenger:protect of its flavor is false, so nothing '
+               'is limited for it')
+"""The action where the victim is not to be protected."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Incident:
@@ -353,6 +358,12 @@ def incident_id(host: str, boot_id: str, victim: str, signal: str,
     told = '\0'.join((host, boot_id, victim, signal, repr(start_s)))
     return hashlib.sha256(
         told.encode('utf-8', 'surrogatepass')).hexdigest()[:32]
+
+
+def phase(name: str) -> float:
+    """Where in an interval a name begins, from 0 to 1: in each process the
+    same, and not all names at once.  Names of cgroups need not be UTF-8."""
+    return zlib.crc32(name.encode('utf-8', 'surrogatepass')) / 2 ** 32
 
 
 def format_cpus(cpus: Iterable[int]) -> str:

@@ -133,6 +133,9 @@ def environment(files: Files, conf: cfg.ConfigOpts) -> str:
         raise errors.ScavengerError(
             f'{files.password}: not there; start scavenger-standalone first, '
             'with the same options') from exc
+    except (OSError, ValueError) as exc:
+        raise errors.ScavengerError(
+            f'{files.password}: cannot be read: {exc}') from exc
     variables = {'OS_AUTH_TYPE': 'http_basic', 'OS_USERNAME': NAME,
                  'OS_PASSWORD': password,
                  'OS_ENDPOINT': f'http://127.0.0.1:{conf.api.port}'}

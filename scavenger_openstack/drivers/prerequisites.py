@@ -13,13 +13,11 @@ from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 
+from scavenger_openstack.drivers.base import LOOK_TICKS
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Resource
 from scavenger_openstack.types import WorkloadSample
-
-LOOK_TICKS = 30
-"""Ticks from one look to the next: files of cgroups are opened for it."""
 
 KNOBS: Mapping[Resource, tuple[Knob, ...]] = {
     Resource.CPU: (Knob.CPU_CORES, Knob.CPU_SET),
@@ -32,11 +30,11 @@ class Prerequisites:
     """Looks for them now and then; ``missing`` has what it found last.
 
     :param protect: the resources to look at
-    :param always: what is missing whatever the workloads are
+    :param always: what is missing whatever the workloads are; may change
     :param lacks: why a knob of a cgroup cannot be set; empty if it can
     :param delays_off: why waits of cgroups are not measured; empty if they
         are
-    :param links: whether a link is known that all share
+    :ivar links: whether a link is known that all share; may change
     :param interfaces: cgroups whose network device is known
     :param libvirt: whether libvirt is asked for VMs, of which it measures the
         waits, also of those that come later
@@ -47,14 +45,14 @@ class Prerequisites:
                  delays_off: Callable[[], str], *, links: bool,
                  interfaces: Collection[str], libvirt: bool) -> None:
         self._protect = protect
-        self._always = tuple(always)
+        self._always = always
         self._lacks = lacks
         self._delays_off = delays_off
-        self._links = links
+        self.links = links
         self._interfaces = interfaces
         self._libvirt = libvirt
         self._ticks = 0
-        self.missing: tuple[str, ...] = self._always
+        self.missing: tuple[str, ...] = tuple(always)
 
     def look(self, cgroups: Sequence[WorkloadSample],
              domains: Sequence[WorkloadSample]) -> None:
@@ -105,7 +103,7 @@ class Prerequisites:
     def _network(self, background: Sequence[str]) -> list[str]:
         if Resource.NETWORK not in self._protect:
             return []
-        if not self._links:
+        if not self.links:
             return ['network: the device that foreground and background send '
                     'over cannot be found on this host: name it in [network] '
                     'links']

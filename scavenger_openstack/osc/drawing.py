@@ -18,11 +18,11 @@ import statistics
 from typing import Any
 from typing import NamedTuple
 from typing import TextIO
-import unicodedata
 
 from scavenger_openstack.osc import amounts
 from scavenger_openstack.osc.terminal import printable
 from scavenger_openstack.osc import times
+from scavenger_openstack import text
 
 VICTIM_LINES = 3
 MIN_WIDTH = 24
@@ -111,7 +111,7 @@ def lines(incident: Mapping[str, Any], *, width: int, ink: Ink
     for one in sorted(drawn, key=lambda one: _rank(one, victim, suspects)):
         first = one.workload == victim
         title = _title(one, incident, suspects.get(one.workload), first)
-        yield cut(printable(title), axis.columns)
+        yield text.cut(printable(title), axis.columns)
         yield from chart(one.points, axis, ink,
                          VICTIM_LINES if first else 1)
         if first and one.signal == incident.get('signal') \
@@ -239,8 +239,8 @@ def _limited(limit: Mapping[str, Any], axis: Axis, ink: Ink
     begin, end = max(begin, 0), min(end, axis.columns - 1)
     yield ' ' * begin + ink.line * (end - begin + 1)
     value = amounts.human(limit.get('knob') or '', limit.get('value'))
-    yield cut(printable(f'{ink.line} limited: {limit.get("knob")} {value}'),
-              axis.columns)
+    yield text.cut(printable(
+        f'{ink.line} limited: {limit.get("knob")} {value}'), axis.columns)
 
 
 def _ticks(axis: Axis) -> list[int]:
@@ -260,24 +260,8 @@ def clocks(axis: Axis) -> str:
     line = ''
     ticks = _ticks(axis)
     for i, at in enumerate(ticks):
-        text = times.clock(axis.begin_s + (axis.end_s - axis.begin_s)
-                           * i / (len(ticks) - 1))
-        begin = min(max(at - len(text) // 2, 0), axis.columns - len(text))
-        line = f'{line:<{begin}}{text}'
+        clock = times.clock(axis.begin_s + (axis.end_s - axis.begin_s)
+                            * i / (len(ticks) - 1))
+        begin = min(max(at - len(clock) // 2, 0), axis.columns - len(clock))
+        line = text.padded(line, begin) + clock
     return line
-
-
-def cut(text: str, width: int) -> str:
-    """The text, shortened to so many columns of a terminal."""
-    if columns(text) <= width:
-        return text
-    while text and columns(text) > width - 3:
-        text = text[:-1]
-    return f'{text}...'
-
-
-def columns(text: str) -> int:
-    """How many columns of a terminal a text takes."""
-    return sum(0 if unicodedata.combining(char) else
-               2 if unicodedata.east_asian_width(char) in 'WF' else 1
-               for char in text)

@@ -52,6 +52,12 @@ def add_host(parser: argparse.ArgumentParser) -> None:
         help='Only on this host. Default: all. Example: --host compute-17')
 
 
+def workload(text: str) -> str:
+    """A workload, as its host calls it or as it is shown: as it is shown."""
+    from scavenger_openstack.wire import fit
+    return fit.maybe_name(text)
+
+
 def rows(text: str) -> int:
     """A number of rows.
 

@@ -212,6 +212,7 @@ class Statistics(Entry, frozen=True, tag='statistics'):
 
     project: MaybeName
     application: Name
+    cpu_model: MaybeName
     signal: Name
     hour_s: Time
     n: Annotated[int, Meta(ge=1, le=2 ** 53)]
@@ -219,7 +220,6 @@ class Statistics(Entry, frozen=True, tag='statistics'):
     m2: NotNegative
     least: float
     most: float
-    cpu_model: MaybeName = ''
 
 
 AnyEntry = Incident | Limit | Kill | AgentEvent | Statistics

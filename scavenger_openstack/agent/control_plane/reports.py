@@ -74,7 +74,7 @@ def workloads(sample: HostSample, instances: Iterable[Instance]
             instance=fit.maybe_name(workload.instance),
             display_name=fit.maybe_name(instance and instance.display_name),
             flavor=fit.maybe_name(instance and instance.flavor),
-            project=fit.maybe_name(workload.project),
+            project=fit.project(workload.project),
             application=fit.maybe_name(workload.application),
             vcpus=_amount(workload.vcpus) or 0.0,
             floor={knob.value: value for knob, value in fit.amounts(

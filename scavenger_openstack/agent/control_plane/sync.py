@@ -14,7 +14,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
-import hashlib
+import contextlib
 import itertools
 import pathlib
 import random
@@ -31,11 +31,13 @@ from scavenger_openstack.agent.control_plane import sums
 from scavenger_openstack.agent import transitions
 from scavenger_openstack.decision import orders as orders_
 from scavenger_openstack.decision import rates as rates_
+from scavenger_openstack.drivers import calls
 from scavenger_openstack import errors
 from scavenger_openstack.restore.records import now_s
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Instance
+from scavenger_openstack.types import phase
 from scavenger_openstack.types import printable
 from scavenger_openstack.types import Rates
 from scavenger_openstack.wire import codec
@@ -143,7 +145,11 @@ class Sync:
                 'spool_bytes': self._waits[0], 'dropped': self._waits[1]}
 
     def start(self) -> None:
-        self._thread.start()
+        """Begin to report, unless it has; without a thread a later call
+        does."""
+        if self._thread.ident is None:
+            with contextlib.suppress(calls.NoThread):
+                calls.start(self._thread)
 
     def stop(self) -> None:
         """Tell the rest, if that is possible now; else it waits on disk."""
@@ -359,12 +365,6 @@ class Sync:
                 workloads_digest='')
             data = codec.encode(told)
         return data
-
-
-def phase(host: str) -> float:
-    """Where in the interval a host begins, 0 to 1: always the same."""
-    digest = hashlib.sha256(host.encode())
-    return int.from_bytes(digest.digest()[:4]) / 2 ** 32
 
 
 def make(call: Callable[[bytes], bytes], directory: pathlib.Path, *,

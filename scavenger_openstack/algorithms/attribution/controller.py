@@ -32,6 +32,7 @@ from scavenger_openstack.algorithms.attribution import suffering
 from scavenger_openstack.algorithms.cpi2.specs import Specs
 from scavenger_openstack.algorithms import flavor
 from scavenger_openstack.algorithms import saved_state
+from scavenger_openstack.algorithms.series import Series
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Priority
@@ -245,7 +246,7 @@ class Controller:
             now, disturbance, samples, new.named if new is not None else ()))
         return looks
 
-    def evidence(self, incident: Incident) -> list[series.Series]:
+    def evidence(self, incident: Incident) -> list[Series]:
         """What an open incident was found in."""
         return series.of(incident, self._history.samples,
                          self._history.times)

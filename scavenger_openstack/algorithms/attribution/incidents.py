@@ -11,11 +11,10 @@ from scavenger_openstack.algorithms.attribution.use import KNOB_TO_LIMIT
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import incident_id
 from scavenger_openstack.types import LIMIT
+from scavenger_openstack.types import UNPROTECTED
 
 NOTHING = 'nothing now'
 NO_OTHER = 'nothing: no other workload has a part in it'
-UNPROTECTED = ('nothing: scavenger:protect of its flavor is false, so nothing '
-               'is limited for it')
 
 SHOWN = 5
 """Suspects that an incident tells of."""

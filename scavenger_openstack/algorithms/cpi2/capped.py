@@ -38,6 +38,6 @@ def shown(incident: Incident, names: list[str]) -> Incident:
     return dataclasses.replace(
         incident, antagonists=tuple(dict.fromkeys(
             (*names, *incident.antagonists))),
-        action=LIMIT + ', '.join(names) if names
-        else 'nothing now: the limit has ended' if incident.antagonists
-        else 'nothing: no suspect correlates enough')
+        action=LIMIT + ', '.join(names) if names else incident.action or (
+            'nothing now: the limit has ended' if incident.antagonists
+            else 'nothing: no suspect correlates enough'))

@@ -12,19 +12,19 @@ operations per second of all of them, curr_i those of one; lim_i what it is
 guaranteed; D_i its part of what was done, Def_i how far it is above (or,
 below 0, under) what it is due.  All but w and Def in operations per second.
 
-The text of the paper is damaged here, and it only says that priorities are
-adjusted "based on the computed deficit values".  So these are ours, not in
-the paper:
+The paper only says that priorities are adjusted "based on the computed
+deficit values".  So these are ours, not in the paper:
 
-* D_i is a mean over delta, and so is curr_i.
+* D_i is a mean over delta, and so is curr_i, which in the deficit stands
+  where the paper has the curr of the drive.
 * lim_i is the weighted part of the budget, at least the floor.
 * The rule: a workload weighs w_i / (1 + Def_i), between half and twice w_i.
   What did twice what it is due weighs half until that is made up for, and
   the budget is split by these weights (DESIGN 7.6), so that what one does
   not want goes to the others.  A cap falls at once and rises by a part of
   the budget per tick.
-* How large the budget is: ``io_budget``.  The paper limits the background
-  to constants; ``max_ops_per_s`` is such a one.
+* How large the budget is: ``io_budget``.  The paper limits kinds of background
+  work to constants, in bytes per second; ``max_ops_per_s`` is one for all.
 
 Operations alone are limited, not bytes: the budget follows what the
 foreground feels, so it is the smaller the larger operations are.  Of a

@@ -81,7 +81,8 @@ class _Tick:
 
 
 class Controller:
-    """All rules of the paper over one host.  It remembers, nothing else.
+    """The rules of section 4, and ours, over one host.  It remembers,
+    nothing else.
 
     ``interval_s`` is the time between steps; ``host`` and ``boot_id`` go
     into the ids of incidents.

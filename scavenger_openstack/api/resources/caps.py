@@ -22,6 +22,7 @@ from scavenger_openstack.db.resources import workloads
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import parse_cpus
 from scavenger_openstack.types import Priority
+from scavenger_openstack.wire import fit
 
 LONGEST_S = 366 * 86400.0
 """An override that lasts longer is a configuration."""
@@ -116,7 +117,7 @@ def overrides(call: Call, connection: Any) -> dict[str, Any]:
     found = caps.overrides(
         connection, now_s=call.now_s,
         host_id=hosts.known(connection, call.query.get('host')),
-        workload=call.query.get('workload'), after=call.after_id(),
+        workload=call.name('workload'), after=call.after_id(),
         limit=call.limit + 1)
     names = names_.of(connection, *(row['instance'] for row in found))
     return call.page(found, lambda row: _shape(row, names))
@@ -177,9 +178,10 @@ def _workload(connection: Any, host_id: int, name: str
 
 
 def _spellings(name: str) -> Iterable[str]:
-    """Servers before us may make one slash of two, and the names of
-    containers begin with one."""
-    return (name,) if name.startswith('/') else (name, f'/{name}')
+    """The names that may be meant: servers before us may make one slash of
+    two, and the names of containers begin with one."""
+    return map(fit.name, (name,) if name.startswith('/') else (
+        name, f'/{name}'))
 
 
 def _knob(text: str) -> Knob:

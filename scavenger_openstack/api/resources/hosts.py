@@ -149,8 +149,7 @@ def settings_of(row: Mapping[str, Any] | None) -> dict[str, Any]:
     """What is set for a host or aggregate."""
     settings = row['settings'] or {} if row else {}
     return {'modes': settings.get('modes', {}),
-            'parameters': parameters.by_new_names(
-                settings.get('parameters', {}))}
+            'parameters': settings.get('parameters', {})}
 
 
 def _shown(row: Mapping[str, Any], call: Call, connection: Any

@@ -88,8 +88,8 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
     found = incidents.page(
         connection, host_id=hosts.known(connection, query.get('host')),
         project=query.get('project') if project is None else project,
-        **_either('victim', query.get('victim')),
-        **_either('antagonist', query.get('antagonist')),
+        **_either('victim', call.name('victim')),
+        **_either('antagonist', call.name('antagonist')),
         cause=query.get('cause'), outcome=query.get('outcome'),
         since_s=call.time_s('since'), until_s=call.time_s('until'),
         after=_after(call, connection, project), limit=call.limit + 1)

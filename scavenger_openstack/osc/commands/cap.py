@@ -71,7 +71,7 @@ class ListCaps(command.Lister):
                  'limits in force.')
         listing.add_host(parser)
         parser.add_argument(
-            '--workload', metavar='<workload>',
+            '--workload', metavar='<workload>', type=listing.workload,
             help='Only of this workload, as its host calls it; with '
                  '--overrides only. Default: all.')
         parser.add_argument(
@@ -137,7 +137,7 @@ class SetCap(command.ShowOne):
             'override', 'PUT', _path(parsed_args),
             {'value': value, 'reason': parsed_args.reason,
              'expires_at': parsed_args.expires})
-        return table.one(parsed_args, OVERRIDES_LONG, _shape(found))
+        return table.one(parsed_args, OVERRIDES_LONG, found, _shape)
 
 
 class UnsetCap(command.Command):
@@ -170,7 +170,7 @@ def _add_knob(parser: argparse.ArgumentParser) -> None:
         help='The name of the host that the workload is on. Example: '
              'compute-17')
     parser.add_argument(
-        'workload', metavar='<workload>',
+        'workload', metavar='<workload>', type=listing.workload,
         help='The workload, as its host calls it: the UUID of an instance, '
              'or the name of a container. Example: /batch/job-1')
     parser.add_argument(

@@ -20,6 +20,9 @@ from scavenger_openstack.osc import listing
 from scavenger_openstack.osc import table
 from scavenger_openstack.osc import times
 
+MOST_COLUMNS = 1000
+"""Of a drawing, however wide the terminal is."""
+
 COLUMNS = (
     table.Column('id', 'ID'),
     table.Column('begun_at', 'Begun (UTC)', table.time),
@@ -60,12 +63,12 @@ class ListIncidents(command.Lister):
             help='Only with a victim of this project, by its id. Default: '
                  'all.')
         parser.add_argument(
-            '--victim', metavar='<workload>',
+            '--victim', metavar='<workload>', type=listing.workload,
             help='Only with this victim: the UUID of an instance, or the '
                  'name of a container. Default: all. Example: '
                  '--victim /machine/web')
         parser.add_argument(
-            '--antagonist', metavar='<workload>',
+            '--antagonist', metavar='<workload>', type=listing.workload,
             help='Only those for which this workload was named; written like '
                  '--victim. Default: all.')
         parser.add_argument(
@@ -121,8 +124,9 @@ class ShowIncident(command.ShowOne):
         self.incident = http.of(self.app).one(
             'incident', 'GET', http.path_of('incidents',
                                             parsed_args.incident))
-        return table.one(parsed_args, SHOWN,
-                         _whole(self.incident, time.time()))
+        now = time.time()
+        return table.one(parsed_args, SHOWN, self.incident,
+                         lambda row: _whole(row, now))
 
     def produce_output(self, parsed_args: argparse.Namespace,
                        column_names: Sequence[str], data: Any) -> int:
@@ -131,8 +135,10 @@ class ShowIncident(command.ShowOne):
             from scavenger_openstack.osc import drawing
             out = self.app.stdout
             width = parsed_args.max_width or shutil.get_terminal_size().columns
-            for line in drawing.lines(self.incident, width=width,
-                                      ink=drawing.ink(out)):
+            with table.understood():
+                drawn = list(drawing.lines(self.incident, ink=drawing.ink(out),
+                                           width=min(width, MOST_COLUMNS)))
+            for line in drawn:
                 out.write(f'{line}\n')
         return status
 

@@ -32,10 +32,11 @@ from scavenger_openstack.tests.functional.openstack import limited
 from scavenger_openstack.tests.functional.openstack import packages
 from scavenger_openstack.tests.functional.openstack import watching
 from scavenger_openstack.tests.functional import openstack_shell
+from scavenger_openstack.tests import tiers
 
-TAGGED_S = 2.0
+TAGGED_S = 2.0 if tiers.ALL else SOON_S
 """From the answer that a server is ACTIVE to its tag at the agent."""
-FOLLOWED_S = 15.0
+FOLLOWED_S = 15.0 if tiers.ALL else SOON_S
 """From the command to what it does, in a guest and on the hosts."""
 
 LOOK_S = 0.05

@@ -18,6 +18,7 @@ from typing import Any
 from oslo_config import cfg
 
 from scavenger_openstack.agent import loop as loop_
+from scavenger_openstack.agent import parameters
 from scavenger_openstack.algorithms import allowance
 from scavenger_openstack.algorithms.cpi2 import cpi2
 from scavenger_openstack.algorithms.cpi2 import specs
@@ -121,8 +122,8 @@ class Host:
             controllers, conf_.limited_knobs(conf.agent.protect)
             if mode is Mode.ENFORCE else ())
         self.recorder.start({**writer.header(
-            conf, controllers, state, self.now), 'boot_id': 'boot',
-            'time_s': self.now})
+            conf, controllers, parameters.Parameters(conf).of, state,
+            self.now), 'boot_id': 'boot', 'time_s': self.now})
         self.decider.load(state, self.now)
         self.workloads = [
             Workload('/services/s', Priority.FOREGROUND, vcpus=2.0,

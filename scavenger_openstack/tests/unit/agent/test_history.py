@@ -401,10 +401,12 @@ class FilesTest(testtools.TestCase):
             damaged[place] ^= 1 << place % 8
             self.path.write_bytes(damaged)
             self.assertGreaterEqual(len(self.events()), 6)
-        for junk in (b'\x00' * 4096, b'[' * 100_000, b'\xff\n{}\n7\nnull\n'):
+        for junk in (b'\x00' * 4096, b'[' * 100_000, b'\xff\n{}\n7\nnull\n',
+                     b'{"type":[]}', b'{"type":{}}', b'{"type":null}',
+                     b'7' * (history.MOST_LINE + 9)):
             self.path.write_bytes(junk + b'\n' + whole)
             self.assertEqual(self.some(0, 8), self.events())
-            self.assertGreater(self.unreadable, 0)
+            self.assertEqual(max(1, junk.count(b'\n')), self.unreadable)
 
     def test_there_is_none(self) -> None:
         with testtools.ExpectedException(errors.ScavengerError,

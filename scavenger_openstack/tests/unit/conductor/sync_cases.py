@@ -191,10 +191,11 @@ class Sync(cloud.Mixin):
                 sequence=5, time_s=NOW, workload='/batch/a ', processes=3,
                 owner='scavenger', reason='memory')))
         self.assertEqual(5, answer.acknowledged)
-        self.assertEqual([(HOUR, '/batch/a', 2, 120.0, 0, 0)], self.hours())
-        self.assertEqual(['/batch/a'] * 2, self.rows(tables.suspects,
-                                                     'workload'))
-        self.assertEqual(1, len(self.rows(tables.caps)))
+        names = ['/batch/a', '/batch/a\\x20', '/batch/a\\x20\\x20']
+        self.assertEqual([(HOUR, name, 1, 60.0, 0, 0) for name in names],
+                         self.hours())
+        self.assertEqual(names, self.rows(tables.suspects, 'workload'))
+        self.assertEqual(names[:2], self.rows(tables.caps, 'workload'))
 
     def test_another_antagonist(self) -> None:
         """The sums follow what is known now."""

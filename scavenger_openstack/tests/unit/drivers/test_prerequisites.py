@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import testtools
 
+from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers import prerequisites
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
@@ -95,6 +96,6 @@ class TestPrerequisites(testtools.TestCase):
         one = prerequisites.Prerequisites(
             [Resource.MEMORY], [], lacks, str, links=True, interfaces=(),
             libvirt=False)
-        for _ in range(prerequisites.LOOK_TICKS + 1):
+        for _ in range(base.LOOK_TICKS + 1):
             one.look(samples(BACK, '/b/a'), [])
         self.assertEqual(2, len(looks))

@@ -217,7 +217,12 @@ class Scheduling(testtools.TestCase):
 
     def test_without_an_answer_all_are_alike(self) -> None:
         for answer in (500, 404, 'no JSON', '{}', '[]', '{"hosts": [1]}',
-                       '{"hosts": [{"name": "a"}]}', None):
+                       '{"hosts": [{"name": "a"}]}', None,
+                       *(json.dumps({'hosts': [told('a', **odd)]})
+                         for odd in ({'incidents': math.inf},
+                                     {'background_vcpus': math.nan},
+                                     {'background_vcpus': 10 ** 400},
+                                     {'headroom': {'cpu': math.inf}}))):
             self.api.answer = answer
             self.summary.refresh()
             self.assertEqual(['a', 'b'], self.passing(spec(), 'a', 'b'),

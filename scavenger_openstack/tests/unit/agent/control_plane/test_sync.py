@@ -431,12 +431,6 @@ class FaultTest(SyncTestCase):
         """An agent that could not start says why, not this."""
         self.make().stop()
 
-    def test_hosts_do_not_call_at_once(self) -> None:
-        phases = [sync.phase(f'host{number}') for number in range(100)]
-        self.assertTrue(all(0 <= phase < 1 for phase in phases))
-        self.assertGreater(len({int(10 * phase) for phase in phases}), 8)
-        self.assertEqual(phases[0], sync.phase('host0'))
-
 
 class DirectivesTest(SyncTestCase):
 
