@@ -30,7 +30,7 @@ WALL_S = 1e9
 
 SCENARIOS = ('comes-back', 'arriving-leaving', 'disk-antagonist',
              'self-inflicted', 'cpu-antagonist')
-SEEDS = (1, 2)
+SEEDS = (1,)
 
 
 class Lines:
@@ -107,4 +107,4 @@ class IncidentsTest(testtools.TestCase):
         for scenario in catalogue.find(SCENARIOS):
             for seed in SEEDS:
                 limits += self.run_host(scenario, seed).limits
-        self.assertGreater(limits, 5)
+        self.assertGreater(limits, 2)

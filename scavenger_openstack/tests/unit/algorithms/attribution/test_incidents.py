@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import random
 
 from scavenger_openstack.algorithms import attribution
 from scavenger_openstack.tests.unit.algorithms.attribution.shop import HOG
@@ -160,3 +161,64 @@ class FlappingTest(IncidentsCase):
             in zip(limited, limited[1:], strict=False)), 4)
         self.wants = lambda now: 0.0
         self.until(lambda decision: not decision.caps, 330)
+
+
+class RandomTest(IncidentsCase):
+    """Hosts on which all that may happen does, in an hour or so each."""
+
+    SEEDS = range(8)
+    PHASES = 40
+
+    def phase(self, dice: random.Random) -> None:
+        """For some time the hog works like that, for those victims."""
+        level = dice.choice((0.0, 1.0, 4.0, 4.0))
+        period_s = dice.choice((20, 40, 60))
+        shape = dice.choice((
+            lambda now: level,
+            lambda now: level if now // period_s % 2 else 0.0,
+            lambda now: level * (1 + math.sin(6.3 * now / period_s)) / 2))
+        self.wants = shape
+        self.obeyed = dice.random() < 0.8
+        self.harm = dice.choice((0.0, 0.05, 0.08, 0.25))
+        self.io_harm = dice.choice((0.0, 0.28, 1.0))
+        self.throttled = dice.choice((0.0, 0.0, 0.0, 0.4))
+        if dice.random() < 0.3:
+            self.shop = [
+                dataclasses.replace(one, created_s=dice.choice((0.0, 1.0)))
+                for one in dice.sample(SHOP, dice.randrange(1, 4))]
+
+    def test_nothing_contradicts_itself(self) -> None:
+        whole, limits = self.rates, 0
+
+        def rates() -> Rates:
+            """With a disk that the shop and the hog use as well."""
+            found = whole()
+            part = self.used / 4
+            return dataclasses.replace(found, workloads=tuple([
+                one._replace(
+                    io_ops_per_s=100.0, io_bytes_per_s=1e6,
+                    io_wait_s_per_op=0.01 * (1 + self.io_harm * part)
+                    * (1 + self.rng.gauss(0, 0.01)))
+                if one.workload in self.shop else one._replace(
+                    io_ops_per_s=1.0, io_bytes_per_s=(
+                        1e8 * part if one.workload is HOG else 1e4))
+                for one in found.workloads]))
+
+        self.rates = rates  # type: ignore[method-assign]
+        for seed in self.SEEDS:
+            dice, self.rng = random.Random(seed), random.Random(seed)
+            self.controller = attribution.Controller(attribution.Params(
+                quiet_s=40.0, window_s=300.0, back_off_s=30.0,
+                remember_s=200.0), host='h', boot_id=str(seed))
+            self.incidents = consistent.Incidents(self)
+            self.now, self.decision = 1000.0, Decision()
+            for _ in range(self.PHASES):
+                self.phase(dice)
+                limits += any(decision.caps for decision
+                              in self.turn(dice.randrange(20, 150)))
+            self.wants, self.throttled = lambda now: 0.0, 0.0
+            self.turn(450)
+            self.assertEqual(((), ()), (self.decision.caps,
+                                        self.decision.incidents))
+            self.incidents.apart()
+        self.assertGreater(limits, 3 * len(self.SEEDS))
