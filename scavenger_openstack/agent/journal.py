@@ -97,7 +97,10 @@ class Journal:
              and self._isolation.owns(key)],
             perfiso.Controller.name, cpu_set)
         events += of_tick(
-            self._transitions, tick.time_s, wall_s,
+            # A recording that is played has a clock of its own.
+            self._transitions,
+            tick.time_s if tick.sample is None else tick.sample.time_s,
+            wall_s,
             # Not known is not over.
             None if tick.sample is None else tick.incidents, in_force,
             {key: one.original for key, one in held.items()},
