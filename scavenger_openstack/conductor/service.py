@@ -32,6 +32,7 @@ from scavenger_openstack.db import claims
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import enrollment
 from scavenger_openstack.db import reports
+from scavenger_openstack.db import schema
 from scavenger_openstack import errors
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire.report import Answer
@@ -190,6 +191,8 @@ class Conductor:
             raise
         except errors.DatabaseError as exc:
             raise self._unreachable(exc) from exc
+        except (OSError, MemoryError) as exc:
+            raise self._unreachable(exc) from exc
         except Exception as exc:
             raise self._failed(report, exc, now) from exc
         LOG.debug('%s: %d entries, stored to %d', report.host,
@@ -201,6 +204,10 @@ class Conductor:
         """What the agent gets for a report that failed for an unexpected
         reason; it leaves out an entry only if it is refused alone and a report
         without any is taken."""
+        try:
+            connect.read(self._engine, schema.check)
+        except errors.DatabaseError as explanation:
+            return self._unreachable(explanation)
         count, last_s = self._failures.get(report.host, (0, 0.0))
         count = count + 1 if 0 <= now - last_s < REPEAT_S else 1
         if len(self._failures) >= MOST_LOGGED:
@@ -312,10 +319,11 @@ class Conductor:
                 except Exception:
                     LOG.exception('%s, next try in 60 s', what)
 
-    def _unreachable(self, exc: errors.DatabaseError) -> errors.Unreachable:
-        if self._first(str(exc), self._clock()):
+    def _unreachable(self, exc: Exception) -> errors.Unreachable:
+        why = str(exc) or type(exc).__name__
+        if self._first(why, self._clock()):
             LOG.error('reports are not stored, agents send them again: %s',
-                      exc)
+                      why)
         return errors.Unreachable('the conductor cannot store the report now')
 
     def _refused(self, exc: errors.WireError, authenticated: str | None,

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 import pathlib
 import signal
 import socket
@@ -12,6 +13,7 @@ import sys
 import time
 
 import fixtures
+import sqlalchemy
 import testtools
 
 from scavenger_openstack.db import tables
@@ -128,11 +130,68 @@ class TotalsOnPostgreSql(totals_cases.Totals, databases.PostgreSql):
     seeds = tiers.seeds(2)
 
 
-class ServiceOnMariaDb(service_cases.Service, databases.MariaDb):
+LATER = {'mysql': ('1047', '1129', '1203', '1226', '1290', '1317', '1792'),
+         'postgresql': ('25006', '53200', '57014', '57P01', '58030', 'XX000')}
+"""Errors of a database, or of a node of it, that say nothing of a report."""
+
+RAISE = {
+    'mysql': ('CREATE TRIGGER bad BEFORE INSERT ON incidents FOR EACH ROW '
+              "SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = {}",),
+    'postgresql': (
+        'CREATE FUNCTION bad() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN '
+        "RAISE EXCEPTION 'no' USING ERRCODE = '{}'; END $$",
+        'CREATE TRIGGER bad BEFORE INSERT ON incidents '
+        'FOR EACH ROW EXECUTE FUNCTION bad()')}
+PASSES = {'mysql': ('DROP TRIGGER IF EXISTS bad',),
+          'postgresql': ('DROP TRIGGER IF EXISTS bad ON incidents',
+                         'DROP FUNCTION IF EXISTS bad')}
+MOVED = '1047', '1290', '1792', '25006'
+
+
+class Later(service_cases.Service):
+
+    def execute(self, statements: Sequence[str], *parts: str) -> None:
+        with self.engine.begin() as connection:
+            for statement in statements:
+                connection.execute(sqlalchemy.text(statement.format(*parts)))
+
+    def test_errors_that_say_nothing_of_the_report(self) -> None:
+        """Each is "later", however often it comes; those after a failover
+        have the conductor connect again."""
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.conductor.service.PATIENCE_S', 0.0))
+        name = self.engine.dialect.name
+        self.addCleanup(self.execute, PASSES[name])
+        data = codec.encode(cloud.report(cloud.incident(1)))
+        for number in LATER[name]:
+            self.execute(PASSES[name])
+            self.execute(RAISE[name], number)
+            made: list[object] = []
+
+            def connected(connection: object, record: object,
+                          made: list[object] = made) -> None:
+                made.append(connection)
+
+            sqlalchemy.event.listen(self.engine, 'connect', connected)
+            for _ in range(4):
+                self.assertRaises(errors.Unreachable, self.conductor.answer,
+                                  data)
+            sqlalchemy.event.remove(self.engine, 'connect', connected)
+            if number in MOVED:
+                self.assertGreaterEqual(len(made), 3, number)
+            elif number != '57P01':
+                self.assertEqual([], made, number)
+        self.assertNotIn('Traceback', self.log.output)
+        self.execute(PASSES[name])
+        self.assertEqual(1, self.answer(cloud.report(cloud.incident(1))
+                                        ).acknowledged)
+
+
+class ServiceOnMariaDb(Later, databases.MariaDb):
     pass
 
 
-class ServiceOnPostgreSql(service_cases.Service, databases.PostgreSql):
+class ServiceOnPostgreSql(Later, databases.PostgreSql):
     pass
 
 
