@@ -53,9 +53,9 @@ MISMATCH = (f'this agent speaks version {VERSION} of the call to the '
 TIMEOUT_S = 8.0
 """An agent waits so long for an answer; the broker then drops the call."""
 
-LATER = frozenset((errors.Unreachable.__name__, errors.ForeignReport.__name__,
-                   errors.OtherRelease.__name__))
-"""What a conductor answers that a token, or another conductor, may change."""
+REFUSED = errors.WireError.__name__
+"""What a conductor answers to what is wrong in a report; each other error,
+also one of a type that is not known here, may change: send it later."""
 
 MAX_TOKEN = 256
 
@@ -152,17 +152,20 @@ class Client:
             if exc.exc_type == 'UnsupportedVersion':
                 raise errors.Unreachable(MISMATCH) from exc
             text = printable(str(exc.value))[:MESSAGE]
-            if exc.exc_type in LATER:
-                raise errors.Unreachable(text) from exc
-            raise errors.WireError(text) from exc
+            if exc.exc_type == REFUSED:
+                raise errors.WireError(text) from exc
+            raise errors.Unreachable(
+                text or f'the conductor failed: {exc.exc_type}') from exc
         except oslo_messaging.UnsupportedVersion as exc:
             raise errors.Unreachable(MISMATCH) from exc
-        except (oslo_messaging.MessagingException, OSError,
-                RuntimeError) as exc:   # the last: no thread can be started
+        except errors.ScavengerError:
+            raise
+        except Exception as exc:    # also of the libraries below
             self.close()
             raise errors.Unreachable(
-                'the message broker cannot be reached: '
-                + str(exc).partition('\n')[0]) from exc
+                'the message broker cannot be reached: ' + printable(
+                    str(exc).partition('\n')[0] or type(exc).__name__)
+            ) from exc
         self._timeouts = 0
         if not isinstance(answer, str):
             raise errors.Unreachable('the answer of the conductor is no text')

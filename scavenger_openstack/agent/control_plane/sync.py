@@ -63,6 +63,7 @@ MOST_SHOWN = 50
 """So many parameters, and wishes that are not followed, are in the status."""
 MOST_WHY = 300
 """So much of an error goes to the log: a broker may have sent it."""
+UNEXPECTED = 'unexpected failure, see the log'
 END_S = 3.0
 """How long the end of the agent waits for the last call."""
 
@@ -188,8 +189,9 @@ class Sync:
         except errors.ScavengerError as exc:
             self._say(printable(str(exc))[:MOST_WHY])
         except Exception:
-            LOG.exception('unexpected failure')
-            self._fault = 'unexpected failure, see the log'
+            if self._fault != UNEXPECTED:
+                LOG.exception('unexpected failure')
+            self._fault = UNEXPECTED
         else:
             self._say('')
         return not self._fault

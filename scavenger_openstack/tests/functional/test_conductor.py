@@ -212,7 +212,8 @@ class Broker(rpc_cases.Mixin, testtools.TestCase):
             errors.WireError, self.client.sync, b'{}')))
 
     def test_what_a_token_or_another_conductor_would_change(self) -> None:
-        for kind in (errors.ForeignReport, errors.OtherRelease):
+        for kind in (errors.ForeignReport, errors.OtherRelease,
+                     errors.DatabaseError, errors.ConfigError):
             self.fault = kind('not now')
             self.assertEqual('not now', str(self.assertRaises(
                 errors.Unreachable, self.client.sync, b'{}')))
