@@ -11,8 +11,10 @@ import socket
 import subprocess
 import sys
 import time
+from typing import Any
 
 import fixtures
+import kombu
 import sqlalchemy
 import testtools
 
@@ -371,6 +373,85 @@ class ConductorsOnMariaDb(Processes, databases.MariaDb):
             self.until('timed out')
             self.assertEqual(0, self.end(conductor))
         self.assertNotIn('Traceback', self.log.read_text())
+
+    def refused(self) -> str:
+        """The line of a conductor that ends since its broker refuses it."""
+        conductor = self.start()
+        self.assertEqual(1, conductor.wait(2 * START_S))
+        log = self.log.read_text()
+        self.assertNotIn('calls are taken', log)
+        [line] = [line for line in log.splitlines()
+                  if line.startswith('scavenger-conductor: ')]
+        self.assertIn('lets this conductor take no calls', line)
+        return line
+
+    def test_a_password_that_the_broker_refuses(self) -> None:
+        self.configuration.write_text(
+            self.configuration.read_text().replace('guest:guest',
+                                                   'guest:wrong'))
+        self.assertNotIn('wrong', self.refused())
+
+    def queue(self, **options: Any) -> Any:
+        """The queue that conductors share, as another client makes it."""
+        conf = self.configuration.read_text()
+        exchange = conf.partition('control_exchange = ')[2].split()[0]
+        connection = kombu.Connection(self.broker.url.replace(
+            'rabbit:', 'amqp:'))
+        self.addCleanup(connection.release)
+        channel = connection.channel()
+        queue = kombu.Queue(
+            rpc.TOPIC, kombu.Exchange(exchange, 'topic', durable=False,
+                                      channel=channel),
+            routing_key=rpc.TOPIC, channel=channel, **options)
+        self.addCleanup(queue.delete)
+        queue.delete()
+        queue.declare()
+        return queue
+
+    def test_a_queue_of_another_kind(self) -> None:
+        """PRECONDITION_FAILED."""
+        self.queue(durable=True, queue_arguments={'x-max-length': 7})
+        self.assertIn('406', self.refused())
+
+    def test_a_queue_that_it_may_not_read(self) -> None:
+        """ACCESS_REFUSED when it consumes, which the libraries only log."""
+        queue = self.queue(durable=False, auto_delete=False)
+        queue.channel.basic_consume(queue.name, exclusive=True)
+        self.assertIn('not answered', self.refused())
+
+    def test_what_systemd_hears(self) -> None:
+        path = self.directory / 'notify'
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
+            ear.bind(str(path))
+            ear.settimeout(START_S)
+            self.useFixture(fixtures.EnvironmentVariable('NOTIFY_SOCKET',
+                                                         str(path)))
+            conductor = self.start('-c', (
+                'from scavenger_openstack.cmd import conductor\n'
+                'conductor.LOOK_S = 0.1\nconductor.main()'))
+            self.assertEqual(b'READY=1', ear.recv(1000))
+            while (heard := ear.recv(1000)) != (
+                    b'WATCHDOG=1\nSTATUS=takes reports'):
+                self.assertIn(b'waits for the message broker', heard)
+            with self.engine.begin() as connection:
+                connection.execute(sqlalchemy.text(
+                    'ALTER TABLE hosts RENAME TO gone'))
+            try:
+                self.assertRaises(errors.Unreachable, self.client.sync,
+                                  codec.encode(cloud.report()))
+                while b'scavenger-manage db upgrade' not in ear.recv(1000):
+                    pass
+            finally:
+                with self.engine.begin() as connection:
+                    connection.execute(sqlalchemy.text(
+                        'ALTER TABLE gone RENAME TO hosts'))
+            self.sent(cloud.report())
+            while ear.recv(1000) != b'WATCHDOG=1\nSTATUS=takes reports':
+                pass
+            conductor.terminate()
+            while ear.recv(1000) != b'STOPPING=1':
+                pass
+        self.assertEqual(0, self.end(conductor))
 
     def test_no_database_named(self) -> None:
         self.configuration.write_text('[DEFAULT]\n')
