@@ -54,8 +54,9 @@ MOST_EVENTS = 20_000
 """Events that wait for the thread, should it hang."""
 BACKLOG_CALLS = 10
 """So many calls follow each other while more waits than one report takes."""
-MOST_WAIT = 6
-"""Times ``sync_s``: the longest wait after calls that failed."""
+MOST_WAIT = 4
+"""Times ``sync_s``: the longest wait after calls that failed.  After an outage
+of a minute no host is silent for ``[api] silent_s``."""
 SLOW_S = 15.0
 """A call that takes longer is a fault, though it has not failed yet: a broker
 that hangs may hold it for a minute."""
