@@ -104,6 +104,7 @@ def run(options: argparse.Namespace) -> int:
         conductor.name, conductor.tag, signals.fail)
     leaders = [silence.make_leader(engine, conf.api.silent_s, conductor.name),
                *leaders_of(conf, engine, conductor.name)]
+    works: list[leader.Leader | service.Conductor] = [*leaders, conductor]
     state_report.on_sigusr2(conf, PROG)
     server.start()
     conductor.start()
@@ -112,33 +113,36 @@ def run(options: argparse.Namespace) -> int:
     LOG.info('%s starts', conductor.name)
     messages.notify(b'READY=1')
     try:
-        signals.wait(lambda: _report_state(server, conductor, leaders))
+        signals.wait(lambda: _report_state(
+            server, works, conductor.fault))
     finally:
         messages.notify(b'STOPPING=1')
         LOG.info('%s ends: no new reports, those at hand are answered',
                  conductor.name)
         until = time.monotonic() + STOP_S
-        for work in (*leaders, conductor):
+        for work in works:
             work.stop_soon()
         server.stop()
-        for work in (*leaders, conductor):
+        for work in works:
             work.stop(until - time.monotonic())
         engine.dispose()
     return 0
 
 
-def _report_state(server: rpc.Server, conductor: service.Conductor,
-                  leaders: Sequence[leader.Leader]) -> None:
+def _report_state(server: rpc.Server,
+                  works: Sequence[leader.Leader | service.Conductor],
+                  fault: str) -> None:
     """Tell systemd that this process works, and what it waits for.
 
+    :param fault: why reports are not stored, or ''
     :raises Unreachable: a part of it has ended
     """
-    for work in (*leaders, conductor):
+    for work in works:
         if not work.is_alive:
             raise errors.Unreachable(
                 'a thread has ended that does work of the conductor; please '
                 'report this, with the log')
-    state = (conductor.fault or 'takes reports' if server.wait(0) else
+    state = (fault or 'takes reports' if server.wait(0) else
              'waits for the message broker')
     messages.notify(f'WATCHDOG=1\nSTATUS={state}'.encode())
 

@@ -213,6 +213,17 @@ class Broker(rpc_cases.Mixin, testtools.TestCase):
         self.assertEqual('no\\nERROR forged', str(self.assertRaises(
             errors.WireError, self.client.sync, b'{}')))
 
+    def test_an_agent_that_the_broker_refuses(self) -> None:
+        """It goes on, and tries again; the line says why."""
+        client = rpc.Client(rpc_cases.configuration(
+            self.url().replace('guest:guest', 'guest:wrong')), timeout_s=2.0)
+        self.addCleanup(client.close)
+        for _ in range(2):
+            why = str(self.assertRaises(errors.Unreachable, client.sync,
+                                        b'{}'))
+            self.assertIn('ACCESS_REFUSED', why)
+            self.assertNotIn('wrong', why)
+
     def test_what_a_token_or_another_conductor_would_change(self) -> None:
         for kind in (errors.ForeignReport, errors.OtherRelease,
                      errors.DatabaseError, errors.ConfigError):

@@ -113,7 +113,7 @@ class Service(cloud.Mixin):
         for more in ({'days': 3, 'rows': 0}, {'days': 0, 'rows': 1}):
             ending = purging.Purging(
                 self.engine, 'ending', lambda: self.now, stopped=lambda: True,
-                **more)     # type: ignore[arg-type]
+                **more)
             self.assertEqual(0, ending.turn())
         self.assertEqual(3, len(self.rows(tables.incidents)))
         another = purging.Purging(self.engine, 'another', lambda: self.now,

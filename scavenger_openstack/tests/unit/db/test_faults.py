@@ -76,7 +76,8 @@ class Faults(testtools.TestCase):
                 refused.add(number)
                 self.assertFalse(faults.passes(error), number)
             else:
-                self.assertIsInstance(found, errors.DatabaseError, number)
+                self.assertIsInstance(found, errors.DatabaseError,
+                                      str(number))
                 self.assertNotIn('secret', str(found))
         self.assertEqual(set(), refused & set(NEWER.values()))
         for number in (1048, 1062, 1264, 1366, 1406, 1452, 1690):
