@@ -109,6 +109,9 @@ def sync(connection: reports.Connection, report: Report, now: float,
     host = host or reports.add_host(connection, report.host, now)
     sequence, generation, tags = reports.progress(
         connection, host.id, report.host, report.run_id)
+    # Also what is left out below has been received: an agent sends it again
+    # until it is acknowledged, and nothing after it.
+    received = max((entry.sequence for entry in report.entries), default=0)
     refused = elsewhere.refused(connection, host.id, report, now)
     listed = report.workloads_digest
     if refused:
@@ -123,8 +126,10 @@ def sync(connection: reports.Connection, report: Report, now: float,
     if entries:
         _apply(connection, host.id, report, entries, now,
                first=sequence is None)
+    acknowledged = max(received, sequence or 0)
+    if acknowledged > (sequence or 0):
         reports.set_progress(
-            connection, host.id, report.run_id, entries[-1].sequence, now,
+            connection, host.id, report.run_id, acknowledged, now,
             new=sequence is None)
     if late:
         reports.update_host(connection, host.id, {'last_seen_s': now})
@@ -135,7 +140,7 @@ def sync(connection: reports.Connection, report: Report, now: float,
             'facts': _facts(report, host, now), 'workloads_digest': digest,
             'last_seen_s': now})
     return Answer(
-        acknowledged=entries[-1].sequence if entries else sequence or 0,
+        acknowledged=acknowledged,
         workloads_digest=digest,
         directives=(wishes or directives_.Wishes()).directives(
             connection, directives_.Asker(

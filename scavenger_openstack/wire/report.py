@@ -96,7 +96,8 @@ class Facts(Wire, frozen=True):
     why: 'override ID', 'parameter NAME', 'priority ID', 'application ID',
     'floor ID'.
     ``dropped`` counts entries that the spool had no room for, statistics
-    before others.
+    before others; ``set_aside`` those that the conductor did not take.
+    ``waiting_s`` is how long the oldest entry in the spool has waited.
     """
 
     version: MaybeName = ''
@@ -112,6 +113,8 @@ class Facts(Wire, frozen=True):
     tick_cpu_share: NotNegative | None = None
     spool_bytes: Count = 0
     dropped: Count = 0
+    set_aside: Count = 0
+    waiting_s: NotNegative = 0.0
     refused: Annotated[dict[Name, Sentence], Meta(max_length=200)] = {}
 
 
@@ -322,8 +325,9 @@ class Directives(Wire, frozen=True):
 class Answer(Wire, frozen=True):
     """What the conductor answers.
 
-    ``acknowledged`` is the last sequence of the report's run that is in the
-    database: the agent may forget the entries up to it.  ``directives`` is
+    ``acknowledged`` is the last sequence of the report's run that has been
+    received: the agent may forget the entries up to it, also those that the
+    conductor left out.  ``directives`` is
     ``None`` when those that the agent holds still hold.
     """
 
@@ -343,3 +347,9 @@ class KillSwitchAnswer(Wire, frozen=True):
     """An answer of which the rest is not understood."""
 
     directives: KillSwitch | None = None
+
+
+class Acknowledgement(Wire, frozen=True):
+    """The part of an answer that counts whatever else is in it."""
+
+    acknowledged: Count = 0

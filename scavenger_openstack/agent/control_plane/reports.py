@@ -49,6 +49,17 @@ class SeenTick(NamedTuple):
     refused: Mapping[str, str] = {}
 
 
+class Waits(NamedTuple):
+    """What has not been reported: bytes, entries that were dropped for want
+    of room, seconds that the oldest entry has waited, and entries that were
+    set aside because the conductor did not take them."""
+
+    bytes: int
+    dropped: int
+    waiting_s: float
+    set_aside: int
+
+
 class Happened(NamedTuple):
     """An event, when it was handed over (CLOCK_BOOTTIME), and the evidence of
     an incident that began."""
@@ -92,7 +103,7 @@ def digest(found: Sequence[report.Workload]) -> str:
 
 
 def facts(seen: SeenTick, rates: Rates | None, *, version: str,
-          idle_cores: float | None, spool_bytes: int, dropped: int,
+          idle_cores: float | None, waits: Waits,
           refused: Mapping[str, str]) -> report.Facts:
     """How the host and its agent are now.
 
@@ -126,7 +137,8 @@ def facts(seen: SeenTick, rates: Rates | None, *, version: str,
             for name, one in document.get('controllers', {}).items()
             if isinstance(tried := one.get('facts', {}).get('tried'), dict)},
         tick_cpu_share=_amount(document.get('cpu_share')),
-        spool_bytes=spool_bytes, dropped=dropped,
+        spool_bytes=waits.bytes, dropped=waits.dropped,
+        waiting_s=round(waits.waiting_s, 1), set_aside=waits.set_aside,
         refused={fit.name(what): fit.sentence(why) for what, why in list(
             all_refused.items())[:MOST_REFUSED]})
 

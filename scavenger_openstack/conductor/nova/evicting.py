@@ -100,6 +100,7 @@ class Evicting:
         self._engine = engine
         self._nova = nova
         self._clock = clock
+        self._unanswered: set[int] = set()
 
     def turn(self, still: Callable[[], None]) -> int:
         """Look at each that has not ended; how many there are.
@@ -110,13 +111,17 @@ class Evicting:
         """
         with connect.reading(self._engine) as connection:
             rows = evictions.unfinished(connection)
+        # The others first: it may be their cell alone that does not answer.
+        rows.sort(key=lambda row: row['id'] in self._unanswered)
         failed: list[errors.Unreachable] = []
         for row in rows:
             still()
+            self._unanswered.discard(row['id'])
             try:
                 self._step(row)
             except errors.Unreachable as exc:
                 failed.append(exc)      # perhaps of this instance alone
+                self._unanswered.add(row['id'])
                 if len(failed) in (len(rows), MOST_FAULTS):
                     raise
                 LOG.debug('eviction of %s: next try in the next turn: %s',

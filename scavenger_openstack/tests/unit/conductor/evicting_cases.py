@@ -307,6 +307,20 @@ class Evicting(cloud.Mixin):
                       self.rows(tables.evictions, 'detail')[0])
         self.assertEqual([(HOG, 'stop')], self.nova.asked)
 
+    def test_several_that_nova_has_a_fault_at(self) -> None:
+        """They keep no other one waiting, in whatever order they are."""
+        self.nova.away = {f'{WEB[:-1]}{number}' for number in range(
+            2 * evicting.MOST_FAULTS)}
+        for number, instance in enumerate(sorted(self.nova.away)):
+            self.ask(uuid=f'{number:032x}', instance=instance)
+        self.ask()
+        for _ in range(3):
+            try:
+                self.work.turn(lambda: None)
+            except errors.Unreachable:
+                pass
+        self.assertEqual([(HOG, 'stop')], self.nova.asked)
+
     def test_no_nova(self) -> None:
         self.ask()
         self.nova.away = {HOG}

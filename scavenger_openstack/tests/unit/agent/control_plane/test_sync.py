@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Mapping
+import itertools
 import json
 import os
 import pathlib
@@ -16,6 +17,7 @@ from hypothesis import settings
 import testtools
 
 from scavenger_openstack.agent.control_plane import directives
+from scavenger_openstack.agent.control_plane import head
 from scavenger_openstack.agent.control_plane import sums
 from scavenger_openstack.agent.control_plane import sync
 from scavenger_openstack.agent import transitions
@@ -313,6 +315,87 @@ class FaultTest(SyncTestCase):
             self.turn()
         self.assertEqual(['a', 'b', 'c'], self.conductor.names())
         self.assertEqual(1, self.log.output.count('it is left out'))
+
+    def refuse(self, error: Callable[[str], Exception], *names: str
+               ) -> None:
+        """Reports with one of these are not taken."""
+        self.conductor.fault = lambda told: error('bad') if any(
+            getattr(one, 'workload', '') in names
+            for one in told.entries) else None
+
+    def test_one_of_two_conductors_refuses(self) -> None:
+        """Nothing is lost."""
+        count = itertools.count()
+
+        def fault(told: report.Report) -> Exception | None:
+            return errors.WireError('bad') if (
+                told.entries and next(count) % 7) else None
+        self.conductor.fault = fault
+        self.sync.happened(map(kill, 'abcde'))
+        for _ in range(20):
+            self.turn()
+        self.assertEqual([*'abcde'], self.conductor.names())
+
+    def test_one_entry_is_never_stored(self) -> None:
+        """As one that takes the conductor too long: the directives arrive
+        all the while, and at last what follows it."""
+        self.refuse(errors.Unreachable, 'bad')
+        self.conductor.answer = {'directives': DIRECTIVES}
+        self.sync.happened(map(kill, ['a', 'b', 'bad', 'c']))
+        for _ in range(5 * head.PATIENCE):
+            self.turn()
+        self.assertEqual('one', self.sync.directives.digest)
+        self.assertEqual(['a', 'b'], self.conductor.names())
+        for _ in range(2 * head.LATER_TRIES):
+            self.turn()
+        self.assertEqual(['a', 'b', 'c'], self.conductor.names())
+        self.assertEqual(1, self.sync.facts()['set_aside'])
+
+    def test_an_outage(self) -> None:
+        """However long it is nothing is set aside."""
+        self.sync.happened(map(kill, 'abc'))
+        self.conductor.fault = lambda told: errors.Unreachable('away')
+        for _ in range(3 * head.LATER_TRIES):
+            self.assertFalse(self.turn())
+        self.conductor.fault = lambda told: None
+        self.assertTrue(self.turn())
+        self.assertEqual([*'abc'], self.conductor.names())
+        self.assertEqual(0, self.sync.facts()['set_aside'])
+
+    def test_one_entry_is_never_acknowledged(self) -> None:
+        """Each report is answered, and all the same nothing moves."""
+        self.sync.happened(map(kill, 'ab'))
+        self.conductor.answer = {'acknowledged': 0}
+        for _ in range(head.TRIES):
+            self.assertTrue(self.turn())
+        facts = self.sync.facts()
+        self.assertEqual(1, facts['set_aside'])
+        self.assertGreater(facts['waiting_s'], 1000.0)
+        self.assertGreater(facts['spool_bytes'], 0)
+        self.conductor.answer = {}
+        self.assertTrue(self.turn())
+        self.assertEqual('b', self.conductor.names()[-1])
+        self.assertEqual(0.0, self.sync.facts()['waiting_s'])
+        self.turn()
+        last = self.conductor.reports[-1].facts
+        self.assertEqual((1, 0.0), (last.set_aside, last.waiting_s))
+
+    def test_an_answer_that_is_not_understood(self) -> None:
+        """What it acknowledges is not sent again."""
+        for odd in ({'directives': 'all'}, {'workloads_digest': 1}):
+            self.sync = self.make(lambda data: json.dumps({
+                **json.loads(self.conductor(data)),
+                **odd}).encode())           # noqa: B023
+            self.sync.happened([kill('a'), kill('b')])
+            for _ in range(3):
+                self.assertFalse(self.turn())
+        self.assertEqual([*'abab'], self.conductor.names())
+        # One that says nothing of it is no proof against an entry.
+        self.sync = self.make(lambda data: b'[]')
+        self.sync.happened([kill('c')])
+        for _ in range(3 * head.TRIES):
+            self.assertFalse(self.turn())
+        self.assertEqual(0, self.sync.facts()['set_aside'])
 
     def test_all_is_refused(self) -> None:
         """As by another version: nothing is lost."""
