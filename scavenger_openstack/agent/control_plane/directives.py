@@ -3,19 +3,20 @@
 """What the control plane wants of this host: kept on disk, and as orders.
 
 The last directives hold while the control plane is away, also over a restart.
+They are kept once the agent has gone on with them for some ticks: those that
+end it are not what it starts with again.  The kill switch is kept at once.
 Whatever is in them, the loop asks for no more than :mod:`.orders` allows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-import contextlib
 import math
-import os
 import pathlib
 
 from oslo_log import log
 
+from scavenger_openstack.agent.control_plane import tries
 from scavenger_openstack.agent import status
 from scavenger_openstack.algorithms import allowance
 from scavenger_openstack.algorithms.cpi2 import specs
@@ -27,6 +28,7 @@ from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import parse_cpus
+from scavenger_openstack.types import printable
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import fit
 from scavenger_openstack.wire import report
@@ -40,6 +42,12 @@ NOT_UNDERSTOOD = '-'
 """The digest of directives of which only the kill switch is followed: the
 conductor, which has another, sends them again."""
 LOST = 'what it said last is not readable here, and it has not answered yet'
+ALL = 'directives'
+"""What is not followed, where that is all of them."""
+ENDED = 'the agent ended each time that it followed them'
+FAILED = 'this agent fails at them, its log has more'
+TICKS = 5
+"""Directives with which the agent has gone on for so long do not end it."""
 REASON = 200
 """So much of a reason for the kill switch goes to each log line."""
 
@@ -58,6 +66,9 @@ class Directives:
         self._warn = warn
         self._allow_background = allow_background
         self._loaded_s = -math.inf
+        self._tries = tries.Tries(directory, warn)
+        self._ticks = 0
+        self._trying: tuple[str, bytes, int] | None = None
         self.digest = ''
         self.issued_s = 0.0
         """When they were issued, UNIX time; 0: there are none."""
@@ -76,6 +87,7 @@ class Directives:
         :param wall_s: UNIX time
         """
         self._loaded_s = now
+        self._tries.load()
         self._load(now, wall_s)
         if self.orders.budget is not None:
             self.orders = self.orders._replace(
@@ -85,20 +97,35 @@ class Directives:
         data = b''
         try:
             data = status.read_file(self._path, report.MAX_ANSWER_BYTES + 1)
-            found = codec.decode(data, report.Directives,
-                                 report.MAX_ANSWER_BYTES)
+            kept = codec.decode(data, report.Directives,
+                                report.MAX_ANSWER_BYTES)
         except FileNotFoundError:
             return
         except (OSError, errors.ScavengerError) as exc:
-            self._warn(f'{self._path}: not usable: {exc}; no limit is set '
-                       'until the control plane answers')
-            found = _stop(data, report.KillSwitch) or _stopped(LOST)
-        # By the clock that says less: ours may have been set back.
-        self._take(found, now, max(wall_s, found.issued_s))
+            self._unusable(exc, data, LOST, now)
+            return
+        if self._tries.spent(kept.digest, 0.0):
+            self._unusable(ENDED, data, ENDED, now)
+            return
+        self._try(kept, b'')
+        try:
+            # By the clock that says less: ours may have been set back.
+            self._take(kept, now, max(wall_s, kept.issued_s))
+        except Exception as exc:
+            LOG.exception('%s is not followed', self._path)
+            self._unusable(type(exc).__name__, data, FAILED, now)
+
+    def _unusable(self, why: object, data: bytes, reason: str, now: float
+                  ) -> None:
+        """Set no limit, instead of following what was kept."""
+        self._warn(f'{self._path}: not usable: {why}; no limit is set until '
+                   'the control plane answers')
+        self._take(_stop(data, report.KillSwitch) or _stopped(reason), now,
+                   0.0)
 
     def follow(self, found: report.Directives, now: float) -> None:
-        """Keep and follow directives that were asked for at ``now``; see
-        :meth:`load`.
+        """Follow directives that were asked for at ``now``; see :meth:`load`
+        and :meth:`keep`.
 
         Their times count from when they were issued: both are by the
         conductor's clock, ours may be another.  That was not before
@@ -115,9 +142,70 @@ class Directives:
             LOG.info('the control plane %s', 'lets this host be protected'
                      if found.protection else 'stops protection: '
                      + _reason(found))
-        self._take(found, now, found.issued_s)
+        stop = None if found.protection else _stopped(
+            found.protection_reason)
+        if stop is not None:
+            self._save(codec.encode(stop))
+        if self._tries.spent(found.digest, now - self._loaded_s):
+            self._refuse(ENDED, stop, now)
+            return
+        self._try(found, codec.encode(found))
         try:
-            self._save(codec.encode(found))
+            self._take(found, now, found.issued_s)
+        except Exception:
+            if self.refused.get(ALL) != FAILED:
+                LOG.exception('directives %s are not followed',
+                              printable(found.digest))
+            self._end_try()
+            self._refuse(FAILED, stop, now)
+
+    def _refuse(self, why: str, stop: report.Directives | None, now: float
+                ) -> None:
+        """Follow nothing of directives but their kill switch."""
+        if stop is not None:
+            self._take(stop, now, 0.0)
+        if self.refused.get(ALL) != why:
+            self._warn('directives of the control plane are not followed: '
+                       f'{why}; those before them hold')
+        self.refused = {**self.refused, ALL: why}
+
+    def ticked(self) -> None:
+        """A tick is over; may be called by another thread."""
+        self._ticks += 1
+
+    def keep(self) -> None:
+        """Keep the directives that are followed, if the agent has gone on
+        with them for long enough."""
+        if (self._trying is not None
+                and self._ticks - self._trying[2] >= TICKS):
+            data = self._trying[1]
+            if data:
+                self._save(data)
+            self._end_try()
+
+    def end(self) -> None:
+        """The agent ends as it was told to."""
+        self.keep()
+        self._end_try()
+
+    def _try(self, found: report.Directives, data: bytes) -> None:
+        """
+        :param data: what is to be kept, empty when it is already
+        """
+        self._end_try()
+        if found.digest == NOT_UNDERSTOOD:      # a kill switch, no more
+            return
+        self._trying = found.digest, data, self._ticks
+        self._tries.begin(found.digest)
+
+    def _end_try(self) -> None:
+        if self._trying is not None:
+            self._tries.end(self._trying[0])
+        self._trying = None
+
+    def _save(self, data: bytes) -> None:
+        try:
+            tries.replace(self._path, data)
         except OSError as exc:
             self._warn(f'{self._path}: not written: {exc.strerror}; after a '
                        'restart the directives before these hold until the '
@@ -200,30 +288,6 @@ class Directives:
         self.refused = refused
         self.digest, self.issued_s = found.digest, found.issued_s
 
-    def _save(self, data: bytes) -> None:
-        """Replace the file; there is always the old one or the new one.
-
-        :raises OSError: it cannot be written.
-        """
-        draft = self._path.with_name(FILE + '.new')
-        with contextlib.suppress(FileNotFoundError):
-            draft.unlink()
-        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL
-                     | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            while data:
-                data = data[os.write(fd, data):]
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-        os.replace(draft, self._path)
-        fd = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY
-                     | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)        # or a power cut brings the old one back
-        finally:
-            os.close(fd)
-
 
 def _stop(data: bytes, kind: type[report.KillSwitch | report.KillSwitchAnswer]
           ) -> report.Directives | None:
@@ -237,14 +301,14 @@ def _stop(data: bytes, kind: type[report.KillSwitch | report.KillSwitchAnswer]
     if found.protection:
         return None
     reason = found.protection_reason
-    return _stopped('(the rest of its directives is not understood here) '
-                    + (reason if isinstance(reason, str) else ''))
+    return _stopped(reason if isinstance(reason, str) else '',
+                    '(the rest of its directives is not understood here) ')
 
 
-def _stopped(reason: str) -> report.Directives:
+def _stopped(reason: str, note: str = '') -> report.Directives:
     return report.Directives(
         schema=report.SCHEMA, issued_s=0.0, digest=NOT_UNDERSTOOD,
-        protection=False, protection_reason=fit.sentence(reason))
+        protection=False, protection_reason=fit.sentence(note + reason))
 
 
 def _possible(one: report.Spec) -> bool:

@@ -103,6 +103,7 @@ class Sync:
         self._answered_s = 0.0
         self._called_s: float | None = None
         self._stop = threading.Event()
+        self._failed = False
         self._thread = threading.Thread(target=self._run, name='sync',
                                         daemon=True)
 
@@ -117,6 +118,7 @@ class Sync:
         """What the last tick saw, as in :class:`.reports.SeenTick`; from the
         thread of the tick."""
         self._seen = reports.SeenTick(sample, document, instances, refused)
+        self.directives.ticked()
 
     def happened(self, events: Iterable[transitions.Event]) -> None:
         """What is to be told; from the thread of the tick."""
@@ -148,8 +150,12 @@ class Sync:
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self) -> None:
-        """Tell the rest, if that is possible now; else it waits on disk."""
+    def stop(self, failed: bool = False) -> None:
+        """Tell the rest, if that is possible now; else it waits on disk.
+
+        :param failed: the agent was not told to end
+        """
+        self._failed = failed
         self._stop.set()
         if self._thread.is_alive():     # the agent may end before its start
             self._thread.join(END_S)
@@ -174,10 +180,13 @@ class Sync:
             self.turn()
         self.take()
         self.spool.close()
+        if not self._failed:
+            self.directives.end()
 
     def turn(self) -> bool:
         """Tell what there is; whether it was answered."""
         try:
+            self.directives.keep()
             for _ in range(BACKLOG_CALLS):
                 self.take()
                 if not self.exchange():

@@ -20,6 +20,7 @@ from scavenger_openstack.agent.control_plane import directives
 from scavenger_openstack.agent.control_plane import head
 from scavenger_openstack.agent.control_plane import sums
 from scavenger_openstack.agent.control_plane import sync
+from scavenger_openstack.agent.control_plane import tries
 from scavenger_openstack.agent import transitions
 from scavenger_openstack.algorithms.allowance import Budget
 from scavenger_openstack.algorithms.cpi2 import specs
@@ -493,7 +494,15 @@ class DirectivesTest(SyncTestCase):
         one = directives.Directives(self.directory)
         self.directory.mkdir(0o700, exist_ok=True)
         one.follow(found, now)
+        self.go_on(one)
         return one
+
+    @staticmethod
+    def go_on(one: directives.Directives) -> None:
+        """The agent does, with what it follows."""
+        for _ in range(directives.TICKS):
+            one.ticked()
+        one.keep()
 
     def test_what_is_followed(self) -> None:
         one = self.follow(DIRECTIVES)
@@ -569,6 +578,7 @@ class DirectivesTest(SyncTestCase):
                                 (0.0, 105.0), (2000.0, -895.0)):
             one = directives.Directives(self.directory)
             one.load(5.0, wall_s)
+            one.end()
             [override] = one.orders.overrides
             self.assertEqual(until_s, override.until_s)
 
@@ -663,6 +673,79 @@ class DirectivesTest(SyncTestCase):
         look()
         self.assertEqual(6, self.log.output.count('not usable'))
 
+    def test_they_are_kept_when_the_agent_goes_on(self) -> None:
+        """What may end it is not what it starts with; the kill switch is."""
+        one = self.follow(DIRECTIVES)
+        one.follow(codec.replace(DIRECTIVES, digest='two', exempt=['q']), 6.0)
+        for expected in ('p', 'q'):
+            after = directives.Directives(self.directory)
+            after.load(7.0, 1000.0)
+            after.end()
+            self.assertEqual({expected}, after.orders.exempt)
+            self.go_on(one)
+        one.follow(codec.replace(DIRECTIVES, digest='three',
+                                 protection=False), 8.0)
+        after.load(9.0, 1000.0)
+        self.assertTrue(after.orders.stopped)
+
+    def test_directives_that_end_the_agent(self) -> None:
+        """They are tried a few times, over all starts; then only their kill
+        switch is followed."""
+        bad = codec.replace(DIRECTIVES, digest='bad', exempt=['bad'])
+        self.follow(DIRECTIVES)
+        for start in range(3 * tries.MOST):
+            one = directives.Directives(self.directory)
+            one.load(5.0, 1000.0)
+            self.go_on(one)
+            self.assertEqual({'p'}, one.orders.exempt)
+            one.follow(bad, 6.0)
+            followed = start < tries.MOST
+            self.assertEqual({'bad'} if followed else {'p'},
+                             one.orders.exempt)
+            self.assertEqual(not followed, directives.ALL in one.refused)
+        other = codec.replace(bad, digest='other')
+        one.follow(other, 7.0)
+        self.assertEqual({'bad'}, one.orders.exempt)
+        one.follow(codec.replace(bad, protection=False), 8.0)
+        self.assertTrue(one.orders.stopped)
+        # Something else may have ended it.
+        one.follow(bad, 5.0 + tries.RETRY_S)
+        self.assertEqual({'bad'}, one.orders.exempt)
+        self.assertEqual({}, one.refused)
+
+    def test_directives_of_ever_new_names_that_end_the_agent(self) -> None:
+        followed = 0
+        for start in range(4 * tries.MOST_OF_ALL):
+            one = self.follow(DIRECTIVES) if not start else (
+                directives.Directives(self.directory))
+            one.load(5.0, 1000.0)
+            self.go_on(one)
+            one.follow(codec.replace(DIRECTIVES, digest=str(start),
+                                     exempt=['bad']), 6.0)
+            followed += one.orders.exempt == {'bad'}
+        self.assertEqual(tries.MOST_OF_ALL, followed)
+
+    def test_kept_directives_that_end_the_agent(self) -> None:
+        """As of a release that understood them."""
+        self.follow(DIRECTIVES)
+        for _ in range(tries.MOST):
+            one = directives.Directives(self.directory)
+            one.load(5.0, 1000.0)
+            self.assertEqual({'p'}, one.orders.exempt)
+        one.load(5.0, 1000.0)
+        self.assertIn(directives.ENDED, one.orders.stopped)
+        self.assertEqual(frozenset(), one.orders.exempt)
+        one.follow(codec.replace(DIRECTIVES, digest='two'), 6.0)
+        self.assertEqual(('', {'p'}), (one.orders.stopped, one.orders.exempt))
+
+    def test_counts_of_tries_that_are_damaged(self) -> None:
+        self.follow(DIRECTIVES)
+        for data in (b'', b'[]', b'{"one": "x"}', b'\xff', b'[' * 5000):
+            (self.directory / tries.FILE).write_bytes(data)
+            one = directives.Directives(self.directory)
+            one.load(5.0, 1000.0)
+            self.assertEqual('', one.orders.stopped)
+
     def test_full_disk(self) -> None:
         one = self.follow(DIRECTIVES)
         (self.directory / (directives.FILE + '.new')).mkdir()
@@ -724,6 +807,7 @@ class DirectivesTest(SyncTestCase):
             self.assertIn('not understood', self.sync.orders.stopped)
             self.answers()
             self.assertEqual('', self.sync.orders.stopped)
+            self.sync.directives.end()
 
     def test_the_kill_switch_that_another_release_has_kept(self) -> None:
         self.follow(DIRECTIVES)
@@ -757,6 +841,7 @@ class DirectivesTest(SyncTestCase):
             told.directives_digest for told in self.conductor.reports])
         self.assertEqual({'override o'},
                          self.conductor.reports[-1].facts.refused.keys())
+        self.go_on(self.sync.directives)
         before, after = (
             one.orders._replace(overrides=orders.Overrides(), budget=None)
             for one in (self.sync, self.make()))
