@@ -81,6 +81,8 @@ runs = _table(
     'runs', _id(), _host(),
     Column('run_id', String(64), nullable=False),
     Column('sequence', BigInteger, nullable=False),
+    # When that happened.
+    Column('time_s', Double, nullable=False, default=0.0),
     Column('last_seen_s', Double, nullable=False, index=True),
     UniqueConstraint('host_id', 'run_id'))
 

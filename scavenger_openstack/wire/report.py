@@ -327,12 +327,14 @@ class Answer(Wire, frozen=True):
 
     ``acknowledged`` is the last sequence of the report's run that has been
     received: the agent may forget the entries up to it, also those that the
-    conductor left out.  ``directives`` is
+    conductor left out.  ``time_s`` is by the conductor's clock, 0 where it
+    does not say.  ``directives`` is
     ``None`` when those that the agent holds still hold.
     """
 
     acknowledged: Count
     workloads_digest: MaybeName = ''
+    time_s: Time = 0.0
     directives: Directives | None = None
 
 

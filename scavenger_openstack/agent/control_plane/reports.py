@@ -18,6 +18,7 @@ from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.algorithms.scavenger import scavenger
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Instance
+from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
@@ -61,12 +62,13 @@ class Waits(NamedTuple):
 
 
 class Happened(NamedTuple):
-    """An event, when it was handed over (CLOCK_BOOTTIME), and the evidence of
-    an incident that began."""
+    """An event, when it was handed over (CLOCK_BOOTTIME), the evidence of an
+    incident that began, and how far the wall clock was behind by then."""
 
     event: transitions.Event
     now: float
     evidence: Evidence = ()
+    behind_s: float = 0.0
 
 
 def workloads(sample: HostSample, instances: Iterable[Instance]
@@ -205,6 +207,7 @@ class Entries:
     def __init__(self) -> None:
         self._open: dict[str, tuple[str, tuple[str, ...]]] = {}
         self._begun_s: dict[str, float] = {}
+        self._since_s: dict[tuple[str, Knob, float], float] = {}
 
     def of(self, happened: Sequence[Happened]) -> list[report.AnyEntry]:
         """The entries of some events of one tick or several."""
@@ -220,12 +223,12 @@ class Entries:
                 self._begun_s.pop(event.incident.id, None)
             elif (isinstance(event, transitions.AgentEvent)
                   and event.what == 'started'):
-                self._open, self._begun_s = {}, {}
+                self._open, self._begun_s, self._since_s = {}, {}, {}
         return found
 
     def _entry(self, happened: Happened) -> report.AnyEntry:
         event = happened.event
-        time_s = max(0.0, event.wall_time_s)
+        time_s = max(0.0, event.wall_time_s + happened.behind_s)
         if isinstance(event, transitions.IncidentEvent):
             return self._incident(event, happened, time_s)
         if isinstance(event, transitions.LimitEvent):
@@ -233,7 +236,8 @@ class Entries:
                 sequence=1, time_s=time_s, workload=fit.name(event.workload),
                 knob=event.knob.value,
                 what=event.what,                # type: ignore[arg-type]
-                since_s=max(0.0, event.since_s), owner=fit.name(event.owner),
+                since_s=self._since(event, happened.behind_s),
+                owner=fit.name(event.owner),
                 value=fit.value(event.value),
                 original=fit.value(event.original),
                 reason=fit.sentence(event.reason),
@@ -249,6 +253,17 @@ class Entries:
             sequence=1, time_s=time_s,
             what=event.what,                    # type: ignore[arg-type]
             detail=fit.sentence(event.detail))
+
+    def _since(self, event: transitions.LimitEvent, behind_s: float
+               ) -> float:
+        """When a limit was set: the same in all that is told of it, however
+        the wall clock is set meanwhile."""
+        key = event.workload, event.knob, event.since_s
+        since_s = self._since_s.setdefault(key, max(
+            0.0, event.since_s + behind_s))
+        if event.what == 'removed':
+            del self._since_s[key]
+        return since_s
 
     def _answered(self, event: transitions.LimitEvent) -> str:
         """The open incident that a limit answers, '' if none does."""

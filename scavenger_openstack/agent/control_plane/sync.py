@@ -27,6 +27,7 @@ from scavenger_openstack.agent.control_plane import directives as directives_
 from scavenger_openstack.agent.control_plane import head
 from scavenger_openstack.agent.control_plane import reports
 from scavenger_openstack.agent.control_plane import spool as spool_
+from scavenger_openstack.agent.control_plane import steady_clock
 from scavenger_openstack.agent.control_plane import sums
 from scavenger_openstack.agent import transitions
 from scavenger_openstack.decision import orders as orders_
@@ -95,6 +96,7 @@ class Sync:
         self._rates: Rates | None = None
         self._idle_cores: float | None = None
         self._their_digest = ''
+        self._clock = steady_clock.SteadyClock(now_s(), time.time())
         self._head = head.Head()
         self._set_aside = 0
         self._oldest = '', 0, now_s()
@@ -123,12 +125,13 @@ class Sync:
     def happened(self, events: Iterable[transitions.Event]) -> None:
         """What is to be told; from the thread of the tick."""
         now = now_s()
+        behind_s = self._clock.behind_s(now, time.time())
         for event in events:
             began = (isinstance(event, transitions.IncidentEvent)
                      and event.what == 'began')
             self._events.append(reports.Happened(event, now, self._evidence(
                 event.controller, event.incident)   # type: ignore[union-attr]
-                if began else ()))
+                if began else (), behind_s))
 
     def facts(self) -> dict[str, Any]:
         """For the status: plain JSON.  ``answered_s`` and ``issued_s`` are
@@ -221,7 +224,8 @@ class Sync:
         now = now_s()
         if now - self._summed_s >= STATISTICS_S or self._stop.is_set():
             self._summed_s = now
-            entries += self._sums.drain(wall_s)
+            entries += self._sums.drain(
+                wall_s + self._clock.behind_s(now, wall_s))
         if entries or self.spool.fault:
             self.spool.add(entries)
         self._measure(now, wall_s)
@@ -262,7 +266,8 @@ class Sync:
             self._idle_cores = max(
                 0.0, len(sample.cpu_busy_s) - busy_s / rates.interval_s)
         self._sums.add(rates.workloads, sample.cpu_model or '',
-                       sample.wall_time_s)
+                       sample.wall_time_s + self._clock.behind_s(
+                           sample.time_s, sample.wall_time_s))
 
     def exchange(self) -> bool:
         """Call once; whether more waits.
@@ -296,6 +301,7 @@ class Sync:
                 self._acknowledge(run_id, entries, sequence)
             self.directives.follow_kill_switch(found, now_s())
             raise
+        self._clock.answered(answer.time_s, began_s, now_s())
         self._answered_s = time.time()
         self._their_digest = answer.workloads_digest
         more = self._acknowledge(run_id, entries, answer.acknowledged)
