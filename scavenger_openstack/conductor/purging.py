@@ -61,9 +61,9 @@ class Purging:
             deleted = self._delete(now)
         except Exception:
             with contextlib.suppress(errors.DatabaseError):
-                self._hold(now + AGAIN_S)
+                self._hold(now, now + AGAIN_S)
             raise
-        self._hold(now + EVERY_S)
+        self._hold(now, now + EVERY_S)
         if deleted:
             LOG.info('%d rows were deleted that were over and old', deleted)
         return deleted
@@ -78,9 +78,9 @@ class Purging:
             deleted += purge.trim(self._engine, now_s=now, rows=self._rows)
         return deleted
 
-    def _hold(self, until_s: float) -> None:
+    def _hold(self, now: float, until_s: float) -> None:
         with connect.writing(self._engine) as connection:
-            claims.extend(connection, CLAIM, self._holder, until_s)
+            claims.extend(connection, CLAIM, self._holder, now, until_s)
 
 
 def _quiet(table: str, rows: int) -> None:

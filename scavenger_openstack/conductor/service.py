@@ -279,7 +279,7 @@ class Conductor:
         with connect.writing(self._engine) as connection:
             count = specs.refresh(connection, now)
             if not claims.extend(
-                    connection, specs.CLAIM, self.name,
+                    connection, specs.CLAIM, self.name, now,
                     (now // SPECS_S + 1) * SPECS_S + SPECS_DELAY_S):
                 raise errors.DatabaseError(
                     f'specs took more than {WORK_S:.0f} s; another conductor '
@@ -290,7 +290,7 @@ class Conductor:
         """After a failure: the next try, of any conductor, is soon."""
         with contextlib.suppress(errors.DatabaseError):
             with connect.writing(self._engine) as connection:
-                claims.extend(connection, specs.CLAIM, self.name,
+                claims.extend(connection, specs.CLAIM, self.name, now,
                               now + AGAIN_S)
 
     @property

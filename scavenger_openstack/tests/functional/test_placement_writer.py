@@ -256,7 +256,8 @@ class Writing(testtools.TestCase):
     def leader(self, name: str) -> leader.Leader:
         return leader.Leader(
             self.engine, placement_writer.CLAIM, name, lambda: self.now,
-            self.another().turn, every_s=1.0, what='not told')
+            self.another().turn, every_s=1.0, what='not told',
+            elapsed=lambda: self.now)
 
     def test_one_conductor_writes(self) -> None:
         self.report(4.0)
@@ -269,7 +270,7 @@ class Writing(testtools.TestCase):
     def test_a_conductor_that_hangs_loses_it(self) -> None:
         self.report(4.0)
         one, two = self.leader('one'), self.leader('two')
-        one.step()
+        self.assertEqual([True, False], [one.step(), two.step()])
         self.now += leader.HOLD_S
         self.report(4.0)
         self.assertEqual([True, False], [two.step(), one.step()])
