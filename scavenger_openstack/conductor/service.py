@@ -87,13 +87,15 @@ class Conductor:
     :param engine: of a database with the tables
     :param clock: UNIX time in seconds
     :param require_token: see :func:`.sync.sync`
-    :param keep_days: see :class:`.purging.Purging`; so are ``keep_rows``
+    :param keep_days: see :class:`.purging.Purging`; so are ``keep_rows`` and
+        ``elapsed``
     """
 
     def __init__(self, engine: connect.Engine,
                  clock: Callable[[], float] = time.time, *,
                  require_token: bool = False,
-                 keep_days: int = 0, keep_rows: int = 0) -> None:
+                 keep_days: int = 0, keep_rows: int = 0,
+                 elapsed: Callable[[], float] = time.monotonic) -> None:
         self.name = f'{socket.gethostname()}:{os.getpid()}:' \
                     f'{secrets.token_hex(4)}'
         self._engine = engine
@@ -101,7 +103,8 @@ class Conductor:
         self._require_token = require_token
         self._wishes = directives.Wishes()
         self.purging = purging.Purging(engine, self.name, clock,
-                                        days=keep_days, rows=keep_rows)
+                                       days=keep_days, rows=keep_rows,
+                                       elapsed=elapsed)
         self._proved: dict[str, tuple[str, float]] = {}
         self._logged: dict[str, float] = {}
         self._refusals = 0.0, 0

@@ -57,6 +57,21 @@ def extend(connection: Connection, name: str, holder: str, now: float,
             _row(holder, now, until_s))).rowcount)
 
 
+def note(connection: Connection, name: str, until_s: float) -> None:
+    """Remember a time for all processes, as a claim that none has."""
+    if not connection.execute(update(tables.claims).where(
+            _claims.name == name).values(expires_s=until_s)).rowcount:
+        connection.execute(insert(tables.claims).values(
+            name=name, holder='', expires_s=until_s))
+
+
+def noted(connection: Connection, name: str) -> float | None:
+    """That time; ``None`` before the first."""
+    until_s: float | None = connection.execute(select(
+        _claims.expires_s).where(_claims.name == name)).scalar()
+    return until_s
+
+
 class Lead:
     """What one process knows of a claim that is extended all the time.
 
