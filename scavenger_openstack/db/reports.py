@@ -54,10 +54,12 @@ _HOST = select(
     _hosts.token_hash, _hosts.boot_id).where(
         _hosts.name == bindparam('host')).with_for_update(key_share=True)
 _PROGRESS = select(
-    *(select(column).where(
+    select(_runs.sequence).where(
         _runs.host_id == bindparam('host_id'),
-        _runs.run_id == bindparam('run')).scalar_subquery()
-      for column in (_runs.sequence, _runs.time_s)),
+        _runs.run_id == bindparam('run')).scalar_subquery(),
+    select(_runs.time_s).where(
+        _runs.host_id == bindparam('host_id'),
+        _runs.run_id == bindparam('run')).scalar_subquery(),
     select(func.max(tables.audit.c.id)).scalar_subquery(),
     *(select(told).where(_tags.host == bindparam('host')).scalar_subquery()
       for told in (func.max(_tags.changed_s), func.count())))

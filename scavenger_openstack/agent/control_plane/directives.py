@@ -3,8 +3,8 @@
 """What the control plane wants of this host: kept on disk, and as orders.
 
 The last directives hold while the control plane is away, also over a restart.
-They are kept once the agent has gone on with them for some ticks: those that
-end it are not what it starts with again.  The kill switch is kept at once.
+Those that end the agent again and again are not what it starts with: then it
+starts with the last ones that it has gone on with, which are kept beside them.
 Whatever is in them, the loop asks for no more than :mod:`.orders` allows.
 """
 
@@ -36,6 +36,8 @@ from scavenger_openstack.wire import report
 LOG = log.getLogger(__name__)
 
 FILE = 'directives.json'
+GOOD = 'directives.good.json'
+"""The last ones that the agent has gone on with for some ticks."""
 MOST = 2.0 ** 53
 """More than any host has of anything; what is reckoned from it is finite."""
 NOT_UNDERSTOOD = '-'
@@ -62,7 +64,7 @@ class Directives:
     def __init__(self, directory: pathlib.Path, *,
                  allow_background: bool = False,
                  warn: Callable[[str], None] = LOG.warning) -> None:
-        self._path = directory / FILE
+        self._path, self._good = directory / FILE, directory / GOOD
         self._warn = warn
         self._allow_background = allow_background
         self._loaded_s = -math.inf
@@ -94,38 +96,52 @@ class Directives:
                 budget=allowance.Budget(0, now, 0.0))
 
     def _load(self, now: float, wall_s: float) -> None:
-        data = b''
-        try:
-            data = status.read_file(self._path, report.MAX_ANSWER_BYTES + 1)
-            kept = codec.decode(data, report.Directives,
-                                report.MAX_ANSWER_BYTES)
-        except FileNotFoundError:
-            return
-        except (OSError, errors.ScavengerError) as exc:
-            self._unusable(exc, data, LOST, now)
-            return
-        if self._tries.spent(kept.digest, 0.0):
-            self._unusable(ENDED, data, ENDED, now)
-            return
-        self._try(kept, b'')
+        ended = b''
+        for path in (self._path, self._good):
+            data = b''
+            try:
+                data = status.read_file(path, report.MAX_ANSWER_BYTES + 1)
+                kept = codec.decode(data, report.Directives,
+                                    report.MAX_ANSWER_BYTES)
+            except FileNotFoundError:
+                if path == self._path:      # an operator may have deleted it
+                    return
+                continue
+            except (OSError, errors.ScavengerError) as exc:
+                self._unusable(path, exc, data, LOST, now)
+                return
+            if not self._tries.spent(kept.digest, 0.0):
+                self._try(kept, data if path == self._path else b'')
+                self._start(path, kept, now, wall_s)
+                return
+            ended = data
+            if not kept.protection:     # and before it may have been on
+                break
+        if ended:
+            self._unusable(path, ENDED, ended, ENDED, now)
+
+    def _start(self, path: pathlib.Path, kept: report.Directives, now: float,
+               wall_s: float) -> None:
+        """Follow what was kept there."""
         try:
             # By the clock that says less: ours may have been set back.
             self._take(kept, now, max(wall_s, kept.issued_s))
         except Exception as exc:
-            LOG.exception('%s is not followed', self._path)
-            self._unusable(type(exc).__name__, data, FAILED, now)
+            LOG.exception('%s is not followed', path)
+            self._unusable(path, type(exc).__name__, codec.encode(kept),
+                           FAILED, now)
 
-    def _unusable(self, why: object, data: bytes, reason: str, now: float
-                  ) -> None:
+    def _unusable(self, path: pathlib.Path, why: object, data: bytes,
+                  reason: str, now: float) -> None:
         """Set no limit, instead of following what was kept."""
-        self._warn(f'{self._path}: not usable: {why}; no limit is set until '
-                   'the control plane answers')
+        self._warn(f'{path}: not usable: {why}; no limit is set until the '
+                   'control plane answers')
         self._take(_stop(data, report.KillSwitch) or _stopped(reason), now,
                    0.0)
 
     def follow(self, found: report.Directives, now: float) -> None:
-        """Follow directives that were asked for at ``now``; see :meth:`load`
-        and :meth:`keep`.
+        """Keep and follow directives that were asked for at ``now``; see
+        :meth:`load`.
 
         Their times count from when they were issued: both are by the
         conductor's clock, ours may be another.  That was not before
@@ -144,12 +160,11 @@ class Directives:
                      + _reason(found))
         stop = None if found.protection else _stopped(
             found.protection_reason)
-        if stop is not None:
-            self._save(codec.encode(stop))
         if self._tries.spent(found.digest, now - self._loaded_s):
             self._refuse(ENDED, stop, now)
             return
-        self._try(found, codec.encode(found))
+        data = codec.encode(found)
+        self._try(found, data)
         try:
             self._take(found, now, found.issued_s)
         except Exception:
@@ -158,12 +173,15 @@ class Directives:
                               printable(found.digest))
             self._end_try()
             self._refuse(FAILED, stop, now)
+        else:
+            self._save(self._path, data)
 
     def _refuse(self, why: str, stop: report.Directives | None, now: float
                 ) -> None:
         """Follow nothing of directives but their kill switch."""
         if stop is not None:
             self._take(stop, now, 0.0)
+            self._save(self._path, codec.encode(stop))
         if self.refused.get(ALL) != why:
             self._warn('directives of the control plane are not followed: '
                        f'{why}; those before them hold')
@@ -174,13 +192,13 @@ class Directives:
         self._ticks += 1
 
     def keep(self) -> None:
-        """Keep the directives that are followed, if the agent has gone on
-        with them for long enough."""
+        """Note that the directives that are followed do not end the agent, if
+        it has gone on with them for long enough."""
         if (self._trying is not None
                 and self._ticks - self._trying[2] >= TICKS):
             data = self._trying[1]
             if data:
-                self._save(data)
+                self._save(self._good, data)
             self._end_try()
 
     def end(self) -> None:
@@ -190,7 +208,8 @@ class Directives:
 
     def _try(self, found: report.Directives, data: bytes) -> None:
         """
-        :param data: what is to be kept, empty when it is already
+        :param data: what is to be kept when they do not end the agent, empty
+            when it is already
         """
         self._end_try()
         if found.digest == NOT_UNDERSTOOD:      # a kill switch, no more
@@ -203,11 +222,11 @@ class Directives:
             self._tries.end(self._trying[0])
         self._trying = None
 
-    def _save(self, data: bytes) -> None:
+    def _save(self, path: pathlib.Path, data: bytes) -> None:
         try:
-            tries.replace(self._path, data)
+            tries.replace(path, data)
         except OSError as exc:
-            self._warn(f'{self._path}: not written: {exc.strerror}; after a '
+            self._warn(f'{path}: not written: {exc.strerror}; after a '
                        'restart the directives before these hold until the '
                        'control plane answers')
 

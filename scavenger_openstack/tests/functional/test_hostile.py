@@ -222,9 +222,9 @@ class HostileTest(loops.LoopTestCase):
         for section, params in conf.PARAMS.items():
             asked.of(section, params)
         for controller, _ in self.real:
-            type(controller)(asked.of(controller.name,
-                                      type(controller).params_type),
-                             interval_s=1.0, host='h', boot_id='b')
+            made: Any = type(controller)
+            made(asked.of(controller.name, made.params_type), interval_s=1.0,
+                 host='h', boot_id='b')
         if isinstance(found, dict) and found.get('protection') is False:
             self.assertTrue(one.orders.stopped)
         for name, params in asked.now.items():
