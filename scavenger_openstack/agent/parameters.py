@@ -30,6 +30,7 @@ LOG = log.getLogger(__name__)
 AT_START = 'it holds from the next start of the agent on'
 NOT_HERE = 'no controller of that name runs on this host'
 NO_OPTION = 'there is no such option'
+FAILED = 'the controller fails at it, the log has more'
 
 MOST_REFUSED = 200
 """So many are told; a report has no room for more."""
@@ -132,7 +133,12 @@ class Parameters:
             return
         for name, params in self._take(asked, controllers).items():
             if params != self._now[name]:
-                controllers[name].tune(params)
+                try:
+                    controllers[name].tune(params)
+                except Exception:       # those before hold
+                    LOG.exception('parameters of %s are not followed', name)
+                    self.refused[f'parameter {name}'] = FAILED
+                    continue
                 self._say(name, params)
                 self._now[name] = params
 
@@ -140,13 +146,16 @@ class Parameters:
               controllers: Mapping[str, Tunable] | None = None
               ) -> dict[str, Any]:
         """What is to hold by section."""
-        self._asked, refused = asked, {}
+        self._asked = asked
+        refused: dict[str, str] = {}
         by_section: dict[str, dict[str, float | str]] = {
             name: {} for name in self._file
             if controllers is None or name in controllers}
         for name, value in asked.items():
-            section, _, option = name.partition('.')
-            if section in by_section:
+            section, dot, option = name.partition('.')
+            if not dot:
+                refused[name] = NO_OPTION
+            elif section in by_section:
                 by_section[section][option] = value
             else:
                 refused[name] = NOT_HERE

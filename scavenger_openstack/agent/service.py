@@ -190,7 +190,7 @@ class Service:
                 windows.save(self._windows, self._loop)
                 self._journal.end(now(), len(problems))
                 if self._sync:
-                    self._sync.stop()
+                    self._sync.stop(failed or not self._stop.requested)
             finally:
                 self._leases.close()
                 self._driver.close()

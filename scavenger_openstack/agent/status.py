@@ -328,9 +328,12 @@ def _conductor(document: Mapping[str, Any]) -> str:
              f'{document["wall_time_s"] - answered_s:.0f} s ago')
             + (', waiting to be reported: '
                + amounts.of_bytes(facts['spool_bytes'])
+               + f', the oldest for {facts.get("waiting_s", 0.0):.0f} s'
                if facts['spool_bytes'] else '')
             + (f'; lost for want of room: {facts["dropped"]}'
                if facts['dropped'] else '')
+            + (f'; set aside, the conductor did not take them: '
+               f'{facts["set_aside"]}' if facts.get('set_aside') else '')
             + _some('; parameters from there: ', holds)
             + _some('; not followed: ', [
                 f'{what}: {why}' for what, why in refused.items()])

@@ -177,7 +177,7 @@ def _placement(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
             conf, session, 'placement')),
         placement.Params(**{field: conf.placement[field]
                             for field in placement.Params.__annotations__}),
-        time.time)
+        time.time, time.monotonic)
     return leader.Leader(
         engine, placement_writer.CLAIM, name, time.time, writer.turn,
         every_s=placement_writer.EVERY_S,

@@ -46,7 +46,7 @@ def remove(conf: cfg.ConfigOpts, prog: str) -> int:
         now = time.time()
         if not connect.retried(engine, lambda connection: claims.take(
                 connection, placement_writer.CLAIM, HOLDER, now,
-                now + WORK_S), on_duplicate=True):
+                now + WORK_S, careful=True), on_duplicate=True):
             raise errors.ConfigError(
                 'a conductor keeps Placement up to date: set [placement] '
                 'enabled = false, start all conductors again, and repeat '
@@ -56,8 +56,9 @@ def remove(conf: cfg.ConfigOpts, prog: str) -> int:
         finally:
             # Else it ends by itself, after WORK_S.
             with contextlib.suppress(errors.DatabaseError):
+                now = time.time()
                 connect.retried(engine, lambda connection: claims.extend(
-                    connection, placement_writer.CLAIM, HOLDER, time.time()),
+                    connection, placement_writer.CLAIM, HOLDER, now, now),
                     idempotent=True)
     finally:
         engine.dispose()

@@ -52,14 +52,16 @@ class Advancing:
             while done := connect.retried(self._engine, functools.partial(
                     totals.advance, hour_s=reports.hour(now))):
                 hosts += done
-                if self._stopped() or not self._hold(self._clock() + WORK_S):
+                if self._stopped() or not self._hold(WORK_S):
                     return hosts    # another process goes on
         finally:
             # Else the claim would keep others out for so long.
             with contextlib.suppress(errors.DatabaseError):
-                self._hold(now)
+                self._hold(0.0)
         return hosts
 
-    def _hold(self, until_s: float) -> bool:
+    def _hold(self, hold_s: float) -> bool:
+        now = self._clock()
         with connect.writing(self._engine) as connection:
-            return claims.extend(connection, CLAIM, self._holder, until_s)
+            return claims.extend(connection, CLAIM, self._holder, now,
+                                 now + hold_s)

@@ -26,11 +26,12 @@ REPLACED = 'another limit was set on it'
 
 
 def apply(connection: reports.Connection, host_id: int,
-          entries: Sequence[Limit],
+          entries: Sequence[clocks.Timed],
           identities: Mapping[str, reports.Identity], now: float,
           newest: bool = False) -> None:
     """Insert limits that were set, and update those that have changed.
 
+    :param entries: all are limits
     :param identities: of all workloads that the entries name
     :param newest: the entries are of the run that began last: each is told
         after all that is known, also where its clock was set back
@@ -38,14 +39,13 @@ def apply(connection: reports.Connection, host_id: int,
     if not entries:
         return
     timed = []
-    for entry in entries:
-        moved_s = clocks.moved_s(entry.time_s, now)
-        time_s = entry.time_s + moved_s
+    for entry, time_s, moved_s in entries:
+        assert isinstance(entry, Limit)
         timed.append((entry, time_s, bool(moved_s), min(
             max(0.0, entry.since_s + moved_s), time_s)))
     rows: dict[tuple[str, str], list[reports.Row]] = {}
     for one in reports.caps(connection, host_id,
-                            {entry.workload for entry in entries},
+                            {entry.workload for entry, *_ in timed},
                             min(since_s for *_, since_s in timed) - SAME_S):
         rows.setdefault((one['workload'], one['knob']), []).append(one)
     touched: dict[int, reports.Row] = {}
@@ -62,7 +62,7 @@ def apply(connection: reports.Connection, host_id: int,
             of_knob.append(row)
         incident = entry.incident or (
             row['incident'] if row['owner'] == entry.owner else '')
-        if time_s >= row['changed_s']:
+        if clocks.is_newer(time_s, row['changed_s'], now):
             row.update(value=entry.value, original=entry.original,
                        owner=entry.owner, reason=entry.reason,
                        incident=incident, changed_s=time_s)

@@ -4,6 +4,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from scavenger_openstack.wire.report import AnyEntry
+
 SLACK_S = 60.0
 """So far apart two clocks may be."""
 
@@ -17,6 +22,38 @@ def moved_s(time_s: float, now: float) -> float:
     if now - OLDEST_S <= time_s <= now + SLACK_S:
         return 0.0
     return now - time_s
+
+
+class Timed(NamedTuple):
+    """An entry, when it happened, and by how much its other times have to be
+    moved."""
+
+    entry: AnyEntry
+    time_s: float
+    moved_s: float
+
+
+def timed(entries: Iterable[AnyEntry], last_s: float, now: float
+          ) -> list[Timed]:
+    """The entries of one run with times that follow their order: a clock that
+    was set back between two of them says that the later one was earlier.
+
+    :param entries: in the order of their sequence
+    :param last_s: when what came before them happened
+    """
+    found = []
+    for entry in entries:
+        moved = moved_s(entry.time_s, now)
+        # What was recorded by a clock that was ahead keeps nothing back.
+        last_s = max(entry.time_s + moved, min(last_s, now))
+        found.append(Timed(entry, last_s, moved))
+    return found
+
+
+def is_newer(time_s: float, than_s: float, now: float) -> bool:
+    """Whether what was told now is not older than what is known: that may be
+    of a clock that was ahead."""
+    return time_s >= min(than_s, now)
 
 
 def offset_s(sent_s: float, now: float) -> float:

@@ -33,24 +33,28 @@ longest entry."""
 
 
 def apply(connection: reports.Connection, host_id: int,
-          entries: Sequence[Incident],
+          entries: Sequence[clocks.Timed],
           identities: Mapping[str, reports.Identity], now: float
           ) -> list[str]:
     """Insert and update incidents.
 
+    :param entries: all are incidents
     :param identities: of all workloads that the entries name
     :return: ids that belong to incidents of another host: nothing is done
         about these
     :raises WireError: they last so long that the sums would be too many
     """
-    found = reports.incidents(connection, {entry.id for entry in entries})
+    found = reports.incidents(connection, {
+        one.entry.id for one in entries if isinstance(one.entry, Incident)})
     before = {uuid: row for uuid, row in found.items()
               if row['host_id'] == host_id}
     after: dict[str, reports.Row] = {}
-    for entry in entries:
+    for entry, time_s, moved_s in entries:
+        assert isinstance(entry, Incident)
         if entry.id in before or entry.id not in found:
             after[entry.id] = merged(
-                after.get(entry.id) or before.get(entry.id), entry, now)
+                after.get(entry.id) or before.get(entry.id), entry, time_s,
+                moved_s, now)
     sums = sum(map(interference.most_rows, (
         *(before[uuid] for uuid in after if uuid in before),
         *after.values())))
@@ -82,20 +86,19 @@ def apply(connection: reports.Connection, host_id: int,
     return sorted(found.keys() - before.keys())
 
 
-def merged(row: reports.Row | None, entry: Incident, now: float
-           ) -> reports.Row:
+def merged(row: reports.Row | None, entry: Incident, time_s: float,
+           moved_s: float, now: float) -> reports.Row:
     """What an incident is with one more entry.
 
     :param row: what it was, ``None`` before its first entry
+    :param time_s: and ``moved_s``: see :class:`.clocks.Timed`
     """
-    moved_s = clocks.moved_s(entry.time_s, now)
-    time_s = entry.time_s + moved_s
     if row is None:
         row = {'victim': entry.victim, 'signal': entry.signal,
                'begun_s': min(max(0.0, entry.begun_s + moved_s), time_s),
                'changed_s': 0.0, 'evidence': []}
     row = dict(row)
-    if time_s >= row['changed_s']:
+    if clocks.is_newer(time_s, row['changed_s'], now):
         row.update(
             cause=entry.cause, controller=entry.controller,
             value=entry.value, threshold=entry.threshold,

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import contextlib
 import functools
 import threading
+import time
 
 from oslo_log import log
 
@@ -38,19 +39,22 @@ class Leader:
 
     :param name: of the claim, and of the thread
     :param holder: a name of this process that no other one has
-    :param clock: UNIX time in seconds
+    :param clock: UNIX time in seconds, for those that look at the claim
     :param turn: does a turn; it calls what it is given at least once in
         :data:`HOLD_S`, which raises :class:`Lost`
     :param what: what is not done when it fails, for the log
+    :param elapsed: seconds that only grow
     """
 
     def __init__(self, engine: connect.Engine, name: str, holder: str,
                  clock: Callable[[], float],
                  turn: Callable[[Callable[[], None]], object], *,
-                 every_s: float, what: str) -> None:
+                 every_s: float, what: str,
+                 elapsed: Callable[[], float] = time.monotonic) -> None:
         self._engine = engine
         self._name = name
-        self._holder = holder
+        self._lead = claims.Lead(name, holder, elapsed)
+        self._elapsed = elapsed
         self._clock = clock
         self._turn = turn
         self._every_s = every_s
@@ -93,8 +97,7 @@ class Leader:
         if self._claimed_s is not None:
             with contextlib.suppress(errors.DatabaseError):
                 with connect.writing(self._engine) as connection:
-                    claims.extend(connection, self._name, self._holder,
-                                  self._clock())
+                    self._lead.extend(connection, self._clock(), 0.0)
 
     def step(self) -> bool:
         """One turn, unless another conductor has the work.
@@ -115,10 +118,10 @@ class Leader:
         return True
 
     def _take(self) -> bool:
-        now = self._clock()
+        now = self._elapsed()
         if not connect.retried(self._engine, functools.partial(
-                claims.take, name=self._name, holder=self._holder, now=now,
-                until_s=now + self._hold_s), on_duplicate=True):
+                self._lead.take, now=self._clock(), hold_s=self._hold_s),
+                on_duplicate=True):
             return False
         self._claimed_s = now
         return True
@@ -128,15 +131,15 @@ class Leader:
 
         :raises Lost: it is another's.
         """
-        now = self._clock()
+        now = self._elapsed()
         if self._stop.is_set():
             raise Lost
         if self._claimed_s is not None and (
-                0 <= now - self._claimed_s < self._hold_s / 4):
+                now - self._claimed_s < self._hold_s / 4):
             return
         if not connect.retried(self._engine, functools.partial(
-                claims.extend, name=self._name, holder=self._holder,
-                until_s=now + self._hold_s), idempotent=True):
+                self._lead.extend, now=self._clock(), hold_s=self._hold_s),
+                idempotent=True):
             raise Lost
         self._claimed_s = now
 

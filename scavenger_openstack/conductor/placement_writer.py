@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 import random
 from typing import Any
+from typing import NamedTuple
 
 from oslo_log import log
 
@@ -47,19 +48,35 @@ class Known:
         self.traits_s = float('-inf')
 
 
+class Reported(NamedTuple):
+    """The last report of a host: what its row says of it, when that changed
+    here, and whether it is sure that this was then."""
+
+    noted_s: float
+    time_s: float
+    sure: bool
+
+
 class Writer:
     """Writes for all hosts; for one thread.
 
-    :param clock: UNIX time in seconds
+    A host is silent when its row has not changed for so long, by the time
+    that passed here: conductors note its reports by their clocks, which may
+    be set.
+
+    :param clock: UNIX time in seconds; counts at the first look at a host
+    :param elapsed: seconds that only grow; ``None``: the clock is like that
     """
 
     def __init__(self, engine: connect.Engine, api: placement_api.Placement,
-                 params: placement.Params, clock: Callable[[], float]
-                 ) -> None:
+                 params: placement.Params, clock: Callable[[], float],
+                 elapsed: Callable[[], float] | None = None) -> None:
         self._engine = engine
         self._api = api
         self._params = params
         self._clock = clock
+        self._elapsed = elapsed or clock
+        self._reports: dict[str, Reported] = {}
         self._prepared = False
         self._listed_s = float('-inf')
         self._roots: dict[str, str] = {}
@@ -77,9 +94,11 @@ class Writer:
         :raises Unreachable: Placement does not answer.
         :raises DatabaseError: the database cannot be used.
         """
-        now = self._clock()
+        now = self._elapsed()
         with connect.reading(self._engine) as connection:
             rows = summary.hosts(connection)
+        self._reports = {row['name']: self._reported(row, now)
+                         for row in rows}
         self._list(now)
         written, done = 0, set()
         for row in rows:
@@ -102,12 +121,27 @@ class Writer:
                           'out')
             else:
                 done.add(name)
-                written += self._host(name, seen(row), now)
+                reported = self._reports[row['name']]
+                # Else it may be silent, and Placement has what it was told.
+                if reported.sure or (now - reported.time_s
+                                     > self._params.silent_s):
+                    written += self._host(name, seen(row, reported.time_s),
+                                          now)
         for name in self._children.keys() - done:
             still()     # its agent never reported, or has another name now
             if name in self._roots:
                 written += self._host(name, None, now)
         return written
+
+    def _reported(self, row: Mapping[str, Any], now: float) -> Reported:
+        """When a host reported last, by the time that passes here."""
+        noted_s, before = row['last_seen_s'], self._reports.get(row['name'])
+        if before is None:
+            ago_s = self._clock() - noted_s
+            sure = abs(ago_s) <= self._params.silent_s
+            return Reported(noted_s, now - max(0.0, ago_s) * sure, sure)
+        return before if before.noted_s == noted_s else Reported(
+            noted_s, now, True)
 
     def _named(self, host: str) -> str | None:
         """The name of a host's provider."""
@@ -203,8 +237,8 @@ class Writer:
             LOG.warning('%s', text)
 
 
-def seen(row: Mapping[str, Any]) -> placement.Seen:
-    """What the last report of a host says.
+def seen(row: Mapping[str, Any], time_s: float) -> placement.Seen:
+    """What the last report of a host says, which was then.
 
     One that sets no limits offers nothing: nothing would hold back what
     comes.
@@ -212,7 +246,7 @@ def seen(row: Mapping[str, Any]) -> placement.Seen:
     facts = row['facts'] or {}
     offer = placement.offer(facts.get('headroom', {}), facts.get('used', {})
                             ) if facts.get('enforcing') else {}
-    return placement.Seen(row['last_seen_s'], offer, facts.get('grade', ''),
+    return placement.Seen(time_s, offer, facts.get('grade', ''),
                           bool(row['incidents']))
 
 

@@ -88,13 +88,15 @@ class Conductor:
     :param engine: of a database with the tables
     :param clock: UNIX time in seconds
     :param require_token: see :func:`.sync.sync`
-    :param keep_days: see :class:`.purging.Purging`; so are ``keep_rows``
+    :param keep_days: see :class:`.purging.Purging`; so are ``keep_rows`` and
+        ``elapsed``
     """
 
     def __init__(self, engine: connect.Engine,
                  clock: Callable[[], float] = time.time, *,
                  require_token: bool = False,
-                 keep_days: int = 0, keep_rows: int = 0) -> None:
+                 keep_days: int = 0, keep_rows: int = 0,
+                 elapsed: Callable[[], float] = time.monotonic) -> None:
         self.name = f'{socket.gethostname()}:{os.getpid()}:' \
                     f'{secrets.token_hex(4)}'
         self._engine = engine
@@ -109,7 +111,7 @@ class Conductor:
         self._stop = threading.Event()
         self.purging = purging.Purging(
             engine, self.name, clock, days=keep_days, rows=keep_rows,
-            stopped=self._stop.is_set)
+            stopped=self._stop.is_set, elapsed=elapsed)
         self.advancing = advancing.Advancing(engine, self.name, clock,
                                              self._stop.is_set)
         self._thread: threading.Thread | None = None
@@ -300,7 +302,7 @@ class Conductor:
         with connect.writing(self._engine) as connection:
             count = specs.refresh(connection, now)
             if not claims.extend(
-                    connection, specs.CLAIM, self.name,
+                    connection, specs.CLAIM, self.name, now,
                     (now // SPECS_S + 1) * SPECS_S + SPECS_DELAY_S):
                 raise errors.DatabaseError(
                     f'specs took more than {WORK_S:.0f} s; another conductor '
@@ -311,7 +313,7 @@ class Conductor:
         """After a failure: the next try, of any conductor, is soon."""
         with contextlib.suppress(errors.DatabaseError):
             with connect.writing(self._engine) as connection:
-                claims.extend(connection, specs.CLAIM, self.name,
+                claims.extend(connection, specs.CLAIM, self.name, now,
                               now + AGAIN_S)
 
     @property

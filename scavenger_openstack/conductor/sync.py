@@ -108,8 +108,11 @@ def sync(connection: reports.Connection, report: Report, now: float,
         _check_token(report.host, host and host.token_hash, token,
                      require_token)
     host = host or reports.add_host(connection, report.host, now)
-    sequence, generation, tags = reports.progress(
+    sequence, last_s, generation, tags = reports.progress(
         connection, host.id, report.host, report.run_id)
+    # Also what is left out below has been received: an agent sends it again
+    # until it is acknowledged, and nothing after it.
+    received = max((entry.sequence for entry in report.entries), default=0)
     refused = elsewhere.refused(connection, host.id, report, now)
     listed = report.workloads_digest
     if refused:
@@ -120,12 +123,19 @@ def sync(connection: reports.Connection, report: Report, now: float,
             not digest or listed != digest):
         workloads.apply(connection, host.id, report.workloads, now)
         digest = listed
-    entries = list(_new(report.entries, sequence or 0))
+    if last_s is None and any(isinstance(entry, AgentEvent)
+                              for entry in report.entries):
+        last_s = reports.last_entry_s(connection, host.id)
+    entries = clocks.timed(_new(report.entries, sequence or 0),
+                           last_s or 0.0, now)
     if entries:
         _apply(connection, host.id, report, entries, now,
                first=sequence is None)
+    acknowledged = max(received, sequence or 0)
+    if acknowledged > (sequence or 0):
         reports.set_progress(
-            connection, host.id, report.run_id, entries[-1].sequence, now,
+            connection, host.id, report.run_id, acknowledged,
+            entries[-1].time_s if entries else last_s or 0.0, now,
             new=sequence is None)
     if late:
         reports.update_host(connection, host.id, {'last_seen_s': now})
@@ -136,8 +146,8 @@ def sync(connection: reports.Connection, report: Report, now: float,
             'facts': _facts(report, host, now), 'workloads_digest': digest,
             'last_seen_s': now})
     return Answer(
-        acknowledged=entries[-1].sequence if entries else sequence or 0,
-        workloads_digest=digest,
+        acknowledged=acknowledged,
+        workloads_digest=digest, time_s=now,
         directives=(wishes or directives_.Wishes()).directives(
             connection, directives_.Asker(
                 host.id, report.host, digest, host.settings,
@@ -233,19 +243,19 @@ def _boots(report: Report, host: reports.Host, now: float) -> reports.Row:
 
 
 def _apply(connection: reports.Connection, host_id: int, report: Report,
-           entries: Sequence[AnyEntry], now: float, first: bool) -> None:
+           entries: Sequence[clocks.Timed], now: float, first: bool
+           ) -> None:
     """Apply entries, each of which is new.
 
     :param first: they are the first of their run: what is known of limits
         and incidents is of earlier ones, whatever their clock said
     """
-    named = set(_named(entries))
+    named = set(_named(entry for entry, *_ in entries))
     identities = (reports.identities(connection, host_id, named)
                   if named else {})
     audit: list[reports.Row] = []
     started = False
-    for entry in entries:
-        time_s = _time(entry, now)
+    for entry, time_s, _ in entries:
         if isinstance(entry, Kill):
             audit.append({
                 'time_s': time_s, 'actor': f'agent {report.host}',
@@ -267,7 +277,7 @@ def _apply(connection: reports.Connection, host_id: int, report: Report,
                 started = True
     foreign = incidents.apply(
         connection, host_id,
-        [entry for entry in entries if isinstance(entry, Incident)],
+        [one for one in entries if isinstance(one.entry, Incident)],
         identities, now)
     for uuid in foreign:
         LOG.warning('%s reported about the incident %s of another host: '
@@ -276,7 +286,7 @@ def _apply(connection: reports.Connection, host_id: int, report: Report,
             'time_s': now, 'actor': f'agent {report.host}',
             'action': 'report.refused', 'target': uuid,
             'reason': 'the incident is of another host'})
-    limits = [entry for entry in entries if isinstance(entry, Limit)]
+    limits = [one for one in entries if isinstance(one.entry, Limit)]
     caps.apply(connection, host_id, limits, identities, now, newest=bool(
         limits) and (started if first else report.run_id ==
                      reports.newest_run(connection, host_id)))
@@ -288,7 +298,7 @@ def _apply(connection: reports.Connection, host_id: int, report: Report,
          'signal': entry.signal,
          'n': entry.n, 'mean': entry.mean, 'm2': entry.m2,
          'least': entry.least, 'most': entry.most}
-        for entry in _usable(report.host, entries)])
+        for entry in _usable(report.host, [one.entry for one in entries])])
     reports.add_audit(connection, audit)
 
 
@@ -313,7 +323,3 @@ def _named(entries: Iterable[AnyEntry]) -> Iterator[str]:
             yield from (one.workload for one in entry.suspects)
         elif isinstance(entry, Limit | Kill):
             yield entry.workload
-
-
-def _time(entry: AnyEntry, now: float) -> float:
-    return entry.time_s + clocks.moved_s(entry.time_s, now)

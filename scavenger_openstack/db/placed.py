@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection
 from sqlalchemy import func
-from sqlalchemy import insert
 from sqlalchemy import select
-from sqlalchemy import update
 
+from scavenger_openstack.db import claims
 from scavenger_openstack.db import reports
 from scavenger_openstack.db import tables
 
@@ -38,10 +37,7 @@ class Wrong(NamedTuple):
 
 def read_now(connection: Connection, until_s: float) -> None:
     """Nova has been read."""
-    if not connection.execute(update(tables.claims).where(
-            _C.name == READ).values(expires_s=until_s)).rowcount:
-        connection.execute(insert(tables.claims).values(
-            name=READ, holder='', expires_s=until_s))
+    claims.note(connection, READ, until_s)
 
 
 def wrong(connection: Connection, before_s: float) -> list[Wrong]:

@@ -58,6 +58,9 @@ _PROGRESS = select(
     select(_runs.sequence).where(
         _runs.host_id == bindparam('host_id'),
         _runs.run_id == bindparam('run')).scalar_subquery(),
+    select(_runs.time_s).where(
+        _runs.host_id == bindparam('host_id'),
+        _runs.run_id == bindparam('run')).scalar_subquery(),
     select(func.max(tables.audit.c.id)).scalar_subquery(),
     *(select(told).where(_tags.host == bindparam('host')).scalar_subquery()
       for told in (func.max(_tags.changed_s), func.count())))
@@ -88,12 +91,14 @@ class Host(NamedTuple):
 class Progress(NamedTuple):
     """How far a run of an agent is stored, and what tells of changes.
 
-    ``sequence``: of its last entry, ``None`` before its first report.
+    ``sequence``: of its last entry, ``None`` before its first report;
+    ``last_s``: when that happened.
     ``generation``: grows with whatever an operator changes.  ``tags``:
     differs when what the flavors of the host's instances say has changed.
     """
 
     sequence: int | None
+    last_s: float | None
     generation: int
     tags: tuple[float, int]
 
@@ -130,9 +135,10 @@ def progress(connection: Connection, host_id: int, host: str, run: str
 
     :param host: its name
     """
-    sequence, generation, newest_s, count = connection.execute(
+    sequence, last_s, generation, newest_s, count = connection.execute(
         _PROGRESS, {'host_id': host_id, 'host': host, 'run': run}).one()
-    return Progress(sequence, generation or 0, (newest_s or 0.0, count))
+    return Progress(sequence, last_s, generation or 0,
+                    (newest_s or 0.0, count))
 
 
 def newest_run(connection: Connection, host_id: int) -> str | None:
@@ -144,9 +150,20 @@ def newest_run(connection: Connection, host_id: int) -> str | None:
     return found
 
 
+def last_entry_s(connection: Connection, host_id: int) -> float:
+    """When the last entry of all runs of a host happened, 0 before the
+    first."""
+    return connection.execute(select(func.max(_runs.time_s)).where(
+        _runs.host_id == host_id)).scalar() or 0.0
+
+
 def set_progress(connection: Connection, host_id: int, run: str,
-                 sequence: int, now: float, new: bool) -> None:
-    row: Row = {'sequence': sequence, 'last_seen_s': now}
+                 sequence: int, last_s: float, now: float, new: bool
+                 ) -> None:
+    """
+    :param last_s: when the last entry happened
+    """
+    row: Row = {'sequence': sequence, 'time_s': last_s, 'last_seen_s': now}
     if new:
         connection.execute(insert(tables.runs), {
             **row, 'host_id': host_id, 'run_id': run})

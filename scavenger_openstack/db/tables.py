@@ -81,6 +81,8 @@ runs = _table(
     'runs', _id(), _host(),
     Column('run_id', String(64), nullable=False),
     Column('sequence', BigInteger, nullable=False),
+    # When that happened.
+    Column('time_s', Double, nullable=False, default=0.0),
     Column('last_seen_s', Double, nullable=False, index=True),
     UniqueConstraint('host_id', 'run_id'))
 
@@ -368,4 +370,7 @@ claims = _table(
     'claims',
     Column('name', String(64), primary_key=True),
     Column('holder', NAME, nullable=False),
-    Column('expires_s', Double, nullable=False))
+    Column('expires_s', Double, nullable=False),
+    # How long that was ahead, and how often the claim was extended.
+    Column('hold_s', Double, nullable=False, default=0.0),
+    Column('beat', BigInteger, nullable=False, default=0))

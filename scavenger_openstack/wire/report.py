@@ -96,8 +96,10 @@ class Facts(Wire, frozen=True):
     why: 'override ID', 'parameter NAME', 'priority ID', 'application ID',
     'floor ID'.
     ``dropped`` counts entries that the spool had no room for, statistics
-    before others.  ``suffering`` says of each workload that suffers and has no
-    incident how, and why it has none.
+    before others; ``set_aside`` those that the conductor did not take.
+    ``waiting_s`` is how long the oldest entry in the spool has waited.
+    ``suffering`` says of each workload that suffers and has no incident how,
+    and why it has none.
     """
 
     version: MaybeName = ''
@@ -113,6 +115,8 @@ class Facts(Wire, frozen=True):
     tick_cpu_share: NotNegative | None = None
     spool_bytes: Count = 0
     dropped: Count = 0
+    set_aside: Count = 0
+    waiting_s: NotNegative = 0.0
     refused: Annotated[dict[Name, Sentence], Meta(max_length=200)] = {}
     suffering: Annotated[dict[Name, Sentence], Meta(max_length=50)] = {}
 
@@ -324,13 +328,16 @@ class Directives(Wire, frozen=True):
 class Answer(Wire, frozen=True):
     """What the conductor answers.
 
-    ``acknowledged`` is the last sequence of the report's run that is in the
-    database: the agent may forget the entries up to it.  ``directives`` is
+    ``acknowledged`` is the last sequence of the report's run that has been
+    received: the agent may forget the entries up to it, also those that the
+    conductor left out.  ``time_s`` is by the conductor's clock, 0 where it
+    does not say.  ``directives`` is
     ``None`` when those that the agent holds still hold.
     """
 
     acknowledged: Count
     workloads_digest: MaybeName = ''
+    time_s: Time = 0.0
     directives: Directives | None = None
 
 
@@ -345,3 +352,9 @@ class KillSwitchAnswer(Wire, frozen=True):
     """An answer of which the rest is not understood."""
 
     directives: KillSwitch | None = None
+
+
+class Acknowledgement(Wire, frozen=True):
+    """The part of an answer that counts whatever else is in it."""
+
+    acknowledged: Count = 0

@@ -3,6 +3,8 @@
 """What the control plane wants of this host: kept on disk, and as orders.
 
 The last directives hold while the control plane is away, also over a restart.
+Those that end the agent again and again are not what it starts with: then it
+starts with the last ones that it has gone on with, which are kept beside them.
 Whatever is in them, the loop asks for no more than :mod:`.orders` allows.
 """
 
@@ -10,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 import math
-import os
 import pathlib
 
 from oslo_log import log
 
+from scavenger_openstack.agent.control_plane import tries
 from scavenger_openstack.agent import status
 from scavenger_openstack.algorithms import allowance
 from scavenger_openstack.algorithms.cpi2 import specs
@@ -23,10 +25,10 @@ from scavenger_openstack.algorithms import signals
 from scavenger_openstack.decision import arbitrate
 from scavenger_openstack.decision import orders as orders_
 from scavenger_openstack import errors
-from scavenger_openstack.restore import files
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import parse_cpus
+from scavenger_openstack.types import printable
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import fit
 from scavenger_openstack.wire import report
@@ -34,12 +36,20 @@ from scavenger_openstack.wire import report
 LOG = log.getLogger(__name__)
 
 FILE = 'directives.json'
+GOOD = 'directives.good.json'
+"""The last ones that the agent has gone on with for some ticks."""
 MOST = 2.0 ** 53
 """More than any host has of anything; what is reckoned from it is finite."""
 NOT_UNDERSTOOD = '-'
 """The digest of directives of which only the kill switch is followed: the
 conductor, which has another, sends them again."""
 LOST = 'what it said last is not readable here, and it has not answered yet'
+ALL = 'directives'
+"""What is not followed, where that is all of them."""
+ENDED = 'the agent ended each time that it followed them'
+FAILED = 'this agent fails at them, its log has more'
+TICKS = 5
+"""Directives with which the agent has gone on for so long do not end it."""
 REASON = 200
 """So much of a reason for the kill switch goes to each log line."""
 
@@ -54,10 +64,13 @@ class Directives:
     def __init__(self, directory: pathlib.Path, *,
                  allow_background: bool = False,
                  warn: Callable[[str], None] = LOG.warning) -> None:
-        self._path = directory / FILE
+        self._path, self._good = directory / FILE, directory / GOOD
         self._warn = warn
         self._allow_background = allow_background
         self._loaded_s = -math.inf
+        self._tries = tries.Tries(directory, warn)
+        self._ticks = 0
+        self._trying: tuple[str, bytes, int] | None = None
         self.digest = ''
         self.issued_s = 0.0
         """When they were issued, UNIX time; 0: there are none."""
@@ -76,25 +89,55 @@ class Directives:
         :param wall_s: UNIX time
         """
         self._loaded_s = now
+        self._tries.load()
         self._load(now, wall_s)
         if self.orders.budget is not None:
             self.orders = self.orders._replace(
                 budget=allowance.Budget(0, now, 0.0))
 
     def _load(self, now: float, wall_s: float) -> None:
-        data = b''
+        ended = b''
+        for path in (self._path, self._good):
+            data = b''
+            try:
+                data = status.read_file(path, report.MAX_ANSWER_BYTES + 1)
+                kept = codec.decode(data, report.Directives,
+                                    report.MAX_ANSWER_BYTES)
+            except FileNotFoundError:
+                if path == self._path:      # an operator may have deleted it
+                    return
+                continue
+            except (OSError, errors.ScavengerError) as exc:
+                self._unusable(path, exc, data, LOST, now)
+                return
+            if not self._tries.spent(kept.digest, 0.0):
+                self._try(kept, data if path == self._path else b'')
+                self._start(path, kept, now, wall_s)
+                return
+            ended = data
+            if not kept.protection:     # and before it may have been on
+                break
+        if ended:
+            self._unusable(path, ENDED, ended, ENDED, now)
+
+    def _start(self, path: pathlib.Path, kept: report.Directives, now: float,
+               wall_s: float) -> None:
+        """Follow what was kept there."""
         try:
-            data = status.read_file(self._path, report.MAX_ANSWER_BYTES + 1)
-            found = codec.decode(data, report.Directives,
-                                 report.MAX_ANSWER_BYTES)
-        except FileNotFoundError:
-            return
-        except (OSError, errors.ScavengerError) as exc:
-            self._warn(f'{self._path}: not usable: {exc}; no limit is set '
-                       'until the control plane answers')
-            found = _stop(data, report.KillSwitch) or _stopped(LOST)
-        # By the clock that says less: ours may have been set back.
-        self._take(found, now, max(wall_s, found.issued_s))
+            # By the clock that says less: ours may have been set back.
+            self._take(kept, now, max(wall_s, kept.issued_s))
+        except Exception as exc:
+            LOG.exception('%s is not followed', path)
+            self._unusable(path, type(exc).__name__, codec.encode(kept),
+                           FAILED, now)
+
+    def _unusable(self, path: pathlib.Path, why: object, data: bytes,
+                  reason: str, now: float) -> None:
+        """Set no limit, instead of following what was kept."""
+        self._warn(f'{path}: not usable: {why}; no limit is set until the '
+                   'control plane answers')
+        self._take(_stop(data, report.KillSwitch) or _stopped(reason), now,
+                   0.0)
 
     def follow(self, found: report.Directives, now: float) -> None:
         """Keep and follow directives that were asked for at ``now``; see
@@ -115,11 +158,75 @@ class Directives:
             LOG.info('the control plane %s', 'lets this host be protected'
                      if found.protection else 'stops protection: '
                      + _reason(found))
-        self._take(found, now, found.issued_s)
+        stop = None if found.protection else _stopped(
+            found.protection_reason)
+        if self._tries.spent(found.digest, now - self._loaded_s):
+            self._refuse(ENDED, stop, now)
+            return
+        data = codec.encode(found)
+        self._try(found, data)
         try:
-            self._save(codec.encode(found))
+            self._take(found, now, found.issued_s)
+        except Exception:
+            if self.refused.get(ALL) != FAILED:
+                LOG.exception('directives %s are not followed',
+                              printable(found.digest))
+            self._end_try()
+            self._refuse(FAILED, stop, now)
+        else:
+            self._save(self._path, data)
+
+    def _refuse(self, why: str, stop: report.Directives | None, now: float
+                ) -> None:
+        """Follow nothing of directives but their kill switch."""
+        if stop is not None:
+            self._take(stop, now, 0.0)
+            self._save(self._path, codec.encode(stop))
+        if self.refused.get(ALL) != why:
+            self._warn('directives of the control plane are not followed: '
+                       f'{why}; those before them hold')
+        self.refused = {**self.refused, ALL: why}
+
+    def ticked(self) -> None:
+        """A tick is over; may be called by another thread."""
+        self._ticks += 1
+
+    def keep(self) -> None:
+        """Note that the directives that are followed do not end the agent, if
+        it has gone on with them for long enough."""
+        if (self._trying is not None
+                and self._ticks - self._trying[2] >= TICKS):
+            data = self._trying[1]
+            if data:
+                self._save(self._good, data)
+            self._end_try()
+
+    def end(self) -> None:
+        """The agent ends as it was told to."""
+        self.keep()
+        self._end_try()
+
+    def _try(self, found: report.Directives, data: bytes) -> None:
+        """
+        :param data: what is to be kept when they do not end the agent, empty
+            when it is already
+        """
+        self._end_try()
+        if found.digest == NOT_UNDERSTOOD:      # a kill switch, no more
+            return
+        self._trying = found.digest, data, self._ticks
+        self._tries.begin(found.digest)
+
+    def _end_try(self) -> None:
+        if self._trying is not None:
+            self._tries.end(self._trying[0])
+        self._trying = None
+
+    def _save(self, path: pathlib.Path, data: bytes) -> None:
+        try:
+            tries.replace(path, data)
         except OSError as exc:
-            self._warn(f'{self._path}: not written: {exc.strerror}; after a '
+            self._warn(f'{path}: not written: {exc.strerror}; after a '
                        'restart the directives before these hold until the '
                        'control plane answers')
 
@@ -202,20 +309,6 @@ class Directives:
         self.refused = refused
         self.digest, self.issued_s = found.digest, found.issued_s
 
-    def _save(self, data: bytes) -> None:
-        """Replace the file; there is always the old one or the new one.
-
-        :raises OSError: it cannot be written.
-        """
-        files.replace(self._path, data, sync=True,
-                      draft=str(self._path.with_name(FILE + '.new')))
-        fd = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY
-                     | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)        # or a power cut brings the old one back
-        finally:
-            os.close(fd)
-
 
 def _stop(data: bytes, kind: type[report.KillSwitch | report.KillSwitchAnswer]
           ) -> report.Directives | None:
@@ -229,14 +322,14 @@ def _stop(data: bytes, kind: type[report.KillSwitch | report.KillSwitchAnswer]
     if found.protection:
         return None
     reason = found.protection_reason
-    return _stopped('(the rest of its directives is not understood here) '
-                    + (reason if isinstance(reason, str) else ''))
+    return _stopped(reason if isinstance(reason, str) else '',
+                    '(the rest of its directives is not understood here) ')
 
 
-def _stopped(reason: str) -> report.Directives:
+def _stopped(reason: str, note: str = '') -> report.Directives:
     return report.Directives(
         schema=report.SCHEMA, issued_s=0.0, digest=NOT_UNDERSTOOD,
-        protection=False, protection_reason=fit.sentence(reason))
+        protection=False, protection_reason=fit.sentence(note + reason))
 
 
 def _possible(one: report.Spec) -> bool:

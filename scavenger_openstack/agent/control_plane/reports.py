@@ -50,11 +50,25 @@ class SeenTick(NamedTuple):
     refused: Mapping[str, str] = {}
 
 
+class Waits(NamedTuple):
+    """What has not been reported: bytes, entries that were dropped for want
+    of room, seconds that the oldest entry has waited, and entries that were
+    set aside because the conductor did not take them."""
+
+    bytes: int
+    dropped: int
+    waiting_s: float
+    set_aside: int
+
+
 class Happened(NamedTuple):
-    """An event, and the evidence of an incident that began."""
+    """An event, the evidence of an incident that began, how far the wall
+    clock is behind, and how far it was when what the event is about began."""
 
     event: transitions.Event
     evidence: Evidence = ()
+    behind_s: float = 0.0
+    began_behind_s: float = 0.0
 
 
 def workloads(sample: HostSample, instances: Iterable[Instance]
@@ -91,7 +105,7 @@ def digest(found: Sequence[report.Workload]) -> str:
 
 
 def facts(seen: SeenTick, rates: Rates | None, *, version: str,
-          idle_cores: float | None, spool_bytes: int, dropped: int,
+          idle_cores: float | None, waits: Waits,
           refused: Mapping[str, str]) -> report.Facts:
     """How the host and its agent are now.
 
@@ -126,7 +140,8 @@ def facts(seen: SeenTick, rates: Rates | None, *, version: str,
             for name, one in document.get('controllers', {}).items()
             if isinstance(tried := one.get('facts', {}).get('tried'), dict)},
         tick_cpu_share=_amount(document.get('cpu_share')),
-        spool_bytes=spool_bytes, dropped=dropped,
+        spool_bytes=waits.bytes, dropped=waits.dropped,
+        waiting_s=round(waits.waiting_s, 1), set_aside=waits.set_aside,
         suffering={
             fit.name(name): fit.sentence(why)
             for one in document.get('controllers', {}).values()
@@ -134,6 +149,27 @@ def facts(seen: SeenTick, rates: Rates | None, *, version: str,
                 'suffering', {}).items())[:MOST_SUFFERING]},
         refused={fit.name(what): fit.sentence(why) for what, why in list(
             all_refused.items())[:MOST_REFUSED]})
+
+
+def encoded(told: report.Report, their_digest: str) -> bytes:
+    """A report as it is sent.
+
+    If it would be too long its workloads wait for one without entries; where
+    they alone are too many, some are told, under no digest.
+
+    :param their_digest: of the workloads that the conductor has
+    """
+    data = codec.encode(told)
+    if len(data) > report.MAX_REPORT_BYTES and told.entries:
+        told = codec.replace(told, workloads=None,
+                             workloads_digest=their_digest)
+        data = codec.encode(told)
+    while len(data) > report.MAX_REPORT_BYTES and told.workloads:
+        told = codec.replace(
+            told, workloads=told.workloads[:len(told.workloads) // 2],
+            workloads_digest='')
+        data = codec.encode(told)
+    return data
 
 
 def _amount(value: float | None) -> float | None:
@@ -195,15 +231,16 @@ def _used(rates: Rates | None) -> dict[str, float]:
 def entry(happened: Happened) -> report.AnyEntry:
     """The entry of an event."""
     event = happened.event
-    time_s = max(0.0, event.wall_time_s)
+    time_s = max(0.0, event.wall_time_s + happened.behind_s)
     if isinstance(event, transitions.IncidentEvent):
-        return _incident(event, happened.evidence, time_s)
+        return _incident(event, happened, time_s)
     if isinstance(event, transitions.LimitEvent):
         return report.Limit(
             sequence=1, time_s=time_s, workload=fit.name(event.workload),
             knob=event.knob.value,
             what=event.what,                # type: ignore[arg-type]
-            since_s=max(0.0, event.since_s), owner=fit.name(event.owner),
+            since_s=max(0.0, event.since_s + happened.began_behind_s),
+            owner=fit.name(event.owner),
             value=fit.value(event.value),
             original=fit.value(event.original),
             reason=fit.sentence(event.reason),
@@ -221,14 +258,16 @@ def entry(happened: Happened) -> report.AnyEntry:
         detail=fit.sentence(event.detail))
 
 
-def _incident(event: transitions.IncidentEvent, evidence: Evidence,
+
+def _incident(event: transitions.IncidentEvent, happened: Happened,
               time_s: float) -> report.Incident:
     one = event.incident
+    begun_s = event.begun_s + happened.began_behind_s
     scores = dict(one.suspects)
     return report.Incident(
         sequence=1, time_s=time_s, id=one.id,
         what=event.what,                    # type: ignore[arg-type]
-        begun_s=max(0.0, min(time_s, event.begun_s)),
+        begun_s=max(0.0, min(time_s, begun_s)),
         victim=fit.name(one.victim),
         signal=fit.name(one.signal), value=fit.number(one.value),
         threshold=fit.number(one.threshold),
@@ -242,8 +281,9 @@ def _incident(event: transitions.IncidentEvent, evidence: Evidence,
             for name in dict.fromkeys((*one.antagonists, *scores))][:64],
         evidence=[report.Series(
             workload=fit.name(workload), signal=fit.name(signal),
-            times_s=[max(0.0, event.begun_s + at_s - one.time_s)
+            times_s=[max(0.0, begun_s + at_s - one.time_s)
                      for at_s in times[-MOST_SAMPLES:]],
             values=[fit.number(value)
                     for value in values[-MOST_SAMPLES:]])
-            for workload, signal, times, values in evidence[:MOST_SERIES]])
+            for workload, signal, times, values in happened.evidence[
+                :MOST_SERIES]])

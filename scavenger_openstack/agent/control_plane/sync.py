@@ -25,8 +25,10 @@ from typing import Any
 from oslo_log import log
 
 from scavenger_openstack.agent.control_plane import directives as directives_
+from scavenger_openstack.agent.control_plane import head
 from scavenger_openstack.agent.control_plane import reports
 from scavenger_openstack.agent.control_plane import spool as spool_
+from scavenger_openstack.agent.control_plane import steady_clock
 from scavenger_openstack.agent.control_plane import sums
 from scavenger_openstack.agent import transitions
 from scavenger_openstack.decision import orders as orders_
@@ -94,19 +96,22 @@ class Sync:
         self._events: collections.deque[reports.Happened]
         self._events = collections.deque(maxlen=MOST_EVENTS)
         self._sums = sums.Sums()
-        self._open: dict[str, transitions.IncidentEvent] = {}
+        self._open: dict[str, tuple[transitions.IncidentEvent, float]] = {}
         self._summed_s = now_s()
         self._sample: HostSample | None = None
         self._rates: Rates | None = None
         self._idle_cores: float | None = None
         self._their_digest = ''
-        self._most = report.MAX_ENTRIES
-        self._suspect: tuple[str, int, bool] | None = None
-        self._waits = (0, 0)
+        self._clock = steady_clock.SteadyClock(now_s(), time.time())
+        self._head = head.Head()
+        self._set_aside = 0
+        self._oldest = '', 0, now_s()
+        self._waits = 0, 0, 0.0
         self._fault = ''
         self._answered_s = 0.0
         self._called_s: float | None = None
         self._stop = threading.Event()
+        self._failed = False
         self._thread = threading.Thread(target=self._run, name='sync',
                                         daemon=True)
 
@@ -121,14 +126,17 @@ class Sync:
         """What the last tick saw, as in :class:`.reports.SeenTick`; from the
         thread of the tick."""
         self._seen = reports.SeenTick(sample, document, instances, refused)
+        self.directives.ticked()
 
     def happened(self, events: Iterable[transitions.Event]) -> None:
         """What is to be told; from the thread of the tick."""
+        behind_s = self._clock.behind_s(now_s(), time.time())
         for event in events:
-            self._events.append(reports.Happened(event, self._evidence(
-                event.controller, event.incident)
+            self._events.append(reports.Happened(
+                event, self._evidence(event.controller, event.incident)
                 if isinstance(event, transitions.IncidentEvent)
-                and event.what == 'began' else ()))
+                and event.what == 'began' else (),
+                behind_s, self._clock.began_behind_s(event, behind_s)))
 
     def facts(self) -> dict[str, Any]:
         """For the status: plain JSON.  ``answered_s`` and ``issued_s`` are
@@ -144,7 +152,8 @@ class Sync:
                 'refused': dict(itertools.islice(itertools.chain(
                     self.directives.refused.items(), self._seen.refused
                     .items() if self._seen else ()), MOST_SHOWN)),
-                'spool_bytes': self._waits[0], 'dropped': self._waits[1]}
+                'spool_bytes': self._waits[0], 'dropped': self._waits[1],
+                'waiting_s': self._waits[2], 'set_aside': self._set_aside}
 
     def start(self) -> None:
         """Begin to report, unless it has; without a thread a later call
@@ -153,8 +162,12 @@ class Sync:
             with contextlib.suppress(calls.NoThread):
                 calls.start(self._thread)
 
-    def stop(self) -> None:
-        """Tell the rest, if that is possible now; else it waits on disk."""
+    def stop(self, failed: bool = False) -> None:
+        """Tell the rest, if that is possible now; else it waits on disk.
+
+        :param failed: the agent was not told to end
+        """
+        self._failed = failed
         self._stop.set()
         if self._thread.is_alive():     # the agent may end before its start
             self._thread.join(END_S)
@@ -179,14 +192,18 @@ class Sync:
             self.turn()
         self.take()
         self.spool.close()
+        if not self._failed:
+            self.directives.end()
 
     def turn(self) -> bool:
         """Tell what there is; whether it was answered."""
         try:
+            self.directives.keep()
             for _ in range(BACKLOG_CALLS):
                 self.take()
                 if not self.exchange():
                     break
+            self._measure(now_s(), time.time())
         except errors.ScavengerError as exc:
             self._say(printable(str(exc))[:MOST_WHY])
         except Exception:
@@ -214,21 +231,38 @@ class Sync:
         if seen is not None and seen.sample is not None:
             self._look(seen.sample)
         entries = list(map(reports.entry, happened))
-        for event, _ in happened:
+        for event, *_, began_behind_s in happened:
             if isinstance(event, transitions.IncidentEvent):
-                self._open[event.incident.id] = event
+                self._open[event.incident.id] = event, began_behind_s
                 if event.what == 'ended':
                     del self._open[event.incident.id]
         now = now_s()
         if now - self._summed_s >= STATISTICS_S or self._stop.is_set():
             self._summed_s = now
-            entries += self._sums.drain(wall_s)
-            entries += [reports.entry(reports.Happened(event._replace(
-                wall_time_s=wall_s, what='changed')))
-                for event in self._open.values()]
+            behind_s = self._clock.behind_s(now, wall_s)
+            entries += self._sums.drain(wall_s + behind_s)
+            entries += [reports.entry(reports.Happened(
+                event._replace(wall_time_s=wall_s, what='changed'), (),
+                behind_s, began_behind_s))
+                for event, began_behind_s in self._open.values()]
         if entries or self.spool.fault:
             self.spool.add(entries)
-        self._waits = self.spool.bytes, self.spool.dropped
+        self._measure(now, wall_s)
+
+    def _measure(self, now: float, wall_s: float) -> None:
+        """Work out how much waits, and for how long the oldest entry has:
+        since it happened by the wall clock, and not less than since it has
+        been the oldest, whatever that clock was set to."""
+        run_id, entries = self.spool.batch(1, 1)
+        since_s = wall_s
+        if entries:
+            since_s, oldest = entries[0].time_s, (run_id, entries[0].sequence)
+            if oldest != self._oldest[:2]:
+                self._oldest = *oldest, now
+        elif not self.spool.bytes:      # else those on disk are not readable
+            self._oldest = '', 0, now
+        self._waits = (self.spool.bytes, self.spool.dropped,
+                       max(now - self._oldest[2], wall_s - since_s))
 
     def _look(self, sample: HostSample) -> None:
         """Take the sample of this report and compare it with the last one."""
@@ -251,7 +285,8 @@ class Sync:
             self._idle_cores = max(
                 0.0, len(sample.cpu_busy_s) - busy_s / rates.interval_s)
         self._sums.add(rates.workloads, sample.cpu_model or '',
-                       sample.wall_time_s)
+                       sample.wall_time_s + self._clock.behind_s(
+                           sample.time_s, sample.wall_time_s))
 
     def exchange(self) -> bool:
         """Call once; whether more waits.
@@ -260,87 +295,74 @@ class Sync:
         :raises ScavengerError: there is no answer.
         """
         run_id, entries = (
-            self.spool.batch(self._most, report.MAX_REPORT_BYTES // 2)
-            if self._most else (self.spool.run_id, []))
+            self.spool.batch(self._head.most, report.MAX_REPORT_BYTES // 2)
+            if self._head.most else (self.spool.run_id, []))
         data = self._report(run_id, entries)
         began_s, self._called_s = now_s(), time.monotonic()
         try:
             found = self._call(data)
-        except errors.WireError as exc:
-            self._refused(run_id, entries, str(exc))
-            if not entries:
+        except errors.ScavengerError as exc:
+            refused = isinstance(exc, errors.WireError)
+            if self._head.failed(run_id, entries, later=not refused):
+                self._leave_out(run_id, entries[0], str(exc))
+            if not (refused and entries):
                 raise
             # Again with fewer of them: directives come with the answer.
             return True
         finally:
             self._called_s = None
         try:
-            return self._answered(run_id, entries, codec.decode(
-                found, report.Answer, report.MAX_ANSWER_BYTES), began_s)
+            answer = codec.decode(found, report.Answer,
+                                  report.MAX_ANSWER_BYTES)
         except errors.WireError:
+            sequence = head.acknowledged(found)
+            if sequence:    # without one the answer may be of anything
+                self._acknowledge(run_id, entries, sequence)
             self.directives.follow_kill_switch(found, now_s())
             raise
-
-    def _answered(self, run_id: str, entries: list[report.AnyEntry],
-                  answer: report.Answer, began_s: float) -> bool:
-        """Do as the conductor says; whether more waits.
-
-        :param began_s: CLOCK_BOOTTIME when it was asked
-        """
+        self._clock.answered(answer.time_s, began_s, now_s())
         self._answered_s = time.time()
         self._their_digest = answer.workloads_digest
-        more = (self._acknowledge(run_id, entries[-1].sequence,
-                                  answer.acknowledged)
-                if entries else self._clear())
+        more = self._acknowledge(run_id, entries, answer.acknowledged)
         if answer.directives is not None:
-            self.directives.follow(answer.directives, began_s)
+            try:
+                self.directives.follow(answer.directives, began_s)
+            except errors.WireError:
+                self.directives.follow_kill_switch(found, now_s())
+                raise
         return more
 
-    def _acknowledge(self, run_id: str, last: int, sequence: int) -> bool:
+    def _acknowledge(self, run_id: str, entries: list[report.AnyEntry],
+                     sequence: int) -> bool:
         """Forget what the conductor has; whether more waits.
 
-        :param last: a conductor cannot have what it was not sent
+        :param sequence: a conductor cannot have what it was not sent
         """
-        if sequence:
+        if not entries:
+            return self._head.answered()
+        last = entries[-1].sequence
+        if sequence >= entries[0].sequence:
             self.spool.acknowledged(run_id, min(sequence, last))
-        self._suspect, self._most = None, min(report.MAX_ENTRIES,
-                                              2 * self._most)
+            self._head.stored()
+        elif self._head.ignored(run_id, entries):
+            self._leave_out(run_id, entries[0], 'it is not acknowledged')
         return sequence >= last and bool(self.spool.batch(1, 1)[1])
 
-    def _refused(self, run_id: str, entries: list[report.AnyEntry],
-                 why: str) -> None:
-        """Find out whether it is an entry that is refused: the next report
-        has fewer, in the end one, then none, and if that was taken the one
-        again."""
-        if len(entries) > 1:
-            self._most = len(entries) // 2
-        elif not entries:
-            self._suspect, self._most = None, 1
-        elif self._suspect == (run_id, entries[0].sequence, True):
-            LOG.warning('the conductor refuses entry %d of run %s, it is '
-                        'left out: %s; please report this',
-                        entries[0].sequence, run_id,
-                        printable(why)[:MOST_WHY])
-            self.spool.acknowledged(run_id, entries[0].sequence)
-            self._suspect = None
-        else:
-            self._suspect = run_id, entries[0].sequence, False
-            self._most = 0
-
-    def _clear(self) -> bool:
-        """A report without entries was taken; whether one was left out."""
-        if self._suspect is None:
-            return False
-        self._suspect, self._most = (*self._suspect[:2], True), 1
-        return True
+    def _leave_out(self, run_id: str, entry: report.AnyEntry, why: str
+                   ) -> None:
+        """Set an entry aside that the conductor does not take: it is in the
+        log, and counted."""
+        LOG.warning('the conductor does not take entry %d of run %s, it is '
+                    'left out: %s; please report this: %s', entry.sequence,
+                    run_id, printable(why)[:MOST_WHY],
+                    codec.encode(entry).decode()[:MOST_WHY])
+        self.spool.acknowledged(run_id, entry.sequence)
+        self._set_aside += 1
 
     def _report(self, run_id: str, entries: list[report.AnyEntry]
                 ) -> bytes:
-        """A report, with all workloads if the conductor does not have them.
-
-        If it would be too long they wait for one without entries; where they
-        alone are too many, some are told, under no digest.
-        """
+        """A report, with all workloads if the conductor does not have
+        them."""
         seen = self._seen or reports.SeenTick(None, {})
         found = (reports.workloads(seen.sample, seen.instances)
                  if seen.sample is not None else None)
@@ -351,23 +373,13 @@ class Sync:
             sent_s=time.time(),
             facts=reports.facts(
                 seen, self._rates, version=self._version,
-                idle_cores=self._idle_cores, spool_bytes=self.spool.bytes,
-                dropped=self.spool.dropped,
+                idle_cores=self._idle_cores, waits=reports.Waits(
+                    *self._waits, self._set_aside),
                 refused=self.directives.refused),
             workloads_digest=digest,
             workloads=None if digest == self._their_digest else found,
             entries=entries, directives_digest=self.directives.digest)
-        data = codec.encode(told)
-        if len(data) > report.MAX_REPORT_BYTES and entries:
-            told = codec.replace(told, workloads=None,
-                                 workloads_digest=self._their_digest)
-            data = codec.encode(told)
-        while len(data) > report.MAX_REPORT_BYTES and told.workloads:
-            told = codec.replace(
-                told, workloads=told.workloads[:len(told.workloads) // 2],
-                workloads_digest='')
-            data = codec.encode(told)
-        return data
+        return reports.encoded(told, self._their_digest)
 
 
 def make(call: Callable[[bytes], bytes], directory: pathlib.Path, *,

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import functools
+import time
 from typing import Protocol
 
 from oslo_log import log
@@ -93,13 +94,19 @@ class Evicting:
     """Carries out all of them; for one thread.
 
     :param clock: UNIX time in seconds
+    :param elapsed: seconds that only grow; by these an eviction has to wait
+        until it fails, from when it is first seen here
     """
 
     def __init__(self, engine: connect.Engine, nova: Nova,
-                 clock: Callable[[], float]) -> None:
+                 clock: Callable[[], float],
+                 elapsed: Callable[[], float] = time.monotonic) -> None:
         self._engine = engine
         self._nova = nova
         self._clock = clock
+        self._elapsed = elapsed
+        self._since_s: dict[tuple[int, str], float] | None = None
+        self._unanswered: set[int] = set()
 
     def turn(self, still: Callable[[], None]) -> int:
         """Look at each that has not ended; how many there are.
@@ -111,27 +118,45 @@ class Evicting:
         """
         with connect.reading(self._engine) as connection:
             rows = evictions.unfinished(connection)
+        # The others first: it may be their cell alone that does not answer.
+        rows.sort(key=lambda row: row['id'] in self._unanswered)
+        self._count_from(rows)
         failed: list[errors.Unreachable] = []
         for row in rows:
             still()
+            self._unanswered.discard(row['id'])
             try:
                 self._step(row, still)
             except errors.Unreachable as exc:
                 failed.append(exc)      # perhaps of this instance alone
+                self._unanswered.add(row['id'])
                 if len(failed) in (len(rows), MOST_FAULTS):
                     raise
                 LOG.debug('eviction of %s: next try in the next turn: %s',
                           row['instance'], exc)
         return len(rows)
 
+    def _count_from(self, rows: Sequence[Row]) -> None:
+        """Note since when each has been as it is; in the first turn as its
+        row says, by whatever clock."""
+        before, now = self._since_s, self._elapsed()
+        self._since_s = {
+            (row['id'], row['state']):
+            before.get((row['id'], row['state']), now) if before is not None
+            else now - max(0.0, self._clock() - row['changed_s'])
+            for row in rows}
+
+    def _waited_s(self, row: Row) -> float:
+        now, since_s = self._elapsed(), self._since_s or {}
+        return now - since_s.get((row['id'], row['state']), now)
+
     def _step(self, row: Row, still: Callable[[], None]) -> None:
-        now = self._clock()
         if row['state'] == SENDING:
             self._move(row, SENDING, FAILED,
                        'the conductor ended while it asked Nova, which '
                        'may have done it')
         elif row['state'] == ASKED:
-            if now - row['created_s'] > WAIT_S:
+            if self._waited_s(row) > WAIT_S:
                 self._move(row, ASKED, FAILED, 'Nova could not be asked in '
                            f'{WAIT_S / 60:.0f} minutes: ask for it again')
             else:
@@ -140,7 +165,7 @@ class Evicting:
             try:
                 self._look(row)
             except errors.Unreachable:
-                if now - row['changed_s'] <= GIVE_UP_S:
+                if self._waited_s(row) <= GIVE_UP_S:
                     raise
                 self._move(row, DOING, FAILED, 'whether Nova has done it is '
                            'not known: it does not answer')
@@ -180,7 +205,7 @@ class Evicting:
         if server is None:
             self._move(row, DOING, DONE, 'the instance was deleted')
         elif server.busy or server.unknown:
-            if self._clock() - row['changed_s'] > GIVE_UP_S:
+            if self._waited_s(row) > GIVE_UP_S:
                 self._move(row, DOING, FAILED, f'Nova has not done it in '
                            f'{GIVE_UP_S / 60:.0f} minutes')
         elif row['how'] == MIGRATE and server.host and not elsewhere.same(
@@ -199,6 +224,8 @@ class Evicting:
         moved: bool = connect.retried(self._engine, functools.partial(
             _moved, row=row, before=before, state=state, detail=detail,
             now=now), idempotent=True)
+        if moved and self._since_s is not None:
+            self._since_s[row['id'], state] = self._elapsed()
         if moved and state in (DONE, FAILED):
             log_it = LOG.info if state == DONE else LOG.warning
             log_it('eviction of %s from %s by %s, asked for by %s: %s, %s',

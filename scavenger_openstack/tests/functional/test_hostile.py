@@ -11,13 +11,16 @@ from __future__ import annotations
 import copy
 import json
 import os
+import pathlib
 import random
 import time
 from typing import Any
 
 import fixtures
+from oslo_config import cfg
 import testtools
 
+from scavenger_openstack.agent.control_plane import directives
 from scavenger_openstack.agent.control_plane import sync
 from scavenger_openstack.agent import parameters
 from scavenger_openstack.agent import parts
@@ -34,6 +37,9 @@ ODD: tuple[Any, ...] = (
     None, True, 0, -1, 0.05, 0.5, 2, 1e-300, 1e308, float('nan'),
     float('inf'), 10 ** 30, '', '0', '0-1', '9-', '65535', 'x', 'enforce',
     '\ud800', '\0', '../..', 'a' * 5000, [], {}, [[]], {'a': 1})
+KEYS = ('', '.', 'x', 'mode', 'a' * 255, 'a' * 256, '\ud800', '\0', '\n',
+        '../..', '__class__', '-1', 'é', '\x1b[2J', '0', 'None')
+"""In place of names."""
 FLOORS = {'quota': 10_000, 'memory': 64 * 2 ** 20}
 IO = {Knob.IO_BYTES_PER_S: 'bps', Knob.IO_OPS_PER_S: 'iops'}
 """What the kernel's limits of a device are called."""
@@ -46,6 +52,7 @@ OPTIONS = ('[agent]', f'controllers = {", ".join(REAL)}',
 PARAMETERS = [f'{section}.{option.name}' for section, params
               in sorted(conf.PARAMS.items())
               for option in conf_params.opts_of(params)]
+SECTIONS = sorted(conf.PARAMS)
 NUMBERS = (0.0, 1.0, -1.0, 0.05, 2.0, 60.0, 1e-300, 1e9, 1e308, float(2 ** 53),
            'x', '1', 'nan', '-inf', 'true', '')
 
@@ -57,6 +64,7 @@ class Hostile:
         self._chance = chance
         self._names = names
         self._digest = 0
+        self.last: Any = None
 
     def __call__(self, report: bytes) -> bytes:
         chance = self._chance
@@ -71,7 +79,7 @@ class Hostile:
             'modes': {chance.choice(('wish', 'perfiso', 'x')): chance.choice(
                 list(Mode)) for _ in range(chance.randrange(3))},
             'parameters': {
-                chance.choice((*PARAMETERS, 'x')): chance.choice(NUMBERS)
+                self._parameter(): chance.choice(NUMBERS)
                 for _ in range(chance.randrange(4))},
             'tags': [{
                 'instance': self._name(), 'priority': chance.choice(
@@ -101,10 +109,25 @@ class Hostile:
             'budget': {'limits': chance.randrange(9), 'until_s': issued_s}}
         for _ in range(chance.choice((0, 0, 0, 1, 2))):
             self._spoil(found)
+        self.last = found
         return json.dumps({
             'acknowledged': chance.choice((0, 1, 2 ** 53)),
             'directives': found, 'later': chance.choice(ODD)}).encode(
                 errors='replace')
+
+    def _parameter(self) -> str:
+        """The name of one, or one that is nearly such a name."""
+        chance = self._chance
+        name = chance.choice(PARAMETERS)
+        if chance.random() < 0.7:
+            return name
+        section, _, option = name.partition('.')
+        return chance.choice((
+            section, option, f'{section}.', f'.{option}', '.', '..', 'x',
+            f'{name}.x', f'{section}.{section}.{option}', f'{name} ',
+            f'{section}.mode', f'{section}.__class__', name.upper(),
+            f'{chance.choice(SECTIONS)}.{option}', f'{section}\n.{option}',
+            f'{section}.{chance.choice(KEYS)}', chance.choice(KEYS)))
 
     def _name(self) -> str:
         return self._chance.choice(self._names)
@@ -121,6 +144,9 @@ class Hostile:
                 return
             key = self._chance.choice(keys)
             inner = value[key]
+            if isinstance(value, dict) and self._chance.random() < 0.1:
+                value[self._chance.choice((*KEYS, *keys))] = value.pop(key)
+                return
             if (not isinstance(inner, dict | list)
                     or self._chance.random() < 0.3):
                 value[key] = copy.deepcopy(self._chance.choice(ODD))
@@ -138,19 +164,22 @@ class HostileTest(loops.LoopTestCase):
         names = [self.id(), self.id('/batch'), self.id('/batch/a'),
                  self.id('/batch/b'), self.id('/services'),
                  self.id('/services/s'), '/', '../batch', 'x']
+        hostile = Hostile(chance, names)
         conductor = sync.make(
-            Hostile(chance, names), self.state_dir.parent / 'sync',
+            hostile, self.state_dir.parent / 'sync',
             spool_bytes=2 ** 20, host='h', boot_id='b', version='1',
             sync_s=10.0, allow_background=True)
         wish = loops.Wish()
         configuration = self.configure(OPTIONS)
         asked = parameters.Parameters(configuration)
-        real = parts.load_controllers(configuration, asked.of)
+        self.real = real = parts.load_controllers(configuration, asked.of)
         tunable = {controller.name: controller for controller, _ in real}
         loop = self.loop((wish, Mode.ENFORCE), *real, options=OPTIONS,
                          orders=lambda: conductor.orders)
         self.cpus = {name: self.tree.get('cpus', name) for name in (
             '/batch', '/batch/a', '/batch/b', '/services', '/services/s')}
+        kept = self.state_dir.parent / 'kept'
+        kept.mkdir(0o700)
         tuned: set[str] = set()
         followed = limited = stopped = 0
         for number in range(COUNT):
@@ -163,6 +192,7 @@ class HostileTest(loops.LoopTestCase):
                          if f'parameter {name}' not in asked.refused)
             tick = loop.tick(self.now + number)
             self.assertIsNotNone(tick.decided)
+            self.start(kept, hostile.last, configuration)
             held = {(key[0], str(key[1])) for key in self.leases.held()}
             limited += bool(held)
             stopped += tick.stopped
@@ -180,6 +210,26 @@ class HostileTest(loops.LoopTestCase):
         self.assertGreater(min(followed, limited, stopped), COUNT / 20)
         self.assertGreater(COUNT, followed)
         self.assertGreater(len(tuned), min(len(PARAMETERS) / 4, COUNT / 20))
+
+    def start(self, directory: pathlib.Path, found: Any,
+              configuration: cfg.ConfigOpts) -> None:
+        """An agent starts with these as those that it has kept."""
+        (directory / directives.FILE).write_bytes(json.dumps(found).encode())
+        one = directives.Directives(directory, allow_background=True)
+        one.load(self.now, time.time())
+        asked = parameters.Parameters(configuration)
+        asked.begin(one.orders.parameters)
+        for section, params in conf.PARAMS.items():
+            asked.of(section, params)
+        for controller, _ in self.real:
+            made: Any = type(controller)
+            made(asked.of(controller.name, made.params_type), interval_s=1.0,
+                 host='h', boot_id='b')
+        if isinstance(found, dict) and found.get('protection') is False:
+            self.assertTrue(one.orders.stopped)
+        for name, params in asked.now.items():
+            self.assertIsInstance(params, conf.PARAMS[name])
+        one.end()
 
     def look_at(self, name: str, held: set[str]) -> None:
         """Only what is leased is limited, and never below its floor."""

@@ -80,7 +80,7 @@ class Writing(testtools.TestCase):
         self.raw = placement_server.client(self.url)
         self.api = placement_api.Placement(self.raw)
         self.addCleanup(self.api.remove)
-        self.now = NOW
+        self.now, self.step_s = NOW, 0.0
         self.host = f'host-{uuid.uuid4().hex[:8]}'
         self.root = self.ask('POST', '/resource_providers',
                              {'name': self.host})['uuid']
@@ -91,7 +91,7 @@ class Writing(testtools.TestCase):
         """That of a conductor that has just started."""
         return placement_writer.Writer(
             self.engine, placement_api.Placement(api or self.raw), PARAMS,
-            lambda: self.now)
+            lambda: self.now + self.step_s, lambda: self.now)
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """As Nova does it."""
@@ -111,7 +111,7 @@ class Writing(testtools.TestCase):
                     'enforcing': True, 'grade': 'B',
                     'headroom': {'cpu': cores, 'memory': 2048.0 * MIB},
                     'used': {'cpu': 0.0, 'memory': 0.0}, **facts})),
-                self.now)
+                self.now + self.step_s)
 
     def later(self, seconds: float, cores: float | None = None,
               **facts: Any) -> int:
@@ -251,12 +251,35 @@ class Writing(testtools.TestCase):
             self.assertEqual(0, self.later(60, 1.0))
         self.assertRaises(errors.Unreachable, self.later, 60, 1.0)
 
+    def test_a_clock_that_is_set(self) -> None:
+        """Of the conductor that writes, or of one that answers the host: a
+        host that reports is not silent, and one that does not is."""
+        self.later(0, 8.0)
+        offered = self.offered()
+        self.assertEqual(8, offered[placement.VCPU])
+        for step_s in (60.0, -60.0, 3600.0, -3600.0, 32 * 86400.0,
+                       -32 * 86400.0, 0.0):
+            for self.step_s in (step_s, 0.0, step_s):
+                for _ in range(4):      # of it, too, each 20 s
+                    self.writer.turn(nothing)
+                    self.later(20, 8.0)
+                    self.assertEqual(offered, self.offered(), str(step_s))
+            # One that starts by such a clock.
+            self.writer = self.another()
+            self.later(20)
+            self.assertEqual(offered, self.offered(), str(step_s))
+            self.later(20, 8.0)
+        for self.step_s in (0.0, 3600.0, -3600.0):
+            self.later(PARAMS.silent_s + 1)
+        self.assertEqual(0, self.offered()[placement.VCPU])
+
     # --- one of all conductors
 
     def leader(self, name: str) -> leader.Leader:
         return leader.Leader(
             self.engine, placement_writer.CLAIM, name, lambda: self.now,
-            self.another().turn, every_s=1.0, what='not told')
+            self.another().turn, every_s=1.0, what='not told',
+            elapsed=lambda: self.now)
 
     def test_one_conductor_writes(self) -> None:
         self.report(4.0)
@@ -269,7 +292,7 @@ class Writing(testtools.TestCase):
     def test_a_conductor_that_hangs_loses_it(self) -> None:
         self.report(4.0)
         one, two = self.leader('one'), self.leader('two')
-        one.step()
+        self.assertEqual([True, False], [one.step(), two.step()])
         self.now += leader.HOLD_S
         self.report(4.0)
         self.assertEqual([True, False], [two.step(), one.step()])

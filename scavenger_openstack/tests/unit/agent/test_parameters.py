@@ -108,6 +108,40 @@ class ParametersTest(testtools.TestCase):
         return {name.replace('__', '.'): value
                 for name, value in asked.items()}
 
+    def test_names_that_are_none(self) -> None:
+        """Each is refused by its own name, at the start and later."""
+        names = ('scavenger', 'scavenger.', '.', '', '.memory_c',
+                 'scavenger.memory_c.', 'scavenger.scavenger.memory_c',
+                 'perfiso', 'scavenger.mode', 'scavenger.__class__', 'x.y')
+        asked = dict.fromkeys(names, 1.0)
+        expected = {f'parameter {name}' for name in names}
+        for name in names:
+            self.begin()
+            self.parameters.begin({name: 1.0})
+            self.assertEqual({f'parameter {name}'},
+                             self.parameters.refused.keys())
+        self.parameters.begin(asked)
+        self.assertEqual(expected, self.parameters.refused.keys())
+        self.parameters.follow({}, self.controllers)
+        self.parameters.follow({**asked, 'scavenger.memory_c': 4.0},
+                               self.controllers)
+        self.assertEqual(expected, self.parameters.refused.keys())
+        self.assertEqual(4.0, self.controllers['scavenger'].params.memory_c)
+
+    def test_a_controller_that_fails_at_them(self) -> None:
+        """As one of another package may; the others follow."""
+        class Failing:
+            at_start = frozenset[str]()
+
+            def tune(self, params: object) -> None:
+                raise ZeroDivisionError
+
+        self.begin()
+        self.controllers['cpi2'] = Failing()
+        refused = self.follow(cpi2__outliers='4', scavenger__memory_c=4.0)
+        self.assertEqual({'parameter cpi2'}, refused.keys())
+        self.assertEqual(4.0, self.controllers['scavenger'].params.memory_c)
+
     def test_they_hold_at_once(self) -> None:
         self.begin()
         self.assertEqual({}, self.follow(

@@ -104,9 +104,11 @@ class TableTest(testtools.TestCase):
                 ({}, 'has not answered yet'),
                 ({'answered_s': 988.0}, 'answered 12 s ago'),
                 ({'answered_s': 988.0, 'spool_bytes': 3 * 2 ** 20,
-                  'dropped': 7, 'fault': 'it is away'},
-                 'answered 12 s ago, waiting to be reported: 3 MiB; '
-                 'lost for want of room: 7: it is away'),
+                  'dropped': 7, 'waiting_s': 612.4, 'set_aside': 2,
+                  'fault': 'it is away'},
+                 'answered 12 s ago, waiting to be reported: 3 MiB, the '
+                 'oldest for 612 s; lost for want of room: 7; set aside, the '
+                 'conductor did not take them: 2: it is away'),
                 ({'parameters': {'a.b': 3.0, 'a.c': 'x'},
                   'refused': {'parameter a.c': 'wrong', 'priority v': 'why'}},
                  'has not answered yet; parameters from there: a.b = 3.0; '

@@ -60,8 +60,10 @@ class Evicting(cloud.Mixin):
         self.log = self.useFixture(fixtures.FakeLogger('scavenger_openstack'))
         self.now = NOW
         self.nova = Nova()
-        self.work = evicting.Evicting(self.engine, self.nova,
-                                      lambda: self.now)
+        self.step_s = 0.0
+        self.work = evicting.Evicting(
+            self.engine, self.nova, lambda: self.now + self.step_s,
+            lambda: self.now)
         self.says('background', 'parent')
 
     def says(self, priority: str, source: str, host: str = HOST) -> None:
@@ -324,11 +326,46 @@ class Evicting(cloud.Mixin):
                       self.rows(tables.evictions, 'detail')[0])
         self.assertEqual([(HOG, 'stop')], self.nova.asked)
 
+    def test_several_that_nova_has_a_fault_at(self) -> None:
+        """They keep no other one waiting, in whatever order they are."""
+        self.nova.away = {f'{WEB[:-1]}{number}' for number in range(
+            2 * evicting.MOST_FAULTS)}
+        for number, instance in enumerate(sorted(self.nova.away)):
+            self.ask(uuid=f'{number:032x}', instance=instance)
+        self.ask()
+        for _ in range(3):
+            try:
+                self.work.turn(lambda: None)
+            except errors.Unreachable:
+                pass
+        self.assertEqual([(HOG, 'stop')], self.nova.asked)
+
     def test_no_nova(self) -> None:
         self.ask()
         self.nova.away = {HOG}
         self.assertRaises(errors.Unreachable, self.turn)
         self.assertEqual(['asked'], self.rows(tables.evictions, 'state'))
+
+    def test_a_clock_that_is_set(self) -> None:
+        """No eviction fails because of it, in whatever state it is."""
+        self.turn_none()
+        for step_s in (60.0, -60.0, 3600.0, -3600.0, 32 * 86400.0,
+                       -32 * 86400.0):
+            self.ask(created_s=self.now, changed_s=self.now)
+            self.nova.away = {HOG}
+            for self.step_s in (step_s, 0.0, step_s):
+                self.assertRaises(errors.Unreachable, self.turn)
+            self.nova.away = set()
+            self.assertEqual('doing', self.turn(Server())[0])
+            for self.step_s in (0.0, step_s, 0.0):
+                self.assertEqual('doing', self.turn(Server(busy=True))[0])
+            self.assertEqual('done', self.turn(Server(status='SHUTOFF'))[0])
+            self.delete(tables.evictions)
+            self.nova.found = Server()
+
+    def turn_none(self) -> None:
+        """One turn with nothing to do."""
+        self.assertEqual(0, self.work.turn(lambda: None))
 
     def test_too_late(self) -> None:
         """An hour without Nova, or without a conductor."""

@@ -357,6 +357,22 @@ class Elsewhere(Case):
         self.assertEqual(1, self.rows(tables.audit, 'action').count(
             'report.refused'))
 
+    def test_what_is_left_out_has_been_received(self) -> None:
+        """A run that ended in a crash, and whose VM Nova rebuilt elsewhere:
+        the agent goes on with what follows."""
+        self.turn(Server())
+        self.claim()
+        self.turn(Server(host='node-2'), after_s=elsewhere.GRACE_S + 1)
+        self.turn(Server(host='node-2'), after_s=elsewhere.GRACE_S + 1)
+        for sequence in range(1, 4):
+            answer = self.claim(cloud.limit(sequence, workload=HOG))
+            self.assertEqual(sequence, answer.acknowledged)
+        self.assertEqual([], self.rows(tables.caps, 'workload'))
+        # Also the same again, and nothing at all.
+        self.assertEqual(3, self.claim(cloud.limit(
+            2, workload=HOG)).acknowledged)
+        self.assertEqual(3, self.claim().acknowledged)
+
     def test_what_the_broker_says_is_no_reason(self) -> None:
         self.turn(Server())
         with connect.writing(self.engine) as connection:

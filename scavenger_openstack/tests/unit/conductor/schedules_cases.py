@@ -117,10 +117,10 @@ class Host:
         application = self.random.choice(['shop', 'bank'])
         self.samples[application, int(hour_s // 86400)] += values
         mean = math.fsum(values) / len(values)
-        self.waiting.append(cloud.statistics(
+        self.waiting.append(codec.replace(cloud.statistics(
             self.next(), hour_s, len(values), mean,
             math.fsum((value - mean) ** 2 for value in values),
-            application))
+            application), time_s=now))
 
     def report(self, now: float) -> wire.Report:
         return cloud.report(*self.waiting[:6], host=self.name,

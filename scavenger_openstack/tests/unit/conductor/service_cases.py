@@ -67,8 +67,9 @@ class Service(cloud.Mixin):
             incident(3, number=2, what='ended'), limit(4),
             limit(5, what='removed', workload='/batch/b',
                   since_s=NOW - 10)))
-        conductors = [service.Conductor(self.engine, lambda: self.now,
-                                        keep_days=days) for days in (3, 3, 0)]
+        conductors = [service.Conductor(
+            self.engine, lambda: self.now, keep_days=days,
+            elapsed=lambda: self.now) for days in (3, 3, 0)]
 
         def turns() -> list[int | None]:
             return [one.purging.turn() for one in conductors]
@@ -85,6 +86,41 @@ class Service(cloud.Mixin):
         self.assertEqual([None] * 3, turns())
         self.now += 1801.0
         self.assertEqual([0, None, None], turns())
+
+    def test_nothing_is_deleted_early(self) -> None:
+        """Whatever clock is set, on a host or here."""
+        day_s = 86400.0
+        for number, off_s in enumerate((0.0, -32 * day_s, -3600.0,
+                                        32 * day_s), 1):
+            # The clock of the host was set after its agent had started.
+            self.answer(report(
+                wire.AgentEvent(sequence=1, time_s=NOW, what='started'),
+                incident(2, number=number, time_s=NOW + off_s),
+                incident(3, number=number, time_s=NOW + off_s,
+                         what='ended'), limit(4, time_s=NOW + off_s),
+                limit(5, time_s=NOW + off_s, what='removed'),
+                host=f'node-{number}'))
+        def purges(name: str) -> purging.Purging:
+            return purging.Purging(
+                self.engine, name, lambda: NOW + self.passed_s + self.step_s,
+                days=3, rows=0, elapsed=lambda: self.passed_s)
+
+        one = purges('one')
+        for hour in range(60):
+            self.passed_s = 3600.0 * hour
+            for self.step_s in (0.0, 32 * day_s, -32 * day_s, 3600.0, -60.0,
+                                60.0):
+                one.turn()
+            # Also by a conductor that has just started.
+            self.step_s = 32 * day_s
+            purges('two').turn()
+            self.assertEqual(4, len(self.rows(tables.incidents)), str(hour))
+            self.assertEqual(4, len(self.rows(tables.caps)), str(hour))
+        self.step_s = 0.0
+        for hour in range(60, 100):
+            self.passed_s = 3600.0 * hour
+            one.turn()
+        self.assertEqual([], self.rows(tables.incidents))
 
     def test_deleting_after_a_failure(self) -> None:
         """It is tried again after a minute."""

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 import math
 from typing import Any
 
@@ -136,7 +137,45 @@ class Specs(cloud.Mixin):
         self.assertFalse(take('b', NOW + 59))
         self.assertTrue(take('b', NOW + 60))
         with self.engine.begin() as connection:
-            self.assertFalse(claims.extend(connection, 'work', 'a', NOW))
-            self.assertTrue(claims.extend(connection, 'work', 'b',
+            self.assertFalse(claims.extend(connection, 'work', 'a', NOW,
+                                           NOW))
+            self.assertTrue(claims.extend(connection, 'work', 'b', NOW + 60,
                                           NOW + 500))
         self.assertFalse(take('a', NOW + 499))
+
+    def test_a_claim_of_a_clock_that_was_ahead(self) -> None:
+        """Nothing waits for it."""
+        for number, step_s in enumerate((3600, 32 * 86400)):
+            name = f'work {number}'
+            for now, taken in ((NOW + step_s, True), (NOW, True),
+                               (NOW + 30, False), (NOW - 30, False),
+                               (NOW + 60, True)):
+                with self.engine.begin() as connection:
+                    self.assertEqual(taken, claims.take(
+                        connection, name, 'a', now, now + 60))
+
+    def test_who_leads_whatever_the_clocks_say(self) -> None:
+        passed_s = [0.0]
+        one, two = (claims.Lead('lead', name, lambda: passed_s[0])
+                    for name in ('one', 'two'))
+
+        def did(what: Callable[..., bool], now: float) -> bool:
+            with self.engine.begin() as connection:
+                return what(connection, now=now, hold_s=60.0)
+
+        self.assertTrue(did(one.take, NOW))
+        for step_s in (0, 60, -60, 3600, -3600, 32 * 86400, -32 * 86400):
+            # By the other one's clock it has long expired, or never will.
+            self.assertFalse(did(two.take, NOW + step_s))
+            passed_s[0] += 59.0
+            self.assertFalse(did(two.take, NOW - step_s))
+            self.assertTrue(did(one.extend, NOW + step_s))
+        # It is gone, after its clock was set ahead.
+        self.assertFalse(did(two.take, NOW))
+        passed_s[0] += 60.0
+        self.assertTrue(did(two.take, NOW))
+        self.assertFalse(did(one.extend, NOW))
+        # One that ends leaves it at once.
+        with self.engine.begin() as connection:
+            self.assertTrue(two.extend(connection, NOW, 0.0))
+        self.assertTrue(did(one.take, NOW - 3600))

@@ -369,8 +369,36 @@ class Sync(cloud.Mixin):
                 3 + number, time_s, what, since_s=NOW - 50 + number // 2),
                 sent_s=time_s), NOW + 5 + number)
         self.assertEqual(
-            [(NOW, NOW), (NOW - 50, NOW - 49), (NOW - 49, None)],
+            [(NOW, NOW), (NOW - 50, NOW), (NOW - 49, None)],
             self.rows(tables.caps, 'set_s', 'removed_s'))
+
+    def test_what_follows_is_later_whatever_the_clock_says(self) -> None:
+        """An agent's clock, or the conductor's, is set while an incident and
+        a limit last; nothing stays open, and no time is before another."""
+        for number, step_s in enumerate((40, 60, 3600, 32 * 86400)):
+            for agent_s, conductor_s in ((-step_s, 0), (step_s, 0),
+                                         (0, -step_s), (0, step_s)):
+                host = f'{number} {agent_s} {conductor_s}'
+                uuid = abs(hash(host))
+                self.sync(report(
+                    incident(1, NOW - min(agent_s, 0), number=uuid,
+                             begun_s=NOW - 60),
+                    limit(2, NOW - min(agent_s, 0)),
+                    host=host, sent_s=NOW - min(agent_s, 0)),
+                    NOW - min(conductor_s, 0))
+                now = NOW + 20 + max(conductor_s, 0)
+                time_s = NOW + 20 + max(agent_s, 0)
+                self.sync(report(
+                    incident(3, time_s, 'ended', number=uuid,
+                             begun_s=NOW - 60, outcome='confirmed'),
+                    limit(4, time_s, 'removed'),
+                    host=host, sent_s=time_s), now)
+        for outcome, begun_s, ended_s in self.rows(
+                tables.incidents, 'outcome', 'begun_s', 'ended_s'):
+            self.assertEqual('confirmed', outcome)
+            self.assertGreaterEqual(ended_s, begun_s)
+        for set_s, removed_s in self.rows(tables.caps, 'set_s', 'removed_s'):
+            self.assertGreaterEqual(removed_s, set_s)
 
     def test_limits_end_with_their_workload(self) -> None:
         self.listed()

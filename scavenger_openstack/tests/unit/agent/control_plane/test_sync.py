@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Mapping
+import itertools
 import json
 import os
 import pathlib
@@ -16,8 +17,10 @@ from hypothesis import settings
 import testtools
 
 from scavenger_openstack.agent.control_plane import directives
+from scavenger_openstack.agent.control_plane import head
 from scavenger_openstack.agent.control_plane import sums
 from scavenger_openstack.agent.control_plane import sync
+from scavenger_openstack.agent.control_plane import tries
 from scavenger_openstack.agent import transitions
 from scavenger_openstack.algorithms.allowance import Budget
 from scavenger_openstack.algorithms.cpi2 import specs
@@ -343,6 +346,87 @@ class FaultTest(SyncTestCase):
         self.assertEqual(['a', 'b', 'c'], self.conductor.names())
         self.assertEqual(1, self.log.output.count('it is left out'))
 
+    def refuse(self, error: Callable[[str], Exception], *names: str
+               ) -> None:
+        """Reports with one of these are not taken."""
+        self.conductor.fault = lambda told: error('bad') if any(
+            getattr(one, 'workload', '') in names
+            for one in told.entries) else None
+
+    def test_one_of_two_conductors_refuses(self) -> None:
+        """Nothing is lost."""
+        count = itertools.count()
+
+        def fault(told: report.Report) -> Exception | None:
+            return errors.WireError('bad') if (
+                told.entries and next(count) % 7) else None
+        self.conductor.fault = fault
+        self.sync.happened(map(kill, 'abcde'))
+        for _ in range(20):
+            self.turn()
+        self.assertEqual([*'abcde'], self.conductor.names())
+
+    def test_one_entry_is_never_stored(self) -> None:
+        """As one that takes the conductor too long: the directives arrive
+        all the while, and at last what follows it."""
+        self.refuse(errors.Unreachable, 'bad')
+        self.conductor.answer = {'directives': DIRECTIVES}
+        self.sync.happened(map(kill, ['a', 'b', 'bad', 'c']))
+        for _ in range(5 * head.PATIENCE):
+            self.turn()
+        self.assertEqual('one', self.sync.directives.digest)
+        self.assertEqual(['a', 'b'], self.conductor.names())
+        for _ in range(2 * head.LATER_TRIES):
+            self.turn()
+        self.assertEqual(['a', 'b', 'c'], self.conductor.names())
+        self.assertEqual(1, self.sync.facts()['set_aside'])
+
+    def test_an_outage(self) -> None:
+        """However long it is nothing is set aside."""
+        self.sync.happened(map(kill, 'abc'))
+        self.conductor.fault = lambda told: errors.Unreachable('away')
+        for _ in range(3 * head.LATER_TRIES):
+            self.assertFalse(self.turn())
+        self.conductor.fault = lambda told: None
+        self.assertTrue(self.turn())
+        self.assertEqual([*'abc'], self.conductor.names())
+        self.assertEqual(0, self.sync.facts()['set_aside'])
+
+    def test_one_entry_is_never_acknowledged(self) -> None:
+        """Each report is answered, and all the same nothing moves."""
+        self.sync.happened(map(kill, 'ab'))
+        self.conductor.answer = {'acknowledged': 0}
+        for _ in range(head.TRIES):
+            self.assertTrue(self.turn())
+        facts = self.sync.facts()
+        self.assertEqual(1, facts['set_aside'])
+        self.assertGreater(facts['waiting_s'], 1000.0)
+        self.assertGreater(facts['spool_bytes'], 0)
+        self.conductor.answer = {}
+        self.assertTrue(self.turn())
+        self.assertEqual('b', self.conductor.names()[-1])
+        self.assertEqual(0.0, self.sync.facts()['waiting_s'])
+        self.turn()
+        last = self.conductor.reports[-1].facts
+        self.assertEqual((1, 0.0), (last.set_aside, last.waiting_s))
+
+    def test_an_answer_that_is_not_understood(self) -> None:
+        """What it acknowledges is not sent again."""
+        for odd in ({'directives': 'all'}, {'workloads_digest': 1}):
+            self.sync = self.make(lambda data: json.dumps({
+                **json.loads(self.conductor(data)),
+                **odd}).encode())           # noqa: B023
+            self.sync.happened([kill('a'), kill('b')])
+            for _ in range(3):
+                self.assertFalse(self.turn())
+        self.assertEqual([*'abab'], self.conductor.names())
+        # One that says nothing of it is no proof against an entry.
+        self.sync = self.make(lambda data: b'[]')
+        self.sync.happened([kill('c')])
+        for _ in range(3 * head.TRIES):
+            self.assertFalse(self.turn())
+        self.assertEqual(0, self.sync.facts()['set_aside'])
+
     def test_all_is_refused(self) -> None:
         """As by another version: nothing is lost."""
         self.conductor.fault = lambda told: errors.WireError('version')
@@ -439,7 +523,15 @@ class DirectivesTest(SyncTestCase):
         one = directives.Directives(self.directory)
         self.directory.mkdir(0o700, exist_ok=True)
         one.follow(found, now)
+        self.go_on(one)
         return one
+
+    @staticmethod
+    def go_on(one: directives.Directives) -> None:
+        """The agent does, with what it follows."""
+        for _ in range(directives.TICKS):
+            one.ticked()
+        one.keep()
 
     def test_what_is_followed(self) -> None:
         one = self.follow(DIRECTIVES)
@@ -515,6 +607,7 @@ class DirectivesTest(SyncTestCase):
                                 (0.0, 105.0), (2000.0, -895.0)):
             one = directives.Directives(self.directory)
             one.load(5.0, wall_s)
+            one.end()
             [override] = one.orders.overrides
             self.assertEqual(until_s, override.until_s)
 
@@ -609,6 +702,80 @@ class DirectivesTest(SyncTestCase):
         look()
         self.assertEqual(6, self.log.output.count('not usable'))
 
+    def test_they_are_kept_at_once(self) -> None:
+        """Also before the first tick with them: they may have a budget."""
+        one = self.follow(DIRECTIVES)
+        one.follow(codec.replace(DIRECTIVES, digest='two', exempt=['q']), 6.0)
+        after = directives.Directives(self.directory)
+        after.load(7.0, 1000.0)
+        self.assertEqual(({'q'}, Budget(0, 7.0, 0.0)),
+                         (after.orders.exempt, after.orders.budget))
+
+    def test_directives_that_end_the_agent(self) -> None:
+        """They are tried a few times, over all starts; then only their kill
+        switch is followed."""
+        bad = codec.replace(DIRECTIVES, digest='bad', exempt=['bad'])
+        self.follow(DIRECTIVES)
+        for start in range(3 * tries.MOST):
+            one = directives.Directives(self.directory)
+            one.load(5.0, 1000.0)
+            followed = start < tries.MOST
+            self.assertEqual({'bad'} if start and followed else {'p'},
+                             one.orders.exempt)
+            if start:
+                self.assertEqual('', one.orders.stopped)
+            if not followed:
+                self.go_on(one)
+            if not start or not followed:
+                one.follow(bad, 6.0)
+            self.assertEqual({'bad'} if followed else {'p'},
+                             one.orders.exempt)
+            self.assertEqual(not followed, directives.ALL in one.refused)
+        other = codec.replace(bad, digest='other')
+        one.follow(other, 7.0)
+        self.assertEqual({'bad'}, one.orders.exempt)
+        one.follow(codec.replace(bad, protection=False), 8.0)
+        self.assertTrue(one.orders.stopped)
+        # Something else may have ended it.
+        one.follow(bad, 5.0 + tries.RETRY_S)
+        self.assertEqual({'bad'}, one.orders.exempt)
+        self.assertEqual({}, one.refused)
+
+    def test_directives_of_ever_new_names_that_end_the_agent(self) -> None:
+        followed = 0
+        for start in range(4 * tries.MOST_OF_ALL):
+            one = self.follow(DIRECTIVES) if not start else (
+                directives.Directives(self.directory))
+            one.load(5.0, 1000.0)
+            if one.orders.exempt == {'bad'}:    # it ends the agent again
+                continue
+            self.go_on(one)
+            one.follow(codec.replace(DIRECTIVES, digest=str(start),
+                                     exempt=['bad']), 6.0)
+            followed += one.orders.exempt == {'bad'}
+        self.assertEqual(tries.MOST_OF_ALL / tries.MOST, followed)
+
+    def test_kept_directives_that_end_the_agent(self) -> None:
+        """As of a release that understood them."""
+        self.follow(DIRECTIVES)
+        for _ in range(tries.MOST):
+            one = directives.Directives(self.directory)
+            one.load(5.0, 1000.0)
+            self.assertEqual({'p'}, one.orders.exempt)
+        one.load(5.0, 1000.0)
+        self.assertIn(directives.ENDED, one.orders.stopped)
+        self.assertEqual(frozenset(), one.orders.exempt)
+        one.follow(codec.replace(DIRECTIVES, digest='two'), 6.0)
+        self.assertEqual(('', {'p'}), (one.orders.stopped, one.orders.exempt))
+
+    def test_counts_of_tries_that_are_damaged(self) -> None:
+        self.follow(DIRECTIVES)
+        for data in (b'', b'[]', b'{"one": "x"}', b'\xff', b'[' * 5000):
+            (self.directory / tries.FILE).write_bytes(data)
+            one = directives.Directives(self.directory)
+            one.load(5.0, 1000.0)
+            self.assertEqual('', one.orders.stopped)
+
     def test_full_disk(self) -> None:
         one = self.follow(DIRECTIVES)
         (self.directory / (directives.FILE + '.new')).mkdir()
@@ -670,6 +837,7 @@ class DirectivesTest(SyncTestCase):
             self.assertIn('not understood', self.sync.orders.stopped)
             self.answers()
             self.assertEqual('', self.sync.orders.stopped)
+            self.sync.directives.end()
 
     def test_the_kill_switch_that_another_release_has_kept(self) -> None:
         self.follow(DIRECTIVES)
@@ -703,6 +871,7 @@ class DirectivesTest(SyncTestCase):
             told.directives_digest for told in self.conductor.reports])
         self.assertEqual({'override o'},
                          self.conductor.reports[-1].facts.refused.keys())
+        self.go_on(self.sync.directives)
         before, after = (
             one.orders._replace(overrides=orders.Overrides(), budget=None)
             for one in (self.sync, self.make()))

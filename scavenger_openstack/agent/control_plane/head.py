@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""How many entries the next report takes, and whether the first of them keeps
+all others from the conductor.
+
+An entry that is refused alone, while a report without any is answered, is set
+aside after :data:`TRIES` such tries in a row: with several conductors one of
+them may refuse what another one stores.  Without an answer it may be the
+conductor or the broker, so an entry has many more tries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scavenger_openstack import errors
+from scavenger_openstack.wire import codec
+from scavenger_openstack.wire import report
+
+TRIES = 10
+LATER_TRIES = 100
+"""Tries that failed with "later"; some two hours."""
+PATIENCE = 5
+"""Failures with "later" in a row after which reports become smaller: one that
+is small may be stored in time."""
+
+
+class Head:
+    """The state of one queue; it is told of each call."""
+
+    def __init__(self) -> None:
+        self.most = report.MAX_ENTRIES
+        """Entries of the next report."""
+        self._entry = ('', 0)
+        self._tries = 0.0
+        self._alone = False
+        self._failures = 0
+
+    def stored(self) -> None:
+        """The conductor has the first entry of a report."""
+        self._entry, self._tries, self._failures = ('', 0), 0.0, 0
+        self._alone = False
+        self.most = min(report.MAX_ENTRIES, max(1, 2 * self.most))
+
+    def answered(self) -> bool:
+        """A report without entries was answered; whether it was to find out
+        what keeps an entry."""
+        if self.most:
+            self._failures = 0
+            return False
+        self._alone, self.most = True, 1
+        return True
+
+    def ignored(self, run_id: str, entries: Sequence[report.AnyEntry]
+                ) -> bool:
+        """A report was answered, and not even its first entry acknowledged;
+        whether that entry is to be set aside."""
+        return self._tried(run_id, entries[0], 1 / TRIES)
+
+    def failed(self, run_id: str, entries: Sequence[report.AnyEntry],
+               later: bool) -> bool:
+        """A report was not answered; whether its first entry is to be set
+        aside.
+
+        :param later: it may be stored later, as it is
+        """
+        if later:
+            self._failures += 1
+            if self._failures < PATIENCE:
+                return False
+        if not entries:
+            self._alone, self.most = False, 1
+            return False
+        if len(entries) > 1:
+            self.most = len(entries) // 2
+            return False
+        alone, self._alone, self.most = self._alone, False, 0
+        return alone and self._tried(
+            run_id, entries[0], 1 / (LATER_TRIES if later else TRIES))
+
+    def _tried(self, run_id: str, entry: report.AnyEntry, share: float
+               ) -> bool:
+        """
+        :param share: of the tries that an entry has
+        """
+        if self._entry != (run_id, entry.sequence):
+            self._entry, self._tries = (run_id, entry.sequence), 0.0
+        self._tries += share
+        if self._tries < 1 - 1e-9:
+            return False
+        self._entry, self._tries = ('', 0), 0.0
+        return True
+
+
+def acknowledged(answer: bytes) -> int:
+    """What an answer acknowledges of which the rest is not understood."""
+    try:
+        return codec.decode(answer, report.Acknowledgement,
+                            report.MAX_ANSWER_BYTES).acknowledged
+    except errors.WireError:
+        return 0

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The time of what is reported, by a clock that nobody sets.
+
+The wall clock may be set while the agent runs, and be wrong when it starts.
+This one goes on with CLOCK_BOOTTIME, and is the conductor's where the two
+differ by more than clocks do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from scavenger_openstack.agent import transitions
+
+SLACK_S = 60.0
+"""So far two clocks may be apart."""
+STEP_S = 1.0
+"""A smaller difference is none: it is that of calling two clocks, or of a
+leap second."""
+
+
+class SteadyClock:
+    """
+    :param now: CLOCK_BOOTTIME in seconds
+    :param wall_s: UNIX time by then
+    """
+
+    def __init__(self, now: float, wall_s: float) -> None:
+        self._offset_s = wall_s - now
+        self._began: dict[Hashable, tuple[float, float]] = {}
+
+    def answered(self, time_s: float, began_s: float, ended_s: float) -> None:
+        """The conductor has said its time.
+
+        :param time_s: UNIX time, 0 where it does not say
+        :param began_s: CLOCK_BOOTTIME when it was asked
+        :param ended_s: and when the answer was there
+        """
+        least_s, most_s = time_s - ended_s, time_s - began_s
+        if time_s and not (least_s - SLACK_S <= self._offset_s
+                           <= most_s + SLACK_S):
+            self._offset_s = (least_s + most_s) / 2
+
+    def behind_s(self, now: float, wall_s: float) -> float:
+        """How far the wall clock is behind this one; 0 where they agree."""
+        behind_s = now + self._offset_s - wall_s
+        return behind_s if abs(behind_s) >= STEP_S else 0.0
+
+    def began_behind_s(self, event: transitions.Event, behind_s: float
+                       ) -> float:
+        """How far the wall clock was behind when the first event of this
+        limit or incident was reported: when it began stays the same in all
+        that is reported of it, though the clock is set meanwhile.
+
+        :param behind_s: how far it is behind now
+        """
+        key: Hashable
+        if isinstance(event, transitions.LimitEvent):
+            key, began_s = (event.workload, event.knob), event.since_s
+        elif isinstance(event, transitions.IncidentEvent):
+            key, began_s = event.incident.id, event.begun_s
+        else:
+            return behind_s
+        began = self._began.get(key)
+        if began is None or began[0] != began_s:
+            began = self._began[key] = began_s, behind_s
+        if event.what in ('removed', 'ended'):
+            del self._began[key]
+        return began[1]
