@@ -319,7 +319,7 @@ evictions = _table(
     Index('ix_evictions_host', 'host', 'id'),
     Index('ix_evictions_state', 'state', 'id'))
 
-# Merged reports of one hour, and what they made of a day.
+# What hosts reported of an hour, until it is part of the specs.
 statistics = _table(
     'statistics', _id(), _host(),
     Column('hour_s', BigInteger, nullable=False),
@@ -332,7 +332,7 @@ statistics = _table(
     Column('m2', Double, nullable=False),
     Column('least', Double, nullable=False),
     Column('most', Double, nullable=False),
-    Index('ix_statistics_hour', 'hour_s', 'project', 'application'))
+    Index('ix_statistics_hour', 'hour_s'))
 
 specs = _table(
     'specs', _id(),
@@ -342,8 +342,13 @@ specs = _table(
     Column('signal', String(32), nullable=False),
     Column('mean', Double, nullable=False),
     Column('stddev', Double, nullable=False),
-    Column('n', BigInteger, nullable=False),
-    Column('day_s', BigInteger, nullable=False),
+    # The samples of all days, as of the day of the newest: their weight, and
+    # the sum of the squared deviations from the mean.
+    Column('n', Double, nullable=False),
+    Column('m2', Double, nullable=False),
+    Column('day_s', BigInteger, nullable=False, index=True),
+    UniqueConstraint('application', 'project', 'cpu_model', 'signal',
+                     name='uq_specs'),
     # Three of them fill MySQL's longest key with utf8mb4.
     Index('ix_specs_application', 'application', 'id'),
     Index('ix_specs_project', 'project', 'id'))

@@ -44,8 +44,9 @@ from scavenger_openstack.wire import report
 
 LOG = log.getLogger(__name__)
 
-STATISTICS_S = 300.0
-"""How often statistics become entries: so much is lost by a kill."""
+STATISTICS_S = 3600.0
+"""How often statistics become entries, as specs are made of them: so much is
+lost by a kill."""
 MOST_EVENTS = 20_000
 """Events that wait for the thread, should it hang."""
 BACKLOG_CALLS = 10

@@ -301,7 +301,7 @@ statistics = _table(
     Column('m2', Double, nullable=False),
     Column('least', Double, nullable=False),
     Column('most', Double, nullable=False),
-    Index('ix_statistics_hour', 'hour_s', 'project', 'application'))
+    Index('ix_statistics_hour', 'hour_s'))
 
 specs = _table(
     'specs', _id(),
@@ -311,8 +311,11 @@ specs = _table(
     Column('signal', String(32), nullable=False),
     Column('mean', Double, nullable=False),
     Column('stddev', Double, nullable=False),
-    Column('n', BigInteger, nullable=False),
-    Column('day_s', BigInteger, nullable=False),
+    Column('n', Double, nullable=False),
+    Column('m2', Double, nullable=False),
+    Column('day_s', BigInteger, nullable=False, index=True),
+    UniqueConstraint('application', 'project', 'cpu_model', 'signal',
+                     name='uq_specs'),
     Index('ix_specs_application', 'application', 'id'),
     Index('ix_specs_project', 'project', 'id'))
 

@@ -154,7 +154,7 @@ def fill(engine: Engine) -> None:
         add(tables.claims, name='evictions', holder='a conductor',
             expires_s=NOW_S + 7200)
         add(tables.specs, project=ONE, application='web', cpu_model='cpu',
-            signal='cpi', mean=1.2, stddev=0.1, n=1000,
+            signal='cpi', mean=1.2, stddev=0.1, n=1000, m2=10.0,
             day_s=int(NOW_S // 86400 * 86400))
         add(tables.audit, time_s=NOW_S - 60, actor='ann', project=OPERATORS,
             request_id='req-1', action='protection.set', before=None,

@@ -10,8 +10,11 @@ from typing import Any
 import fixtures
 import sqlalchemy
 
+from scavenger_openstack.conductor import periodic
 from scavenger_openstack.conductor import purging
 from scavenger_openstack.conductor import service
+from scavenger_openstack.conductor import specs
+from scavenger_openstack.db import claims
 from scavenger_openstack.db import enrollment
 from scavenger_openstack.db import tables
 from scavenger_openstack import errors
@@ -88,8 +91,9 @@ class Service(cloud.Mixin):
 
     def test_deleting_after_a_failure(self) -> None:
         """It is tried again after a minute."""
-        one, other = (purging.Purging(
-            self.engine, name, lambda: self.now, days=3, rows=0)
+        one, other = (purging.make_periodic(
+            self.engine, name, lambda: self.now, bool, days=3,
+            audit_days=3, rows=0)
             for name in ('one', 'other'))
         with self.engine.begin() as connection:
             connection.execute(sqlalchemy.text(
@@ -101,7 +105,7 @@ class Service(cloud.Mixin):
                 connection.execute(sqlalchemy.text(
                     'ALTER TABLE gone RENAME TO audit'))
         self.assertIsNone(other.turn())
-        self.now += purging.AGAIN_S
+        self.now += periodic.AGAIN_S
         self.assertEqual(0, other.turn())
 
     def test_so_many_rows_that_the_oldest_are_deleted(self) -> None:
@@ -320,11 +324,11 @@ class Service(cloud.Mixin):
                   for _ in range(2)]
         self.answer(report(statistics(1, NOW - 3600, 10, 1.0, 0.5)))
         self.assertEqual(
-            [1, None, None], [one.make_specs()
+            [1, None, None], [one.specs.turn()
                               for one in (self.conductor, *others)])
-        self.now = (NOW // 3600 + 1) * 3600 + service.SPECS_DELAY_S
+        self.now = (NOW // 3600 + 1) * 3600 + specs.DELAY_S
         self.answer(report(statistics(2, NOW, 10, 2.0, 0.5)))
-        self.assertEqual([1, None], [one.make_specs() for one in others])
+        self.assertEqual([1, None], [one.specs.turn() for one in others])
 
     def test_directives_that_no_agent_takes(self) -> None:
         """The entries are acknowledged, and the kill switch arrives."""
@@ -357,19 +361,19 @@ class Service(cloud.Mixin):
                 'ALTER TABLE specs RENAME TO gone'))
         try:
             self.assertRaises(errors.DatabaseError,
-                              self.conductor.make_specs)
+                              self.conductor.specs.turn)
         finally:
             with self.engine.begin() as connection:
                 connection.execute(sqlalchemy.text(
                     'ALTER TABLE gone RENAME TO specs'))
-        self.assertIsNone(self.conductor.make_specs())
-        self.now += service.AGAIN_S
-        self.assertEqual(1, self.conductor.make_specs())
+        self.assertIsNone(self.conductor.specs.turn())
+        self.now += periodic.AGAIN_S
+        self.assertEqual(1, self.conductor.specs.turn())
 
     def test_specs_of_a_conductor_that_died(self) -> None:
         with self.engine.begin() as connection:
-            service.claims.take(connection, service.specs.CLAIM, 'dead',
-                                NOW, NOW + service.WORK_S)
-        self.assertIsNone(self.conductor.make_specs())
-        self.now += service.WORK_S
-        self.assertEqual(0, self.conductor.make_specs())
+            claims.take(connection, specs.CLAIM, 'dead',
+                                NOW, NOW + periodic.WORK_S)
+        self.assertIsNone(self.conductor.specs.turn())
+        self.now += periodic.WORK_S
+        self.assertEqual(0, self.conductor.specs.turn())
