@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
                     'the broker lets in may report in their names')
     conductor = service.Conductor(
         engine, require_token=conf.conductor.require_token,
-        keep_days=conf.database.keep_days, keep_rows=conf.database.keep_rows)
+        **conf_control.keeping(conf))
     server = rpc.Server(
         conf, lambda data, token: conductor.answer(data, token=token),
         conductor.name, conductor.tag)

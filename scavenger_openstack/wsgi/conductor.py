@@ -37,8 +37,7 @@ def _create() -> http.Application:
     engine = connect.engine(conf_control.database(conf),
                             connections=conf.database.max_connections)
     conductor = service.Conductor(
-        engine, keep_days=conf.database.keep_days,
-        keep_rows=conf.database.keep_rows)
+        engine, **conf_control.keeping(conf))
 
     def leaders() -> list[leader.Leader]:
         return [silence.make_leader(engine, conf.api.silent_s,
