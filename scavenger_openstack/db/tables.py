@@ -104,6 +104,9 @@ workloads = _table(
     Index('ix_workloads_name', 'host_id', 'name', 'id'),
     Index('ix_workloads_instance', 'instance', 'id'),   # of few rows
     Index('ix_workloads_until', 'until_s', 'id'),
+    # For the sum of background vCPUs of all hosts, out of the index alone.
+    Index('ix_workloads_background', 'until_s', 'priority', 'host_id',
+          'vcpus'),
     *(Index(f'ix_workloads_{name}_until', name, 'until_s', 'id')
       for name in ('project', 'application', 'priority')))
 
@@ -136,7 +139,7 @@ incidents = _table(
             'begun_s', 'id') for one, two in itertools.combinations(
                 ('host_id', 'project', 'cause', 'outcome'), 2)),
     Index('ix_incidents_begun', 'begun_s', 'id'),
-    Index('ix_incidents_ended', 'ended_s', 'id'))
+    Index('ix_incidents_ended', 'ended_s', 'host_id'))
 
 suspects = _table(
     'suspects', _id(),

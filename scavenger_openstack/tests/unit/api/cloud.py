@@ -229,6 +229,7 @@ class Api(testtools.TestCase):
     def setUp(self) -> None:
         super().setUp()
         self.log = self.useFixture(fixtures.FakeLogger())
+        self.later_s = 0.0
         if not hasattr(self, 'engine'):
             self.directory = pathlib.Path(
                 self.useFixture(fixtures.TempDir()).path)
@@ -245,7 +246,7 @@ class Api(testtools.TestCase):
         self.client = Client(app.create(
             self.engine, configuration(), 'noauth',
             # No test lasts into the next hour.
-            clock=lambda: NOW_S))
+            clock=lambda: NOW_S + self.later_s))
 
     @functools.cached_property
     def anonymous(self) -> Client:
