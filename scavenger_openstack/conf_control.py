@@ -20,8 +20,10 @@ DATABASE_OPTS: list[cfg.Opt] = [
                     'the API and the conductor need it, never an agent.'),
     cfg.IntOpt('max_connections', default=20, min=1, max=1000,
                help='Connections to the database that one process has open '
-                    'at the same time, at most.  All processes together '
-                    'need fewer than the server allows.  Not for SQLite.'),
+                    'at the same time, at most; scavenger-conductor has up '
+                    'to 6 more, for what one of all conductors does.  All '
+                    'processes together need fewer than the server allows.  '
+                    'Not for SQLite.'),
     cfg.IntOpt('keep_days', default=30, min=0, max=36500,
                help='Days after which a conductor deletes by itself what is '
                     'over: incidents, limits, workloads, overrides, '

@@ -29,6 +29,9 @@ LOG = logging.getLogger(__name__)
 
 PROG = 'scavenger-conductor'
 
+LEADERS = 6
+"""Threads that do what one of all conductors does, with a connection each."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; the exit code is 0, 1 (failed), 2 (usage) or 130."""
@@ -58,6 +61,7 @@ def run(options: argparse.Namespace) -> int:
     from oslo_config import cfg
     from oslo_log import log
 
+    from scavenger_openstack.conductor import leader
     from scavenger_openstack.conductor import service
     from scavenger_openstack.conductor import silence
     from scavenger_openstack import conf as conf_
@@ -72,8 +76,10 @@ def run(options: argparse.Namespace) -> int:
     rpc.register(conf)
     state_report.register(conf)
     conf_.load(conf, command_line.configuration(options), PROG)
-    engine = connect.engine(conf_control.database(conf),
-                            connections=conf.database.max_connections)
+    url = conf_control.database(conf)
+    engine = connect.engine(url, connections=conf.database.max_connections)
+    of_leaders = connect.engine(url, statement_s=leader.STATEMENT_S,
+                                connections=LEADERS)
     with connect.reading(engine) as connection:
         schema.check(connection)
         without = enrollment.without_token(connection)
@@ -89,8 +95,9 @@ def run(options: argparse.Namespace) -> int:
     server = rpc.Server(
         conf, lambda data, token: conductor.answer(data, token=token),
         conductor.name, conductor.tag)
-    leaders = [silence.make_leader(engine, conf.api.silent_s, conductor.name),
-               *leaders_of(conf, engine, conductor.name)]
+    leaders = [
+        silence.make_leader(of_leaders, conf.api.silent_s, conductor.name),
+        *leaders_of(conf, of_leaders, conductor.name)]
     signals = Signals(conf)
     state_report.on_sigusr2(conf, PROG)
     server.start()
@@ -108,6 +115,7 @@ def run(options: argparse.Namespace) -> int:
         for one in leaders:
             one.stop()
         engine.dispose()
+        of_leaders.dispose()
     return 0
 
 

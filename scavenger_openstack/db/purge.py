@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Generator
 import functools
+import math
 from typing import NamedTuple
 
 import sqlalchemy
@@ -154,8 +155,8 @@ def trim(engine: Engine, *, now_s: float, rows: int, batch: int = BATCH
         if rule.table is tables.runs:
             continue
         there = connect.read(engine, functools.partial(_count, rule.table))
-        before_s = now_s - (SHORTEST_S if rule.table is tables.statistics
-                            else 0.0)
+        before_s = math.ceil(now_s - (
+            SHORTEST_S if rule.table is tables.statistics else 0.0))
         while there > rows:
             counts = connect.retried(engine, functools.partial(
                 _some, rule=rule, before_s=before_s,
@@ -176,11 +177,15 @@ def _count(table: Table, connection: Connection) -> int:
 
 
 def _before_s(rule: Rule, now_s: float, older_than_s: float,
-              audit_older_than_s: float) -> float | None:
-    """Rows go that ended before then, ``None`` for no row."""
+              audit_older_than_s: float) -> int | None:
+    """Rows go that ended before then, ``None`` for no row.
+
+    A whole number: for a fraction PostgreSQL uses no index of hours.
+    """
     if rule.table is tables.audit:
         older_than_s = audit_older_than_s
-    return now_s - max(older_than_s, rule.at_least_s) if older_than_s else None
+    return (int(now_s - max(older_than_s, rule.at_least_s)) if older_than_s
+            else None)
 
 
 def _gone(now_s: float, older_than_s: float
@@ -204,7 +209,7 @@ def _gone(now_s: float, older_than_s: float
             ~is_in(_W.instance, _R.target), ~is_in(_T.instance, _R.target)))]
 
 
-def _some(connection: Connection, rule: Rule, before_s: float, batch: int,
+def _some(connection: Connection, rule: Rule, before_s: int, batch: int,
           oldest: bool = False) -> list[int]:
     """Delete some rows of a table and their parts, and say how many.
 

@@ -64,7 +64,7 @@ _PART = ('victim', 'victim_project', 'cause', 'project', 'instance',
          'application')
 _SUMS = ('incidents', 'interference_s', 'confirmed', 'refuted')
 _KEY = ('host_id', 'workload', 'span_s', 'scope')
-_VALUES = ('interference_ms', 'incidents', 'victims', 'parts')
+_VALUES = ('interference_ms', 'incidents', 'victims', 'confirmed', 'parts')
 
 _part_of = itemgetter(*_PART)
 _sums_of = itemgetter(*_SUMS)
@@ -166,6 +166,12 @@ def advance(connection: Connection, hour_s: int) -> int:
     return len(found)
 
 
+def span_of(since_s: float, now: float) -> int:
+    """The shortest span that has all since then, or the longest one."""
+    return next((span_s for span_s in SPANS_S if since_s >= now - span_s),
+                SPANS_S[-1])
+
+
 def figures(parts: Iterable[list[Any]], victim_project: str | None
             ) -> Row | None:
     """What a total says of its workload; ``causes`` is a list.
@@ -252,7 +258,7 @@ def _add(totals: dict[Key, Parts], span_s: int, row: Row, sign: int
 
 
 def _ranks(parts: Parts) -> dict[str, Row]:
-    """What a total is ranked by, in each scope."""
+    """What a total is ranked and searched by, in each scope."""
     found: dict[str, list[tuple[str, list[float]]]] = {}
     for (victim, victim_project, _, project, *_), sums in parts.items():
         found.setdefault(ALL, []).append((victim, sums))
@@ -264,6 +270,7 @@ def _ranks(parts: Parts) -> dict[str, Row]:
     return {scope: {
         'interference_ms': round(1000 * sum(sums[2] for _, sums in some)),
         'incidents': sum(int(sums[1]) for _, sums in some),
+        'confirmed': sum(int(sums[3]) for _, sums in some),
         'victims': len({victim for victim, _ in some})}
         for scope, some in found.items()}
 

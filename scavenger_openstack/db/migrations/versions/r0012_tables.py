@@ -73,7 +73,8 @@ runs = _table(
     Column('run_id', String(64), nullable=False),
     Column('sequence', BigInteger, nullable=False),
     Column('last_seen_s', Double, nullable=False, index=True),
-    UniqueConstraint('host_id', 'run_id'))
+    UniqueConstraint('host_id', 'run_id'),
+    Index('ix_runs_host', 'host_id', 'id'))
 
 workloads = _table(
     'workloads', _id(), _host(),
@@ -91,7 +92,8 @@ workloads = _table(
     Column('since_s', Double, nullable=False),
     Column('until_s', Double),
     Index('ix_workloads_host', 'host_id', 'until_s', 'id'),
-    Index('ix_workloads_name', 'host_id', 'name', 'id'),
+    Index('ix_workloads_name', 'host_id', 'name', 'until_s'),
+    Index('ix_workloads_since', 'since_s'),
     Index('ix_workloads_instance', 'instance', 'id'),
     Index('ix_workloads_until', 'until_s', 'id'),
     Index('ix_workloads_background', 'until_s', 'priority', 'host_id',
@@ -194,12 +196,14 @@ antagonist_totals = _table(
     Column('interference_ms', BigInteger, nullable=False),
     Column('incidents', Integer, nullable=False),
     Column('victims', Integer, nullable=False),
+    Column('confirmed', Integer, nullable=False),
     Column('parts', MAYBE_JSON),
     *(Index(f'ix_antagonist_totals_{name}', 'span_s', 'scope', column,
             'host_id', 'workload')
       for name, column in (('interference', 'interference_ms'),
                            ('incidents', 'incidents'),
-                           ('victims', 'victims'))))
+                           ('victims', 'victims'),
+                           ('confirmed', 'confirmed'))))
 
 overrides = _table(
     'overrides', _id(), _host(),
@@ -269,8 +273,9 @@ flavor_tags = _table(
     Column('application', NAME, nullable=False),
     Column('floor', JSON, nullable=False),
     Column('protect', Boolean, nullable=False),
-    Column('changed_s', Double, nullable=False, index=True),
+    Column('changed_s', Double, nullable=False),
     Column('told', Boolean, nullable=False),
+    Index('ix_flavor_tags_told', 'told', 'changed_s'),
     Index('ix_flavor_tags_host', 'host', 'changed_s'))
 
 evictions = _table(
@@ -282,7 +287,7 @@ evictions = _table(
     Column('how', String(16), nullable=False),
     Column('reason', Text, nullable=False),
     Column('created_by', NAME, nullable=False),
-    Column('created_s', Double, nullable=False),
+    Column('created_s', Double, nullable=False, index=True),
     Column('state', String(16), nullable=False),
     Column('detail', Text, nullable=False),
     Column('changed_s', Double, nullable=False),
