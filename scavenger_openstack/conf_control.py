@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from oslo_config import cfg
 
 from scavenger_openstack import errors
@@ -133,7 +135,7 @@ def database(conf: cfg.ConfigOpts) -> str:
     return conf.database.connection
 
 
-def keeping(conf: cfg.ConfigOpts) -> dict[str, int]:
+def keeping(conf: cfg.ConfigOpts) -> dict[str, Any]:
     """What a conductor is to keep, as its arguments."""
     return {name: conf.database[name]
             for name in ('keep_days', 'keep_audit_days', 'keep_rows')}

@@ -128,13 +128,14 @@ def _merge(connection: reports.Connection, after: int, today_s: int
     if statistics.remove(connection, ids) < len(ids):
         raise errors.DatabaseError('another conductor makes the specs')
     specs = merged(rows, today_s)
-    for *key, n, mean, m2, day_s in statistics.specs(connection, specs):
-        specs[tuple(key)] = specs[tuple(key)].merge(
-            Aged(Statistics(n, mean, m2), day_s))
+    for row in statistics.specs(connection, specs):
+        key = row.project, row.application, row.cpu_model, row.signal
+        specs[key] = specs[key].merge(
+            Aged(Statistics(row.n, row.mean, row.m2), row.day_s))
     changed = [
-        {**dict(zip(statistics.KEY, key, strict=True)), 'n': one.n,
+        {**dict(zip(statistics.KEY, whose, strict=True)), 'n': one.n,
          'mean': one.mean, 'm2': one.m2, 'stddev': one.stddev or 0.0,
-         'day_s': day_s} for key, (one, day_s) in sorted(specs.items())
+         'day_s': day_s} for whose, (one, day_s) in sorted(specs.items())
         if all(map(math.isfinite, (*one, one.stddev or 0.0)))]
     statistics.set_specs(connection, changed)
     return ids[-1], len(changed)
