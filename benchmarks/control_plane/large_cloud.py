@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from collections.abc import Iterator
+import functools
 import itertools
 import sys
 import time
@@ -146,9 +147,10 @@ def on(name: str, options: argparse.Namespace) -> None:
                 begun_s = time.perf_counter()
                 work(connection)
                 took_s = time.perf_counter() - begun_s
-                print(f'  {what:<36}{1e3 * took_s:9.1f} ms'
-                      f'{reads.rows(connection, lambda: work(connection)):9,}'
-                      ' rows read', flush=True)
+                count = reads.rows(connection, functools.partial(
+                    work, connection))
+                print(f'  {what:<36}{1e3 * took_s:9.1f} ms{count:9,} rows '
+                      'read', flush=True)
                 if options.explain:
                     explain(connection, work)
         begun_s, cpu_s = time.perf_counter(), time.process_time()
