@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from oslo_config import cfg
 
 from scavenger_openstack import errors
@@ -20,15 +22,20 @@ DATABASE_OPTS: list[cfg.Opt] = [
                     'the API and the conductor need it, never an agent.'),
     cfg.IntOpt('max_connections', default=20, min=1, max=1000,
                help='Connections to the database that one process has open '
-                    'at the same time, at most.  All processes together '
-                    'need fewer than the server allows.  Not for SQLite.'),
-    cfg.IntOpt('keep_days', default=0, min=0, max=36500,
-               sample_default='30 where scavenger-standalone has a control '
-                              'plane of its own, else 0',
+                    'at the same time, at most; scavenger-conductor has up '
+                    'to 6 more, for what one of all conductors does.  All '
+                    'processes together need fewer than the server allows.  '
+                    'Not for SQLite.'),
+    cfg.IntOpt('keep_days', default=30, min=0, max=36500,
                help='Days after which a conductor deletes by itself what is '
                     'over: incidents, limits, workloads, overrides, '
-                    'statistics and audit records.  At least 2 count.  0 '
-                    'deletes nothing; see "scavenger-manage db purge".'),
+                    'evictions, and priorities and exemptions of instances '
+                    'that no host has had for so long.  The longest rankings '
+                    'are of 30 days.  0 deletes nothing: 1,000 hosts may '
+                    'fill 1 to 3 GB a day.'),
+    cfg.IntOpt('keep_audit_days', default=365, min=0, max=36500,
+               help='Days after which a conductor deletes audit records by '
+                    'itself.  0 deletes none.'),
     cfg.IntOpt('keep_rows', default=0, min=0, max=10 ** 9,
                sample_default='200000 where scavenger-standalone has a '
                               'control plane of its own, else 0',
@@ -129,6 +136,12 @@ def database(conf: cfg.ConfigOpts) -> str:
             'the database of the control plane there, such as '
             'sqlite:////var/lib/scavenger/scavenger.sqlite')
     return conf.database.connection
+
+
+def keeping(conf: cfg.ConfigOpts) -> dict[str, Any]:
+    """What a conductor is to keep, as its arguments."""
+    return {name: conf.database[name]
+            for name in ('keep_days', 'keep_audit_days', 'keep_rows')}
 
 
 FOREIGN = ('openstack', 'oslo_messaging_rabbit', 'oslo_messaging_kafka',

@@ -24,6 +24,7 @@ from werkzeug import exceptions
 from werkzeug import routing
 
 from scavenger_openstack.api import auth as auth_
+from scavenger_openstack.api import cached
 from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import faults
 from scavenger_openstack.api import health
@@ -132,7 +133,7 @@ def flask_app(engine: Any, conf: cfg.ConfigOpts, auth: str,
     allows = policies.allows(policies.enforcer(conf),
                              frozenset(conf.api.operator_projects))
 
-    rankings = Rankings()
+    rankings, summary = Rankings(), cached.Cache()
 
     def versions() -> flask.Response:
         return _json({'versions': [_version()]})
@@ -153,7 +154,7 @@ def flask_app(engine: Any, conf: cfg.ConfigOpts, auth: str,
                 noun=route.noun, caller=caller, request_id=_request_id(),
                 now_s=clock(), silent_s=conf.api.silent_s, path=path,
                 query={}, body={}, allows=allows,
-                rankings=rankings)
+                rankings=rankings, summary=summary)
             return _answer(route, call, engine)
         return answer
 
@@ -215,8 +216,14 @@ def _answer(route: Route, call: Call, engine: Any) -> flask.Response:
         except errors.DatabaseError as exc:
             LOG.error('%s: %s', call.request_id, exc)
         raise
-    return (flask.Response(status=HTTPStatus.NO_CONTENT) if result is None
-            else _json(result))
+    if result is None:
+        return flask.Response(status=HTTPStatus.NO_CONTENT)
+    if not isinstance(result, cached.Encoded):
+        return _json(result)
+    response = flask.Response(result.body, content_type='application/json')
+    response.set_etag(result.etag)
+    response.make_conditional(request)      # 304 to one that has it
+    return response
 
 
 def _version() -> dict[str, Any]:
@@ -244,7 +251,8 @@ def _negotiate() -> None:
 def _finish(response: flask.Response) -> flask.Response:
     response.headers[VERSION_HEADER] = f'{SERVICE} {VERSIONS[-1]}'
     response.headers.add('Vary', VERSION_HEADER)
-    response.headers['Cache-Control'] = 'no-store'
+    response.headers['Cache-Control'] = (
+        'no-cache' if 'ETag' in response.headers else 'no-store')
     return response
 
 

@@ -11,6 +11,7 @@ import dataclasses
 from http import HTTPStatus
 from typing import Any
 
+from scavenger_openstack.api import cached
 from scavenger_openstack.api import faults
 from scavenger_openstack.api import markers
 from scavenger_openstack.api import schemas
@@ -46,6 +47,7 @@ class Call:
     body: Mapping[str, Any]
     allows: Callable[[str, Caller, Mapping[str, Any]], bool]
     rankings: Rankings
+    summary: cached.Cache
     enforced: list[str] = dataclasses.field(default_factory=list)
 
     def may(self, policy: str, **target: Any) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 from typing import NamedTuple
 
+from scavenger_openstack.api.cached import Encoded
 from scavenger_openstack.api.call import Call
 from scavenger_openstack.api.resources import aggregates
 from scavenger_openstack.api.resources import antagonists
@@ -38,7 +39,7 @@ class Route(NamedTuple):
     path: str
     noun: str
     policy: str
-    handle: Callable[[Call, Any], dict[str, Any] | None]
+    handle: Callable[[Call, Any], dict[str, Any] | Encoded | None]
     summary: str
     query: Schema
     body: Schema | None

@@ -34,6 +34,9 @@ LOG = logging.getLogger(__name__)
 
 PROG = 'scavenger-conductor'
 
+LEADERS = 6
+"""Threads that do what one of all conductors does, with a connection each."""
+
 LOOK_S = 10.0
 """So often systemd hears of this process, within its WatchdogSec."""
 
@@ -70,6 +73,7 @@ def run(options: argparse.Namespace) -> int:
     from oslo_config import cfg
     from oslo_log import log
 
+    from scavenger_openstack.conductor import leader
     from scavenger_openstack.conductor import service
     from scavenger_openstack.conductor import silence
     from scavenger_openstack import conf as conf_
@@ -84,8 +88,10 @@ def run(options: argparse.Namespace) -> int:
     rpc.register(conf)
     state_report.register(conf)
     conf_.load(conf, command_line.configuration(options), PROG)
-    engine = connect.engine(conf_control.database(conf),
-                            connections=conf.database.max_connections)
+    url = conf_control.database(conf)
+    engine = connect.engine(url, connections=conf.database.max_connections)
+    of_leaders = connect.engine(url, statement_s=leader.STATEMENT_S,
+                                connections=LEADERS)
     with connect.reading(engine) as connection:
         schema.check(connection)
         without = enrollment.without_token(connection)
@@ -97,13 +103,14 @@ def run(options: argparse.Namespace) -> int:
                     'the broker lets in may report in their names')
     conductor = service.Conductor(
         engine, require_token=conf.conductor.require_token,
-        keep_days=conf.database.keep_days, keep_rows=conf.database.keep_rows)
+        **conf_control.keeping(conf))
     signals = Signals(conf)
     server = rpc.Server(
         conf, lambda data, token: conductor.answer(data, token=token),
         conductor.name, conductor.tag, signals.fail)
-    leaders = [silence.make_leader(engine, conf.api.silent_s, conductor.name),
-               *leaders_of(conf, engine, conductor.name)]
+    leaders = [
+        silence.make_leader(of_leaders, conf.api.silent_s, conductor.name),
+        *leaders_of(conf, of_leaders, conductor.name)]
     works: list[leader.Leader | service.Conductor] = [*leaders, conductor]
     state_report.on_sigusr2(conf, PROG)
     server.start()
@@ -126,6 +133,7 @@ def run(options: argparse.Namespace) -> int:
         for work in works:
             work.stop(until - time.monotonic())
         engine.dispose()
+        of_leaders.dispose()
     return 0
 
 

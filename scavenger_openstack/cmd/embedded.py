@@ -21,6 +21,7 @@ from oslo_log import log
 
 from scavenger_openstack.cmd import standalone_files
 from scavenger_openstack.conductor import service
+from scavenger_openstack import conf_control
 from scavenger_openstack.db import connect
 from scavenger_openstack import errors
 
@@ -104,8 +105,7 @@ class Embedded:
             # files that the API's user cannot make again.
             with engine.connect():
                 conductor = service.Conductor(
-                    engine, keep_days=self._conf.database.keep_days,
-                    keep_rows=self._conf.database.keep_rows)
+                    engine, **conf_control.keeping(self._conf))
                 conductor.start()
                 self._conductor = conductor
                 self._ready.set()

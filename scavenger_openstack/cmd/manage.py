@@ -57,7 +57,8 @@ def parser() -> command_line.Parser:
          'Exit code: 1 when this program needs another version.')
     one = _add(action, 'purge', 'delete incidents, limits, statistics and '
                                 'audit records that ended long ago; needs no '
-                                'stop')
+                                'stop; audit records of [database] '
+                                'keep_audit_days stay')
     one.add_argument(
         '--older-than', dest='older_than_s', metavar='30d', required=True,
         type=_duration, help='delete what ended before that time: a number '
@@ -171,10 +172,13 @@ def _purge(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
     from scavenger_openstack.db import connect
     from scavenger_openstack.db import purge
     from scavenger_openstack.db import schema
+    audit_s = conf.database.keep_audit_days * purge.DAY_S
     if options.older_than_s < purge.SHORTEST_S:
-        raise errors.ConfigError('--older-than: less than 2d, which specs '
-                                 'are still made from')
-    times = {'now_s': time.time(), 'older_than_s': options.older_than_s}
+        raise errors.ConfigError('--older-than: less than 2d; agents report '
+                                 'hours late')
+    times = {'now_s': time.time(), 'older_than_s': options.older_than_s,
+             'audit_older_than_s': audit_s and max(
+                 options.older_than_s, audit_s)}
     with _engine(conf, statement_s=PURGE_S) as engine:
         with connect.reading(engine) as connection:
             schema.check(connection)

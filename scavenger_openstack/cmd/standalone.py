@@ -37,7 +37,7 @@ PROG = 'scavenger-standalone'
 
 WATCHER_START_S = 10.0
 
-KEEP = {'keep_days': 30, 'keep_rows': 200_000}
+KEEP_ROWS = 200_000
 """What stays in the database of one host, which has no administrator."""
 
 NEEDED = ('alembic', 'bcrypt', 'flask', 'jsonschema', 'microversion_parse',
@@ -133,8 +133,7 @@ def _control_plane(conf: cfg.ConfigOpts
     conf.set_override('enabled', True, 'conductor')
     # Only users who may read the password that root made may ask for it.
     conf.set_default('allow_background', True, 'conductor')
-    for name, value in KEEP.items():
-        conf.set_default(name, value, 'database')
+    conf.set_default('keep_rows', KEEP_ROWS, 'database')
     with embedded.Embedded(conf) as found:
         yield found.answer
 

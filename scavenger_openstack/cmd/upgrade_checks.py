@@ -97,6 +97,14 @@ class Checks(upgradecheck.UpgradeCommands):
             f'They are {", ".join(names[:NAMED])}'
             + (f' and {more} more.' if more > 0 else '.')))
 
+    def _keeping(self) -> Result:
+        if self._conf.database.keep_days:
+            return Result(Code.SUCCESS)
+        return Result(Code.WARNING, (
+            '[database] keep_days is 0: nothing that is over is deleted, the '
+            'database grows without end. Set the days that you need, or run '
+            '"scavenger-manage db purge" daily.'))
+
     def _read(self, work: Callable[[connect.Connection], T]) -> T:
         engine = connect.engine(conf_control.database(self._conf))
         try:
@@ -110,7 +118,8 @@ class Checks(upgradecheck.UpgradeCommands):
                        ('Policy file', _policy),
                        ('Authentication', _authentication),
                        ('Versions of agents', _versions),
-                       ('Silent agents', _silent))
+                       ('Silent agents', _silent),
+                       ('Old rows', _keeping))
 
 
 def _failed_with(check: Callable[[], object]) -> Result:

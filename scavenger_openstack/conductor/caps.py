@@ -46,6 +46,7 @@ def apply(connection: reports.Connection, host_id: int,
     rows: dict[tuple[str, str], list[reports.Row]] = {}
     for one in reports.caps(connection, host_id,
                             {entry.workload for entry, *_ in timed},
+                            {entry.knob for entry, *_ in timed},
                             min(since_s for *_, since_s in timed) - SAME_S):
         rows.setdefault((one['workload'], one['knob']), []).append(one)
     touched: dict[int, reports.Row] = {}

@@ -26,6 +26,13 @@ LOG = log.getLogger(__name__)
 HOLD_S = 60.0
 """A claim lasts so long if the process that has it dies, or two turns."""
 
+STATEMENT_S = 60.0
+"""Deadline of a statement of such work, longer than that of a report: it
+may concern all hosts."""
+
+REPEAT_S = 3600.0
+"""What goes on failing is logged again after that."""
+
 MOST_PAUSE_S = 120.0
 """After failures the pause doubles, up to so much."""
 
@@ -63,6 +70,7 @@ class Leader:
         self._claimed_s: float | None = None
         self._failures = 0
         self._said = ''
+        self._logged_s = -float('inf')
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -164,7 +172,9 @@ class Leader:
     def _failed(self, why: str) -> None:
         self._failures = min(self._failures + 1, 10)
         says = text.without_ids(why)
-        if says != self._said:
+        now = self._clock()
+        if says != self._said or not 0 <= now - self._logged_s < REPEAT_S:
+            self._logged_s = now
             LOG.warning('%s, tried again in %.0f s and later: %s', self._what,
                         self._pause_s(), why)
         self._said = says

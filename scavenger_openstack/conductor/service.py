@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Sequence
-import contextlib
 import functools
 import hmac
 import os
@@ -28,7 +27,6 @@ from scavenger_openstack.conductor.nova import flavor_tags
 from scavenger_openstack.conductor import purging
 from scavenger_openstack.conductor import specs
 from scavenger_openstack.conductor import sync as sync_
-from scavenger_openstack.db import claims
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import enrollment
 from scavenger_openstack.db import reports
@@ -47,14 +45,8 @@ LOG = log.getLogger(__name__)
 PATIENCE_S = 5.0
 """So long a transaction is tried again; the agent waits 8 s."""
 
-SPECS_S = 3600
-SPECS_DELAY_S = 600
-"""Specs are made again each hour, when its statistics have come."""
-
-AGAIN_S = 60.0
-
-WORK_S = 900.0
-"""A claim lasts so long if the process that has it dies."""
+EVERY_S = 60.0
+"""How often it looks for what is due from time to time."""
 
 REPEAT_S = 600.0
 """The same refusal is logged and audited once in so long."""
@@ -88,14 +80,15 @@ class Conductor:
     :param engine: of a database with the tables
     :param clock: UNIX time in seconds
     :param require_token: see :func:`.sync.sync`
-    :param keep_days: see :class:`.purging.Purging`; so are ``keep_rows`` and
-        ``elapsed``
+    :param keep_days: see :func:`.purging.make_periodic`; so are
+        ``keep_audit_days``, ``keep_rows`` and ``elapsed``
     """
 
     def __init__(self, engine: connect.Engine,
                  clock: Callable[[], float] = time.time, *,
                  require_token: bool = False,
-                 keep_days: int = 0, keep_rows: int = 0,
+                 keep_days: int = 0, keep_audit_days: int = 0,
+                 keep_rows: int = 0,
                  elapsed: Callable[[], float] = time.monotonic) -> None:
         self.name = f'{socket.gethostname()}:{os.getpid()}:' \
                     f'{secrets.token_hex(4)}'
@@ -109,11 +102,13 @@ class Conductor:
         self._failures: dict[str, tuple[int, float]] = {}
         self.fault = ''     # why the last report was not stored
         self._stop = threading.Event()
-        self.purging = purging.Purging(
-            engine, self.name, clock, days=keep_days, rows=keep_rows,
-            stopped=self._stop.is_set, elapsed=elapsed)
-        self.advancing = advancing.Advancing(engine, self.name, clock,
-                                             self._stop.is_set)
+        self._keep_days = keep_days
+        self._deletes = bool(keep_days or keep_audit_days or keep_rows)
+        own = engine, self.name, clock, self._stop.is_set, elapsed
+        self.advancing = advancing.make_periodic(*own)
+        self.specs = specs.make_periodic(*own)
+        self.purging = purging.make_periodic(
+            *own, days=keep_days, audit_days=keep_audit_days, rows=keep_rows)
         self._thread: threading.Thread | None = None
 
     def answer(self, data: bytes, authenticated: str | None = None,
@@ -257,6 +252,13 @@ class Conductor:
         be called again: after a fork the thread is gone."""
         if self._thread is not None and self._thread.is_alive():
             return
+        if self._keep_days:
+            LOG.info('what is over is deleted after %d days',
+                     self._keep_days)
+        else:
+            LOG.warning('[database] keep_days is 0: nothing that is over is '
+                        'deleted, the database grows without end; see '
+                        '"scavenger-manage db purge"')
         self._thread = threading.Thread(target=self._run, daemon=True,
                                         name='conductor')
         self._thread.start()
@@ -277,56 +279,18 @@ class Conductor:
         if self._thread is not None:
             self._thread.join(timeout_s and max(0.0, timeout_s))
 
-    def make_specs(self) -> int | None:
-        """Make the specs again if that is due and no other process does.
-
-        :return: how many changed, ``None`` when it is not due here
-        :raises DatabaseError: the database cannot be used
-        """
-        now = self._clock()
-        if not connect.retried(
-                self._engine, functools.partial(
-                    claims.take, name=specs.CLAIM, holder=self.name, now=now,
-                    until_s=now + WORK_S), on_duplicate=True):
-            return None
-        try:
-            count = self._make_specs(now)
-        except Exception:
-            self._release(now)
-            raise
-        if count:
-            LOG.info('%d specs changed', count)
-        return count
-
-    def _make_specs(self, now: float) -> int:
-        with connect.writing(self._engine) as connection:
-            count = specs.refresh(connection, now)
-            if not claims.extend(
-                    connection, specs.CLAIM, self.name, now,
-                    (now // SPECS_S + 1) * SPECS_S + SPECS_DELAY_S):
-                raise errors.DatabaseError(
-                    f'specs took more than {WORK_S:.0f} s; another conductor '
-                    'makes them')
-        return count
-
-    def _release(self, now: float) -> None:
-        """After a failure: the next try, of any conductor, is soon."""
-        with contextlib.suppress(errors.DatabaseError):
-            with connect.writing(self._engine) as connection:
-                claims.extend(connection, specs.CLAIM, self.name, now,
-                              now + AGAIN_S)
-
     @property
     def works(self) -> Sequence[tuple[str, Callable[[], int | None]]]:
         """What is due from time to time, after what the log says when it
         fails."""
-        return (('totals of antagonists are not advanced',
-                 self.advancing.turn),
-                ('specs are not made', self.make_specs),
-                ('old rows are not deleted', self.purging.turn))
+        works = [('totals of antagonists are not advanced',
+                  self.advancing.turn),
+                 ('specs are not made', self.specs.turn)]
+        return works + [('old rows are not deleted', self.purging.turn)
+                        ] * self._deletes
 
     def _run(self) -> None:
-        while not self._stop.wait(AGAIN_S):
+        while not self._stop.wait(EVERY_S):
             for what, work in self.works:
                 if self._stop.is_set():
                     return

@@ -2,123 +2,144 @@
 
 """Specs of applications, from what all hosts reported.
 
-Samples of a day weigh 0.9 of those of the next.  Each time the rows of a
-day and application are merged into one, so that there are few; what a host
-reports late is merged into its day.  Source: CPI2, section 3.1.
+Samples of a day weigh 0.9 of those of the next.  A spec holds all samples so
+far, as of the day of its newest; what hosts have reported since is merged into
+it, some rows in each transaction, and deleted.  Source: CPI2, section 3.1.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from collections.abc import Generator
 from collections.abc import Iterable
-from collections.abc import Mapping
+import functools
 import math
+import time
 from typing import Any
 from typing import NamedTuple
 
+from oslo_log import log
+
 from scavenger_openstack.algorithms.cpi2.specs import Statistics
+from scavenger_openstack.conductor import periodic
+from scavenger_openstack.db import connect
 from scavenger_openstack.db import directives
 from scavenger_openstack.db import reports
 from scavenger_openstack.db import statistics
+from scavenger_openstack import errors
+
+LOG = log.getLogger(__name__)
 
 CLAIM = 'specs'
+DONE = 'specs-made'
+"""The note of up to when that was done."""
+EVERY_S = 3600
+DELAY_S = 600
+"""Specs are made again each hour, when its statistics have come."""
+
 DAY_S = 86400
 DAYS = 60
 """Older samples weigh less than 0.2 %, and are left out."""
 
-SpecKey = tuple[str, str, str, str]
+BATCH = 5000
+"""Rows of one transaction."""
+
+SpecKey = tuple[str, ...]
 """Project, application, CPU model, signal."""
-KEY = ('project', 'application', 'cpu_model', 'signal')
 
 
-class Day(NamedTuple):
-    """The merged samples of a day."""
+class Aged(NamedTuple):
+    """Samples, as of the day ``day_s``."""
 
     statistics: Statistics
-    least: float
-    most: float
-    host_id: int
-    ids: list[int]
+    day_s: int
 
-    def row(self, key: SpecKey, day_s: int) -> dict[str, Any]:
-        n, mean, m2 = self.statistics
-        return {**dict(zip(KEY, key, strict=True)), 'hour_s': day_s,
-                'host_id': self.host_id, 'n': int(n), 'mean': mean,
-                'm2': m2, 'least': self.least, 'most': self.most}
-
-
-Days = dict[SpecKey, dict[int, Day]]
-"""By the first second of the day."""
+    def merge(self, other: Aged) -> Aged:
+        """All samples of both, as of the later day."""
+        if self.day_s < other.day_s:
+            return other.merge(self)
+        days = (self.day_s - other.day_s) // DAY_S
+        return Aged(self.statistics.merge(
+            other.statistics.age(days) if days else other.statistics),
+            self.day_s)
 
 
-def refresh(connection: reports.Connection, now: float) -> int:
-    """Work out the specs, in the caller's transaction.
+def make_periodic(engine: connect.Engine, holder: str,
+                  clock: Callable[[], float], stopped: Callable[[], bool],
+                  elapsed: Callable[[], float] = time.monotonic
+                  ) -> periodic.Periodic:
+    """What makes them in one of all conductors."""
+    return periodic.Periodic(
+        engine, CLAIM, holder, clock, stopped,
+        functools.partial(refresh, engine),
+        lambda now: (now // EVERY_S + 1) * EVERY_S + DELAY_S, DONE, elapsed)
 
-    :return: how many have changed
+
+def refresh(engine: connect.Engine, now: float
+            ) -> Generator[int, None, None]:
+    """Merge what has been reported until now into the specs.
+
+    Yields after each transaction how many specs it changed.
+
+    :raises DatabaseError: the database cannot be used.
     """
     today_s = int(now // DAY_S) * DAY_S
-    days = merged(statistics.since(connection, today_s - DAYS * DAY_S))
-    many = [(key, day_s, day) for key, by_day in days.items()
-            for day_s, day in by_day.items() if len(day.ids) > 1]
-    statistics.replace(connection,
-                       [one for _, _, day in many for one in day.ids],
-                       [day.row(key, day_s) for key, day_s, day in many])
-    return _write(connection, {key: spec(by_day, today_s)
-                               for key, by_day in days.items()}, now)
+    last, after, changed = connect.read(engine, statistics.newest), 0, 0
+    try:
+        while after < last:
+            after, count = connect.retried(engine, functools.partial(
+                _merge, after=after, today_s=today_s), on_duplicate=True)
+            changed += count
+            yield count
+        while count := connect.retried(engine, functools.partial(
+                statistics.end_specs, before_s=today_s - DAYS * DAY_S,
+                most=BATCH)):
+            changed += count
+            yield count
+    finally:
+        if changed:
+            with connect.writing(engine) as connection:
+                reports.add_audit(connection, [{
+                    'time_s': now, 'actor': 'conductor',
+                    'action': directives.SPECS, 'target': '',
+                    'reason': f'{changed} specs changed'}])
+            LOG.info('%d specs changed', changed)
 
 
-def merged(rows: Iterable[Mapping[str, Any]]) -> Days:
-    """Rows of the table, merged by day."""
-    days: Days = {}
+def merged(rows: Iterable[Any], today_s: int) -> dict[SpecKey, Aged]:
+    """The rows of :func:`.statistics.waiting`, without what is too old, by
+    key.  A day that has not come yet is today."""
+    found: dict[SpecKey, Aged] = {}
     for row in rows:
-        key: SpecKey = (row['project'], row['application'], row['cpu_model'],
-                        row['signal'])
-        day_s = row['hour_s'] // DAY_S * DAY_S
-        one = Statistics(row['n'], row['mean'], row['m2'])
-        by_day = days.setdefault(key, {})
-        day = by_day.get(day_s)
-        if day is None:
-            by_day[day_s] = Day(one, row['least'], row['most'],
-                                row['host_id'], [row['id']])
+        _, hour_s, n, mean, m2, *key = row
+        day_s = min(today_s, hour_s // DAY_S * DAY_S)
+        if day_s < today_s - DAYS * DAY_S:
             continue
-        day.ids.append(row['id'])
-        by_day[day_s] = Day(
-            day.statistics.merge(one), min(day.least, row['least']),
-            max(day.most, row['most']), day.host_id, day.ids)
-    return days
+        one = Aged(Statistics(n, mean, m2), day_s)
+        before = found.get(tuple(key))
+        found[tuple(key)] = one if before is None else before.merge(one)
+    return found
 
 
-def spec(by_day: Mapping[int, Day], today_s: int) -> Statistics:
-    """The samples of all days, by their age."""
-    total = Statistics()
-    for day_s, day in sorted(by_day.items()):
-        total = total.merge(day.statistics.age(
-            max(0, today_s - day_s) // DAY_S))
-    return total
-
-
-def _write(connection: reports.Connection,
-           specs: Mapping[SpecKey, Statistics], now: float) -> int:
-    today_s = int(now // DAY_S) * DAY_S
-    have = {tuple(row[name] for name in KEY): row
-            for row in statistics.specs(connection)}
-    new, changed = [], []
-    for key, one in sorted(specs.items()):
-        values = {'mean': one.mean, 'stddev': one.stddev or 0.0,
-                  'n': round(one.n), 'day_s': today_s}
-        if not all(map(math.isfinite, values.values())):
-            continue
-        row = have.pop(key, None)
-        if row is None:
-            new.append({**dict(zip(KEY, key, strict=True)), **values})
-        elif any(row[name] != value for name, value in values.items()):
-            changed.append({'id': row['id'], **values})
-    statistics.set_specs(connection, new, changed,
-                         [row['id'] for row in have.values()])
-    count = len(new) + len(changed) + len(have)
-    if count:
-        reports.add_audit(connection, [{
-            'time_s': now, 'actor': 'conductor',
-            'action': directives.SPECS, 'target': '',
-            'reason': f'{len(new)} specs are new, {len(changed)} changed '
-                      f'and {len(have)} ended'}])
-    return count
+def _merge(connection: reports.Connection, after: int, today_s: int
+           ) -> tuple[int, int]:
+    """Merge the rows that follow an id: the last id, and how many specs
+    changed."""
+    rows = statistics.waiting(connection, after, BATCH)
+    if not rows:
+        return 2 ** 63, 0
+    ids = [row.id for row in rows]
+    if statistics.remove(connection, ids) < len(ids):
+        raise errors.DatabaseError('another conductor makes the specs')
+    specs = merged(rows, today_s)
+    for row in statistics.specs(connection, specs):
+        key = row.project, row.application, row.cpu_model, row.signal
+        specs[key] = specs[key].merge(
+            Aged(Statistics(row.n, row.mean, row.m2), row.day_s))
+    changed = [
+        {**dict(zip(statistics.KEY, whose, strict=True)), 'n': one.n,
+         'mean': one.mean, 'm2': one.m2, 'stddev': one.stddev or 0.0,
+         'day_s': day_s} for whose, (one, day_s) in sorted(specs.items())
+        if all(map(math.isfinite, (*one, one.stddev or 0.0)))]
+    statistics.set_specs(connection, changed)
+    return ids[-1], len(changed)

@@ -25,6 +25,7 @@ from scavenger_openstack.conductor import interference
 from scavenger_openstack.conductor.nova import elsewhere
 from scavenger_openstack.conductor import workloads
 from scavenger_openstack.db import enrollment
+from scavenger_openstack.db import newest
 from scavenger_openstack.db import reports
 from scavenger_openstack import errors
 from scavenger_openstack.types import printable
@@ -251,7 +252,7 @@ def _apply(connection: reports.Connection, host_id: int, report: Report,
         and incidents is of earlier ones, whatever their clock said
     """
     named = set(_named(entry for entry, *_ in entries))
-    identities = (reports.identities(connection, host_id, named)
+    identities = (newest.identities(connection, host_id, named)
                   if named else {})
     audit: list[reports.Row] = []
     started = False

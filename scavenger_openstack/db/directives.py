@@ -190,12 +190,11 @@ def specs(connection: Connection, cpu_model: str,
         _workloads.until_s.is_(None)).order_by(_workloads.id).limit(
             1).offset(least_tasks - 1).scalar_subquery()
     for names in reports.batches(sorted({name for _, name in applications})):
-        found += [dict(row) for row in connection.execute(select(
-            table.project, table.application, table.cpu_model, table.signal,
-            table.mean, table.stddev, table.n).where(
-                table.application.in_(names),
-                table.cpu_model == cpu_model, table.n >= least_n,
-                last_task.is_not(None))
-            .order_by(table.id)).mappings()
+        found += [{**row, 'n': round(row['n'])} for row in connection.execute(
+            select(table.project, table.application, table.cpu_model,
+                   table.signal, table.mean, table.stddev, table.n).where(
+                       table.application.in_(names),
+                       table.cpu_model == cpu_model, table.n >= least_n,
+                       last_task.is_not(None)).order_by(table.id)).mappings()
             if (row['project'], row['application']) in applications]
     return found

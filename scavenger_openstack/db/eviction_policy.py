@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+import math
 
 from sqlalchemy import ColumnElement
 from sqlalchemy import Connection
-from sqlalchemy import FromClause
+from sqlalchemy import exists
 from sqlalchemy import func
 from sqlalchemy import select
 
@@ -17,11 +18,13 @@ from scavenger_openstack.db import reports
 from scavenger_openstack.db import rows
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db import tables
+from scavenger_openstack.db import totals
 from scavenger_openstack.types import Priority
 
 _H = tables.hosts.c
 _W = tables.workloads.c
 _S = tables.antagonist_hours.c
+_C = tables.antagonist_totals.c
 _A = tables.audit.c
 _E = tables.evictions.c
 _T = tables.flavor_tags.c
@@ -36,16 +39,27 @@ SEEN_S = 120.0
 def candidates(connection: Connection, since_s: float, confirmed: int,
                now: float) -> list[Row]:
     """Background instances that are there, on hosts that report and set
-    limits, and that were confirmed so often since then; the worst first."""
+    limits, and that were confirmed so often since then; the worst first.
+
+    The totals say which may be, so that hourly sums are read of these
+    alone.
+    """
     total = func.sum(_S.confirmed)
     return rows.rows(connection, select(
         _H.id.label('host_id'), _H.name.label('host'), _W.name, _W.instance,
         _W.project, total.label('confirmed'))
-        .select_from(tables.antagonist_hours
-                     .join(tables.hosts, _H.id == _S.host_id)
-                     .join(tables.workloads, (_W.host_id == _S.host_id)
-                           & (_W.name == _S.workload)))
-        .where(_S.hour_s >= since_s, _W.until_s.is_(None), _W.instance != '',
+        .select_from(tables.antagonist_totals
+                     .join(tables.hosts, _H.id == _C.host_id)
+                     .join(tables.workloads, (_W.host_id == _C.host_id)
+                           & (_W.name == _C.workload))
+                     .join(tables.antagonist_hours,
+                           (_S.host_id == _C.host_id)
+                           & (_S.workload == _C.workload)))
+        .where(_C.span_s == totals.span_of(since_s, now),
+               _C.scope == totals.ALL, _C.confirmed >= confirmed,
+               # A whole number: for a fraction PostgreSQL uses no index.
+               _S.hour_s >= math.ceil(since_s),
+               _W.until_s.is_(None), _W.instance != '',
                _W.priority == Priority.BACKGROUND, _H.enforcing.is_(True),
                _H.last_seen_s > now - SEEN_S)
         .group_by(_H.id, _H.name, _W.name, _W.instance, _W.project)
@@ -61,49 +75,50 @@ def short(connection: Connection, slack_cores: float, now: float
     Those cores are what background work uses and what is idle besides: a
     host that does not report both is not short.
     """
-    workloads, there = _staying()
-    held = (select(_W.host_id, func.sum(_W.vcpus).label('held'))
-            .select_from(workloads).where(*there)
+    # All background work, out of one index; then without what does not count.
+    most = (select(_W.host_id, func.sum(_W.vcpus).label('held'))
+            .where(_W.until_s.is_(None), _W.priority == Priority.BACKGROUND)
             .group_by(_W.host_id).subquery())
     cores = (_H.facts['used', 'cpu'].as_float()
              + _H.facts['headroom', 'cpu'].as_float())
-    return rows.rows(connection, select(
-        _H.id.label('host_id'), _H.name.label('host'), held.c.held,
-        cores.label('cores'))
-        .join_from(tables.hosts, held, held.c.host_id == _H.id)
+    hosts = rows.rows(connection, select(
+        _H.id.label('host_id'), _H.name.label('host'), cores.label('cores'))
+        .join_from(tables.hosts, most, most.c.host_id == _H.id)
         .where(_H.enforcing.is_(True), _H.last_seen_s > now - SEEN_S,
-               held.c.held > cores + slack_cores))
+               most.c.held > cores + slack_cores))
+    held: dict[int, float] = {}
+    for ids in reports.batches(row['host_id'] for row in hosts):
+        held.update(connection.execute(
+            select(_W.host_id, func.sum(_W.vcpus))
+            .join_from(tables.workloads, tables.hosts)
+            .where(_H.id.in_(ids), *_staying())
+            .group_by(_W.host_id)).tuples().all())
+    return [{**row, 'held': held[row['host_id']]} for row in hosts
+            if held.get(row['host_id'], 0.0) > row['cores'] + slack_cores]
 
 
 def instances(connection: Connection, host_ids: Collection[int]
               ) -> list[Row]:
     """The background instances that count in :func:`short` of these hosts;
     ``flavor`` is the priority that its flavor says, '' for none."""
-    workloads, there = _staying()
     return rows.rows(connection, select(
         _H.id.label('host_id'), _H.name.label('host'), _W.id, _W.name,
         _W.instance, _W.project, _W.priority, _W.vcpus, _W.since_s,
         func.coalesce(_T.priority, '').label('flavor'))
-        .select_from(workloads.outerjoin(
-            tables.flavor_tags, _T.instance == _W.instance))
-        .where(_H.id.in_(sorted(host_ids)), *there))
+        .select_from(tables.workloads.join(
+            tables.hosts, _H.id == _W.host_id).outerjoin(
+                tables.flavor_tags, _T.instance == _W.instance))
+        .where(_H.id.in_(sorted(host_ids)), *_staying()))
 
 
-def _staying() -> tuple[FromClause, list[ColumnElement[bool]]]:
-    """Background instances with their hosts, without those that Nova was
-    asked to take away since they are there: one that was paused stays in its
-    host's list."""
-    asked = (select(_E.instance, _E.host,
-                    func.max(_E.created_s).label('created_s'))
-             .where(_E.state != evictions.FAILED)
-             .group_by(_E.instance, _E.host).subquery())
-    return (tables.workloads.join(tables.hosts, _H.id == _W.host_id)
-            .outerjoin(asked, (asked.c.instance == _W.instance)
-                       & (asked.c.host == _H.name)
-                       & (asked.c.created_s >= _W.since_s)),
-            [_W.until_s.is_(None), _W.instance != '',
-             _W.priority == Priority.BACKGROUND,
-             asked.c.instance.is_(None)])
+def _staying() -> list[ColumnElement[bool]]:
+    """Background instances, without those that Nova was asked to take away
+    since they are there: one that was paused stays in its host's list."""
+    return [_W.until_s.is_(None), _W.instance != '',
+            _W.priority == Priority.BACKGROUND,
+            ~exists().where(_E.instance == _W.instance, _E.host == _H.name,
+                            _E.created_s >= _W.since_s,
+                            _E.state != evictions.FAILED)]
 
 
 def exempt(connection: Connection) -> set[tuple[str, str]]:

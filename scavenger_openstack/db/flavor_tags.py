@@ -24,6 +24,9 @@ from scavenger_openstack.db import tables
 KEPT = ('instance', 'host', 'project', 'priority', 'source', 'application',
         'protect', 'floor')
 
+PAGE = 10_000
+"""Rows that one statement reads."""
+
 _T = tables.flavor_tags.c
 _OF_HOST = select(
     _T.instance, _T.priority, _T.source, _T.application, _T.floor,
@@ -88,8 +91,17 @@ def of_instances(connection: Connection, instances: Sequence[str]
 def others(connection: Connection, there: Collection[str], before_s: float
            ) -> list[str]:
     """Instances with a tag from before that time which are not there."""
-    return sorted(set(connection.execute(select(_T.instance).where(
-        _T.changed_s < before_s)).scalars()).difference(there))
+    found: list[str] = []
+    page: Sequence[str] = ['']
+    while page:     # some at a time, of hundreds of thousands
+        page = connection.scalars(select(_T.instance).where(
+            _T.instance > page[-1]).order_by(_T.instance).limit(PAGE)).all()
+        found += set(page).difference(there)
+    old: set[str] = set()
+    for some in reports.batches(found):
+        old.update(connection.scalars(select(_T.instance).where(
+            _T.instance.in_(some), _T.changed_s < before_s)))
+    return sorted(old)
 
 
 def told(connection: Connection, most: int) -> list[str]:

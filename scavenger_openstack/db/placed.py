@@ -23,6 +23,19 @@ _C = tables.claims.c
 READ = 'nova-read'
 """The claim that says until when what is known of Nova counts."""
 
+COMPARED = 'nova-compared'
+"""The claim that says up to when hosts and Nova were compared."""
+
+WHOLE_S = 3600.0
+"""All instances are compared again after that."""
+
+OVERLAP_S = 600.0
+"""So much earlier than the last time what has changed is compared again: Nova
+may have been asked late for what the broker told."""
+
+PAGE = 10_000
+"""Workloads of one statement."""
+
 
 class Wrong(NamedTuple):
     """A workload of a host that Nova has placed elsewhere."""
@@ -40,17 +53,33 @@ def read_now(connection: Connection, until_s: float) -> None:
     claims.note(connection, READ, until_s)
 
 
-def wrong(connection: Connection, before_s: float) -> list[Wrong]:
-    """Where host and Nova have differed since before then."""
+def wrong(connection: Connection, before_s: float) -> Iterator[Wrong]:
+    """Where host and Nova have differed since before then: of what has
+    changed since the last call, and once an hour of everything."""
+    last_s = claims.noted(connection, COMPARED)
+    claims.note(connection, COMPARED, before_s)
     hosts = tables.hosts.c
-    return [Wrong(*row) for row in connection.execute(
+    query = (
         select(hosts.id, hosts.name, _W.id, _W.name, _T.instance, _T.host)
         .select_from(tables.workloads.join(
             tables.flavor_tags, _T.instance == _W.instance).join(
                 tables.hosts, hosts.id == _W.host_id))
         .where(_W.until_s.is_(None), _W.since_s < before_s,
-               _T.changed_s < before_s, _T.host != hosts.name, ~_T.told)
-        .order_by(_W.id))]
+               _T.changed_s < before_s, _T.host != hosts.name, ~_T.told))
+    if last_s is not None and 0 <= before_s - last_s < WHOLE_S \
+            and last_s // WHOLE_S == before_s // WHOLE_S:
+        since_s = last_s - OVERLAP_S
+        found = {row[2]: row for changed_s in (_W.since_s, _T.changed_s)
+                 for row in connection.execute(query.where(
+                     changed_s >= since_s))}
+        yield from (Wrong(*row) for _, row in sorted(found.items()))
+        return
+    after, there = 0, select(_W.id).where(_W.until_s.is_(None)).order_by(
+        _W.until_s, _W.id).limit(PAGE)
+    while ids := connection.scalars(there.where(_W.id > after)).all():
+        yield from (Wrong(*row) for row in connection.execute(query.where(
+            _W.id > after, _W.id <= ids[-1]).order_by(_W.id)).all())
+        after = ids[-1]
 
 
 def elsewhere(connection: Connection, host_id: int, host: str,

@@ -9,6 +9,9 @@ What is open, in force or still there stays, however old.
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Generator
+import functools
+import math
 from typing import NamedTuple
 
 import sqlalchemy
@@ -19,13 +22,15 @@ from sqlalchemy import Engine
 from sqlalchemy import Table
 
 from scavenger_openstack.db import connect
+from scavenger_openstack.db import placed
+from scavenger_openstack.db import reports
 from scavenger_openstack.db import tables
 from scavenger_openstack.db import totals
 
 DAY_S = 86400.0
 
 SHORTEST_S = 2 * DAY_S
-"""Specs are made from the statistics of the day before."""
+"""Less is not deleted: agents report hours late."""
 
 RUNS_S = 30 * DAY_S
 """How long a run of an agent is kept at least: an agent that was cut off
@@ -33,6 +38,9 @@ says again what may be here already, and its run tells."""
 
 BATCH = 1000
 """Rows of one transaction, so that reports hardly wait for it."""
+
+PAGE = 10_000
+"""Rows of which one transaction looks whether their instance is gone."""
 
 
 class Rule(NamedTuple):
@@ -59,13 +67,20 @@ RULES = (
 )
 """NULL, which is "not yet", is never before a time."""
 
+_R, _T = tables.rules.c, tables.flavor_tags.c
+_W = tables.workloads.c
 
-def count(connection: Connection, *, now_s: float, older_than_s: float
-          ) -> dict[str, int]:
+
+def count(connection: Connection, *, now_s: float, older_than_s: float,
+          audit_older_than_s: float) -> dict[str, int]:
     """How many rows :func:`run` would delete, by table."""
     found: dict[str, int] = {}
     for rule in RULES:
-        old = _old(rule, now_s, older_than_s)
+        before_s = _before_s(rule, now_s, older_than_s, audit_older_than_s)
+        if before_s is None:
+            found |= dict.fromkeys(_names(rule), 0)
+            continue
+        old = rule.ended_s < before_s
         found[rule.table.name] = connection.execute(
             sqlalchemy.select(sqlalchemy.func.count()).select_from(
                 rule.table).where(old)).scalar_one()
@@ -74,84 +89,136 @@ def count(connection: Connection, *, now_s: float, older_than_s: float
                 sqlalchemy.select(sqlalchemy.func.count()).select_from(
                     part.table).where(part.in_(sqlalchemy.select(
                         rule.table.c.id).where(old)))).scalar_one()
+    for table, gone in _gone(now_s, older_than_s):
+        found[table.name] = connection.execute(
+            sqlalchemy.select(sqlalchemy.func.count()).select_from(
+                table).where(gone)).scalar_one()
     return found
 
 
 def run(engine: Engine, *, now_s: float, older_than_s: float,
-        progress: Callable[[str, int], None] = lambda table, rows: None,
-        batch: int = BATCH, stopped: Callable[[], bool] = bool
-        ) -> dict[str, int]:
+        audit_older_than_s: float, progress: Callable[[str, int], None],
+        batch: int = BATCH) -> dict[str, int]:
     """Delete what is older; returns the rows of each table.
 
+    :param audit_older_than_s: as for :func:`steps`
     :param progress: is called after each transaction with a table and how
         many of its rows are deleted so far
     :param stopped: whether to begin no other transaction
     :param batch: rows of the main table of one transaction
     """
-    deleted: dict[str, int] = {}
-    for rule in RULES:
-        names = [rule.table.name, *(part.table.name for part in rule.parts)]
-        deleted |= dict.fromkeys(names, 0)
-
-        def some(connection: Connection, rule: Rule = rule) -> list[int]:
-            return _some(connection, rule, now_s, older_than_s, batch)
-
-        while not stopped():
-            counts = connect.retried(engine, some)
-            if not counts[0]:
-                break
-            for name, rows in zip(names, counts, strict=True):
-                deleted[name] += rows
-            progress(rule.table.name, deleted[rule.table.name])
+    deleted = {name: 0 for rule in RULES for name in _names(rule)}
+    deleted |= {table.name: 0 for table, _ in _gone(now_s, older_than_s)}
+    for counts, _ in steps(
+            engine, now_s=now_s, older_than_s=older_than_s,
+            audit_older_than_s=audit_older_than_s, batch=batch):
+        for name, rows in counts.items():
+            deleted[name] += rows
+        first = next(iter(counts))
+        progress(first, deleted[first])
     return deleted
 
 
-def trim(engine: Engine, *, now_s: float, rows: int, batch: int = BATCH,
-         stopped: Callable[[], bool] = bool) -> int:
-    """Delete the oldest of what is over, where a table has more rows.
+def steps(engine: Engine, *, now_s: float, older_than_s: float,
+          audit_older_than_s: float, batch: int = BATCH
+          ) -> Generator[tuple[dict[str, int], int], None, None]:
+    """Delete what is older, a transaction before each value: how many rows of
+    which tables, and of all together.
+
+    :param older_than_s: 0 keeps everything but the audit
+    :param audit_older_than_s: the same of the audit
+    """
+    for rule in RULES:
+        before_s = _before_s(rule, now_s, older_than_s, audit_older_than_s)
+        while before_s is not None and (counts := connect.retried(
+                engine, functools.partial(_some, rule=rule, before_s=before_s,
+                                          batch=batch)))[0]:
+            yield dict(zip(_names(rule), counts, strict=True)), sum(counts)
+    for table, gone in _gone(now_s, older_than_s) if older_than_s else ():
+        after: int | None = 0
+        while after is not None:
+            after, rows = connect.retried(engine, functools.partial(
+                _some_gone, table=table, gone=gone, after=after, now_s=now_s))
+            yield {table.name: rows}, rows
+
+
+def trim(engine: Engine, *, now_s: float, rows: int, batch: int = BATCH
+         ) -> Generator[int, None, None]:
+    """Delete the oldest of what is over, where a table has more rows; a
+    transaction before each value: how many rows.
 
     What is open, in force or still there is not over, and statistics are not
     within :data:`SHORTEST_S`; runs stay, of which there are few.
 
     :param rows: so many of each table
-    :param stopped: whether to begin no other transaction
-    :return: how many were deleted
     """
-    deleted = 0
     for rule in RULES:
         if rule.table is tables.runs:
             continue
-
-        def some(connection: Connection, rule: Rule = rule) -> int:
-            there = connection.execute(sqlalchemy.select(
-                sqlalchemy.func.count()).select_from(rule.table)
-            ).scalar_one()
-            return sum(_some(
-                connection, rule, now_s,
-                SHORTEST_S if rule.table is tables.statistics else 0.0,
-                min(batch, there - rows), oldest=True)
-            ) if there > rows else 0
-
-        while not stopped() and (found := connect.retried(engine, some)):
-            deleted += found
-    return deleted
+        there = connect.read(engine, functools.partial(_count, rule.table))
+        before_s = math.ceil(now_s - (
+            SHORTEST_S if rule.table is tables.statistics else 0.0))
+        while there > rows:
+            counts = connect.retried(engine, functools.partial(
+                _some, rule=rule, before_s=before_s,
+                batch=min(batch, there - rows), oldest=True))
+            if not counts[0]:
+                break
+            there -= counts[0]
+            yield sum(counts)
 
 
-def _old(rule: Rule, now_s: float, older_than_s: float
-         ) -> ColumnElement[bool]:
-    return rule.ended_s < now_s - max(older_than_s, rule.at_least_s)
+def _names(rule: Rule) -> list[str]:
+    return [rule.table.name, *(part.table.name for part in rule.parts)]
 
 
-def _some(connection: Connection, rule: Rule, now_s: float,
-          older_than_s: float, batch: int, oldest: bool = False
-          ) -> list[int]:
+def _count(table: Table, connection: Connection) -> int:
+    return connection.execute(sqlalchemy.select(
+        sqlalchemy.func.count()).select_from(table)).scalar_one()
+
+
+def _before_s(rule: Rule, now_s: float, older_than_s: float,
+              audit_older_than_s: float) -> int | None:
+    """Rows go that ended before then, ``None`` for no row.
+
+    A whole number: for a fraction PostgreSQL uses no index of hours.
+    """
+    if rule.table is tables.audit:
+        older_than_s = audit_older_than_s
+    return (int(now_s - max(older_than_s, rule.at_least_s)) if older_than_s
+            else None)
+
+
+def _gone(now_s: float, older_than_s: float
+          ) -> list[tuple[Table, ColumnElement[bool]]]:
+    """What is kept of instances, and which rows are of instances that no host
+    has had for so long.  While Nova is read it says what flavors say."""
+    before_s, claims = now_s - older_than_s, tables.claims.c
+
+    def is_in(column: Column[str], instance: Column[str]
+              ) -> ColumnElement[bool]:
+        return sqlalchemy.exists().where(column == instance)
+
+    nova_is_read = sqlalchemy.exists().where(
+        claims.name == placed.READ, claims.expires_s > now_s)
+    return [
+        (tables.flavor_tags, sqlalchemy.and_(
+            _T.changed_s < before_s, ~nova_is_read,
+            ~is_in(_W.instance, _T.instance))),
+        (tables.rules, sqlalchemy.and_(
+            _R.scope == 'instance', _R.created_s < before_s,
+            ~is_in(_W.instance, _R.target), ~is_in(_T.instance, _R.target)))]
+
+
+def _some(connection: Connection, rule: Rule, before_s: int, batch: int,
+          oldest: bool = False) -> list[int]:
     """Delete some rows of a table and their parts, and say how many.
 
     :param oldest: those that were made first
     """
     ids = connection.execute(
         sqlalchemy.select(rule.table.c.id)
-        .where(_old(rule, now_s, older_than_s))
+        .where(rule.ended_s < before_s)
         # By id a database would look at all that are not over.
         .order_by(*[rule.table.c.id] * oldest)
         .limit(batch)).scalars().all()
@@ -163,3 +230,29 @@ def _some(connection: Connection, rule: Rule, now_s: float,
         part.in_(ids))).rowcount for part in rule.parts]
     return [connection.execute(sqlalchemy.delete(rule.table).where(
         rule.table.c.id.in_(ids))).rowcount, *parts]
+
+
+def _some_gone(connection: Connection, table: Table,
+               gone: ColumnElement[bool], after: int, now_s: float
+               ) -> tuple[int | None, int]:
+    """Delete those of the rows that follow an id whose instance is gone: the
+    id to go on after, ``None`` at the end, and how many rows.  That a rule of
+    an operator ends is in the audit."""
+    id_ = table.c.id
+    ids = connection.scalars(sqlalchemy.select(id_).where(
+        id_ > after).order_by(id_).limit(PAGE)).all()
+    if not ids:
+        return None, 0
+    rows = connection.execute(sqlalchemy.select(table).where(
+        id_ > after, id_ <= ids[-1], gone)).mappings().all()
+    for some in reports.batches(row['id'] for row in rows):
+        connection.execute(sqlalchemy.delete(table).where(id_.in_(some)))
+    if table is tables.rules:
+        reports.add_audit(connection, [{
+            'time_s': now_s, 'actor': 'conductor',
+            'action': f"{row['kind']}.delete",
+            'target': f"instance/{row['target']}",
+            'before': {'value': row['value']},
+            'reason': 'no host has had the instance for [database] keep_days'}
+            for row in rows])
+    return (ids[-1] if len(ids) == PAGE else None), len(rows)

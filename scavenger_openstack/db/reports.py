@@ -25,7 +25,6 @@ from sqlalchemy import Connection
 from sqlalchemy import delete
 from sqlalchemy import func
 from sqlalchemy import insert
-from sqlalchemy import or_
 from sqlalchemy import select
 from sqlalchemy import Table
 from sqlalchemy import update
@@ -201,21 +200,6 @@ def end_workloads(connection: Connection, host_id: int,
         end_caps(connection, host_id, now, why, names)
 
 
-def identities(connection: Connection, host_id: int,
-               names: Collection[str]) -> dict[str, Identity]:
-    """What the workloads of these names are, or last were."""
-    table = tables.workloads.c
-    found: dict[str, Identity] = {}
-    for some in batches(sorted(set(names))):
-        for name, *identity in connection.execute(
-                select(table.name, table.instance, table.project,
-                       table.application).where(
-                           table.host_id == host_id, table.name.in_(some))
-                .order_by(table.id)):
-            found[name] = Identity(*identity)
-    return found
-
-
 def incidents(connection: Connection, uuids: Collection[str]
               ) -> dict[str, Row]:
     """The rows of these incidents, of whatever host, each with its suspects
@@ -284,16 +268,20 @@ def set_suspects(connection: Connection, had: Collection[int],
 
 
 def caps(connection: Connection, host_id: int, names: Collection[str],
-         since_s: float) -> list[Row]:
-    """The limits of these workloads in force, or set since then."""
+         knobs: Collection[str], since_s: float) -> list[Row]:
+    """The limits of these workloads and knobs in force, or set since then."""
     table = tables.caps
-    found: list[Row] = []
+    found: dict[int, Row] = {}
     for some in batches(sorted(set(names))):
-        found += map(dict, connection.execute(select(table).where(
+        query = select(table).where(
             table.c.host_id == host_id, table.c.workload.in_(some),
-            or_(table.c.removed_s.is_(None), table.c.set_s >= since_s),
-        ).order_by(table.c.id)).mappings())
-    return found
+            table.c.knob.in_(sorted(set(knobs))))
+        # One statement with an OR would read all that there ever were.
+        for condition in (table.c.removed_s.is_(None),
+                          table.c.set_s >= since_s):
+            found.update((row['id'], dict(row)) for row in connection.execute(
+                query.where(condition)).mappings())
+    return [row for _, row in sorted(found.items())]
 
 
 def add_caps(connection: Connection, rows: Sequence[Row]) -> None:

@@ -7,10 +7,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import functools
 from typing import Any
 
 from sqlalchemy import Column
 from sqlalchemy import Connection
+from sqlalchemy.dialects import mysql
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.dialects import sqlite
+from sqlalchemy import Insert
 from sqlalchemy import RowMapping
 from sqlalchemy import Select
 from sqlalchemy import Table
@@ -20,6 +25,9 @@ from scavenger_openstack.db import paging
 
 Row = dict[str, Any]
 """One row: column -> value."""
+
+AT_ONCE = 500
+"""Rows of one statement that inserts."""
 
 
 def newest(connection: Connection, query: Select, table: Table,
@@ -69,6 +77,32 @@ def among(host_id: Column, name: Column, pairs: Iterable[tuple[int, str]]
           ) -> Any:
     """The condition that (host, workload) is one of these."""
     return tuple_(host_id, name).in_(sorted(set(pairs)))
+
+
+def put(connection: Connection, table: Table, key: tuple[str, ...],
+        values: tuple[str, ...], rows: Sequence[Row]) -> None:
+    """Insert rows, or replace those that are there.
+
+    :param key: the columns of a unique key
+    :param values: what else is replaced
+    """
+    statement = _put(table, key, values, connection.dialect.name)
+    for begin in range(0, len(rows), AT_ONCE):
+        connection.execute(statement, rows[begin:begin + AT_ONCE])
+
+
+@functools.cache
+def _put(table: Table, key: tuple[str, ...], values: tuple[str, ...],
+         dialect: str) -> Insert:
+    if dialect in ('postgresql', 'sqlite'):
+        make = postgresql.insert if dialect == 'postgresql' else sqlite.insert
+        statement = make(table)
+        return statement.on_conflict_do_update(
+            index_elements=list(key), set_={
+                name: statement.excluded[name] for name in values})
+    insert = mysql.insert(table)
+    return insert.on_duplicate_key_update({
+        name: insert.inserted[name] for name in values})
 
 
 def _plain(row: RowMapping) -> Row:

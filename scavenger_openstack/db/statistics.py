@@ -1,76 +1,72 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Statistics that hosts reported, and the specs that are made of them."""
+"""Statistics that hosts reported, until they are part of the specs."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import bindparam
 from sqlalchemy import Connection
 from sqlalchemy import delete
-from sqlalchemy import insert
+from sqlalchemy import func
+from sqlalchemy import Row
 from sqlalchemy import select
-from sqlalchemy import update
+from sqlalchemy import tuple_
 
 from scavenger_openstack.db import reports
+from scavenger_openstack.db import rows
 from scavenger_openstack.db import tables
 
-PAGE = 10_000
+KEY = ('project', 'application', 'cpu_model', 'signal')
 
-Row = dict[str, Any]
+VALUES = ('mean', 'stddev', 'n', 'm2', 'day_s')
+"""What a spec is, besides whose it is."""
 
-
-def since(connection: Connection, from_s: float) -> Iterator[Row]:
-    """The rows of the hours from then on; may be millions, in statements that
-    each read some."""
-    table = tables.statistics
-    last = 0
-    while True:
-        # By id alone: with the hour, too, a database may sort all of them.
-        page = connection.execute(select(table).where(
-            table.c.id > last).order_by(table.c.id).limit(PAGE)
-        ).mappings().all()
-        for row in page:
-            if row['hour_s'] >= from_s:
-                yield dict(row)
-        if len(page) < PAGE:
-            return
-        last = page[-1]['id']
+_S, _T = tables.statistics.c, tables.specs.c
 
 
-def replace(connection: Connection, ids: Sequence[int],
-            rows: Sequence[Row]) -> None:
-    """Put ``rows`` in the place of others."""
-    _delete(connection, tables.statistics, ids)
-    if rows:
-        connection.execute(insert(tables.statistics), rows)
+def newest(connection: Connection) -> int:
+    """The last id of all rows, 0 without any."""
+    return connection.scalar(select(func.max(_S.id))) or 0
 
 
-def specs(connection: Connection) -> list[Row]:
-    return [dict(row) for row
-            in connection.execute(select(tables.specs)).mappings()]
+def waiting(connection: Connection, after: int, most: int
+            ) -> Sequence[Row[Any]]:
+    """The rows that follow an id, by id, with what specs are made of."""
+    return connection.execute(select(
+        _S.id, _S.hour_s, _S.n, _S.mean, _S.m2, *(_S[name] for name in KEY)
+        ).where(_S.id > after).order_by(_S.id).limit(most)).all()
 
 
-def set_specs(connection: Connection, new: Sequence[Row],
-              changed: Sequence[Row], gone: Collection[int]) -> None:
-    """Write specs.
-
-    :param changed: with ``id``, and all with the same columns
-    """
-    _delete(connection, tables.specs, sorted(gone))
-    if new:
-        connection.execute(insert(tables.specs), new)
-    if changed:
-        connection.execute(
-            update(tables.specs).where(tables.specs.c.id == bindparam('row')),
-            [{**{name: value for name, value in row.items() if name != 'id'},
-              'row': row['id']} for row in changed])
+def remove(connection: Connection, ids: Sequence[int]) -> int:
+    """Delete rows; how many of them were there."""
+    return sum(connection.execute(delete(tables.statistics).where(
+        _S.id.in_(some))).rowcount for some in reports.batches(ids))
 
 
-def _delete(connection: Connection, table: Any, ids: Sequence[int]) -> None:
-    for some in reports.batches(ids):
-        connection.execute(delete(table).where(table.c.id.in_(some)))
+def specs(connection: Connection, keys: Collection[tuple[str, ...]]
+          ) -> Sequence[Row[Any]]:
+    """The specs of these keys that there are, locked until the transaction
+    ends: key, then n, mean, m2 and day."""
+    found: list[Row[Any]] = []
+    for some in reports.batches(sorted(keys)):
+        found += connection.execute(select(
+            *(_T[name] for name in KEY), _T.n, _T.mean, _T.m2, _T.day_s)
+            .where(tuple_(*(_T[name] for name in KEY)).in_(some))
+            .order_by(_T.id).with_for_update())
+    return found
+
+
+def set_specs(connection: Connection, specs: Sequence[rows.Row]) -> None:
+    """Insert or replace specs."""
+    rows.put(connection, tables.specs, KEY, VALUES, specs)
+
+
+def end_specs(connection: Connection, before_s: float, most: int) -> int:
+    """Delete specs without samples since then, at most so many; how many."""
+    ids = connection.scalars(select(_T.id).where(
+        _T.day_s < before_s).limit(most)).all()
+    return sum(connection.execute(delete(tables.specs).where(
+        _T.id.in_(some))).rowcount for some in reports.batches(ids))

@@ -84,7 +84,8 @@ runs = _table(
     # When that happened.
     Column('time_s', Double, nullable=False, default=0.0),
     Column('last_seen_s', Double, nullable=False, index=True),
-    UniqueConstraint('host_id', 'run_id'))
+    UniqueConstraint('host_id', 'run_id'),
+    Index('ix_runs_host', 'host_id', 'id'))
 
 # A workload on a host; until_s is NULL while it is there.
 workloads = _table(
@@ -103,9 +104,13 @@ workloads = _table(
     Column('since_s', Double, nullable=False),
     Column('until_s', Double),
     Index('ix_workloads_host', 'host_id', 'until_s', 'id'),
-    Index('ix_workloads_name', 'host_id', 'name', 'id'),
+    Index('ix_workloads_name', 'host_id', 'name', 'until_s'),
+    Index('ix_workloads_since', 'since_s'),
     Index('ix_workloads_instance', 'instance', 'id'),   # of few rows
     Index('ix_workloads_until', 'until_s', 'id'),
+    # For the sum of background vCPUs of all hosts, out of the index alone.
+    Index('ix_workloads_background', 'until_s', 'priority', 'host_id',
+          'vcpus'),
     *(Index(f'ix_workloads_{name}_until', name, 'until_s', 'id')
       for name in ('project', 'application', 'priority')))
 
@@ -138,7 +143,7 @@ incidents = _table(
             'begun_s', 'id') for one, two in itertools.combinations(
                 ('host_id', 'project', 'cause', 'outcome'), 2)),
     Index('ix_incidents_begun', 'begun_s', 'id'),
-    Index('ix_incidents_ended', 'ended_s', 'id'))
+    Index('ix_incidents_ended', 'ended_s', 'host_id'))
 
 suspects = _table(
     'suspects', _id(),
@@ -213,13 +218,15 @@ antagonist_totals = _table(
     Column('interference_ms', BigInteger, nullable=False),
     Column('incidents', Integer, nullable=False),
     Column('victims', Integer, nullable=False),
+    Column('confirmed', Integer, nullable=False),
     # [[victim, ..., hours, incidents, ...], ...], where the scope is all.
     Column('parts', MAYBE_JSON),
     *(Index(f'ix_antagonist_totals_{name}', 'span_s', 'scope', column,
             'host_id', 'workload')
       for name, column in (('interference', 'interference_ms'),
                            ('incidents', 'incidents'),
-                           ('victims', 'victims'))))
+                           ('victims', 'victims'),
+                           ('confirmed', 'confirmed'))))
 
 # What operators ask for one knob of one workload, until it expires.
 overrides = _table(
@@ -297,9 +304,10 @@ flavor_tags = _table(
     Column('application', NAME, nullable=False),
     Column('floor', JSON, nullable=False),
     Column('protect', Boolean, nullable=False),
-    Column('changed_s', Double, nullable=False, index=True),
+    Column('changed_s', Double, nullable=False),
     # The broker has told it, and Nova was not asked since.
     Column('told', Boolean, nullable=False),
+    Index('ix_flavor_tags_told', 'told', 'changed_s'),
     Index('ix_flavor_tags_host', 'host', 'changed_s'))
 
 # Instances that Nova is asked to take away; ended_s is NULL until it has.
@@ -312,7 +320,7 @@ evictions = _table(
     Column('how', String(16), nullable=False),
     Column('reason', Text, nullable=False),
     Column('created_by', NAME, nullable=False),
-    Column('created_s', Double, nullable=False),
+    Column('created_s', Double, nullable=False, index=True),
     Column('state', String(16), nullable=False),
     Column('detail', Text, nullable=False),
     Column('changed_s', Double, nullable=False),
@@ -321,7 +329,7 @@ evictions = _table(
     Index('ix_evictions_host', 'host', 'id'),
     Index('ix_evictions_state', 'state', 'id'))
 
-# Merged reports of one hour, and what they made of a day.
+# What hosts reported of an hour, until it is part of the specs.
 statistics = _table(
     'statistics', _id(), _host(),
     Column('hour_s', BigInteger, nullable=False),
@@ -334,7 +342,7 @@ statistics = _table(
     Column('m2', Double, nullable=False),
     Column('least', Double, nullable=False),
     Column('most', Double, nullable=False),
-    Index('ix_statistics_hour', 'hour_s', 'project', 'application'))
+    Index('ix_statistics_hour', 'hour_s'))
 
 specs = _table(
     'specs', _id(),
@@ -344,8 +352,13 @@ specs = _table(
     Column('signal', String(32), nullable=False),
     Column('mean', Double, nullable=False),
     Column('stddev', Double, nullable=False),
-    Column('n', BigInteger, nullable=False),
-    Column('day_s', BigInteger, nullable=False),
+    # The samples of all days, as of the day of the newest: their weight, and
+    # the sum of the squared deviations from the mean.
+    Column('n', Double, nullable=False),
+    Column('m2', Double, nullable=False),
+    Column('day_s', BigInteger, nullable=False, index=True),
+    UniqueConstraint('application', 'project', 'cpu_model', 'signal',
+                     name='uq_specs'),
     # Three of them fill MySQL's longest key with utf8mb4.
     Index('ix_specs_application', 'application', 'id'),
     Index('ix_specs_project', 'project', 'id'))

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
-import functools
 from operator import itemgetter
 from typing import Any
 
@@ -24,9 +23,6 @@ import sqlalchemy
 from sqlalchemy import and_
 from sqlalchemy import Connection
 from sqlalchemy import delete
-from sqlalchemy.dialects import mysql
-from sqlalchemy.dialects import postgresql
-from sqlalchemy.dialects import sqlite
 from sqlalchemy import select
 from sqlalchemy import tuple_
 from sqlalchemy import update
@@ -34,6 +30,7 @@ from sqlalchemy import update
 from scavenger_openstack.db import reports
 from scavenger_openstack.db.reports import HOUR_S
 from scavenger_openstack.db.reports import Row
+from scavenger_openstack.db import rows
 from scavenger_openstack.db import tables
 
 DAY_S = 24 * HOUR_S
@@ -67,7 +64,7 @@ _PART = ('victim', 'victim_project', 'cause', 'project', 'instance',
          'application')
 _SUMS = ('incidents', 'interference_s', 'confirmed', 'refuted')
 _KEY = ('host_id', 'workload', 'span_s', 'scope')
-_VALUES = ('interference_ms', 'incidents', 'victims', 'parts')
+_VALUES = ('interference_ms', 'incidents', 'victims', 'confirmed', 'parts')
 
 _part_of = itemgetter(*_PART)
 _sums_of = itemgetter(*_SUMS)
@@ -169,6 +166,12 @@ def advance(connection: Connection, hour_s: int) -> int:
     return len(found)
 
 
+def span_of(since_s: float, now: float) -> int:
+    """The shortest span that has all since then, or the longest one."""
+    return next((span_s for span_s in SPANS_S if since_s >= now - span_s),
+                SPANS_S[-1])
+
+
 def figures(parts: Iterable[list[Any]], victim_project: str | None
             ) -> Row | None:
     """What a total says of its workload; ``causes`` is a list.
@@ -255,7 +258,7 @@ def _add(totals: dict[Key, Parts], span_s: int, row: Row, sign: int
 
 
 def _ranks(parts: Parts) -> dict[str, Row]:
-    """What a total is ranked by, in each scope."""
+    """What a total is ranked and searched by, in each scope."""
     found: dict[str, list[tuple[str, list[float]]]] = {}
     for (victim, victim_project, _, project, *_), sums in parts.items():
         found.setdefault(ALL, []).append((victim, sums))
@@ -267,6 +270,7 @@ def _ranks(parts: Parts) -> dict[str, Row]:
     return {scope: {
         'interference_ms': round(1000 * sum(sums[2] for _, sums in some)),
         'incidents': sum(int(sums[1]) for _, sums in some),
+        'confirmed': sum(int(sums[3]) for _, sums in some),
         'victims': len({victim for victim, _ in some})}
         for scope, some in found.items()}
 
@@ -291,26 +295,10 @@ def _store(connection: Connection, before: Mapping[Key, Parts],
                     'span_s': span_s, 'scope': scope, **ranks[scope],
                     'parts': [[*part, *sums] for part, sums in parts.items()]
                     if scope == ALL else None})
-    for some in reports.batches(changed):
-        connection.execute(_upsert(connection.dialect.name), some)
+    rows.put(connection, tables.antagonist_totals, _KEY, _VALUES, changed)
     for keys in reports.batches(gone):
         connection.execute(delete(tables.antagonist_totals).where(tuple_(
             *(_T[name] for name in _KEY)).in_(keys)))
-
-
-@functools.cache
-def _upsert(dialect: str) -> sqlalchemy.Insert:
-    """Insert rows, or replace those that are there."""
-    table = tables.antagonist_totals
-    if dialect in ('postgresql', 'sqlite'):
-        make = postgresql.insert if dialect == 'postgresql' else sqlite.insert
-        statement = make(table)
-        return statement.on_conflict_do_update(
-            index_elements=list(_KEY), set_={
-                name: statement.excluded[name] for name in _VALUES})
-    insert = mysql.insert(table)
-    return insert.on_duplicate_key_update({
-        name: insert.inserted[name] for name in _VALUES})
 
 
 def _read(parts: Iterable[list[Any]]) -> Parts:

@@ -30,8 +30,11 @@ from scavenger_openstack import text
 LOG = log.getLogger(__name__)
 
 PATH = '/v1/summary'
+NOT_MODIFIED = 304
 FIRST_S = 1.0
 IDLE_S = 900.0
+REPEAT_S = 3600.0
+"""What goes on failing is logged again after that."""
 SHOWN = 200
 
 
@@ -90,6 +93,7 @@ class Summary:
         self._pid = 0
         self._first = threading.Event()
         self._failed = ''
+        self._logged_s = -float('inf')
 
     def hosts(self) -> Hosts:
         """All hosts by name; none without an answer that is new enough."""
@@ -114,7 +118,9 @@ class Summary:
         except Exception as exc:
             why = f'{type(exc).__name__}: {exc}'[:SHOWN]
             says = text.without_ids(why)
-            if says != self._failed:
+            if says != self._failed or not (
+                    0 <= began - self._logged_s < REPEAT_S):
+                self._logged_s = began
                 LOG.warning('No summary of the hosts, they are scheduled '
                             'without regard to interference: %s', why)
             self._failed = says
@@ -165,9 +171,12 @@ class Reader:
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._conf = conf
         self._adapter: Any = None
+        self._etag = ''
+        self._hosts: dict[str, Host] = {}
 
     def read(self) -> dict[str, Host]:
-        """
+        """All hosts; where nothing has changed, the same object.
+
         :raises Exception: of many kinds, without an answer.
         """
         timeout_s = self._conf[options.SECTION].summary_timeout_s
@@ -183,9 +192,14 @@ class Reader:
             session.timeout = session.timeout or timeout_s
             self._adapter = loading.load_adapter_from_conf_options(
                 self._conf, options.SECTION, session=session, auth=auth)
-        answer = self._adapter.get(PATH, timeout=timeout_s, headers={
-            'Accept': 'application/json'})
-        return parse(answer.json())
+        headers = {'Accept': 'application/json'}
+        if self._etag:
+            headers['If-None-Match'] = self._etag
+        answer = self._adapter.get(PATH, timeout=timeout_s, headers=headers)
+        if answer.status_code != NOT_MODIFIED:
+            self._hosts = parse(answer.json())
+            self._etag = answer.headers.get('ETag', '')
+        return self._hosts
 
 
 def _number(value: Any) -> float | None:

@@ -41,8 +41,7 @@ def _create() -> http.Application:
     connect.read(engine, schema.check)
     engine.dispose()    # no connection is shared by processes that fork
     conductor = service.Conductor(
-        engine, keep_days=conf.database.keep_days,
-        keep_rows=conf.database.keep_rows)
+        engine, **conf_control.keeping(conf))
 
     def leaders() -> list[leader.Leader]:
         return [silence.make_leader(engine, conf.api.silent_s,

@@ -48,10 +48,12 @@ from scavenger_openstack.wire import report
 
 LOG = log.getLogger(__name__)
 
-STATISTICS_S = 300.0
-"""How often statistics become entries: so much is lost by a kill.  As often
-it is told that an incident goes on, though nothing of it has changed: for so
-long at the most it seems to be shorter than it is."""
+STATISTICS_S = 3600.0
+"""How often statistics become entries, as specs are made of them: so much is
+lost by a kill."""
+LASTS_S = 300.0
+"""How often it is reported that an incident goes on, though nothing of it has
+changed: for so long at the most it seems to be shorter than it is."""
 MOST_EVENTS = 20_000
 """Events that wait for the thread, should it hang."""
 BACKLOG_CALLS = 10
@@ -97,7 +99,7 @@ class Sync:
         self._events = collections.deque(maxlen=MOST_EVENTS)
         self._sums = sums.Sums()
         self._open: dict[str, tuple[transitions.IncidentEvent, float]] = {}
-        self._summed_s = now_s()
+        self._summed_s = self._repeated_s = now_s()
         self._sample: HostSample | None = None
         self._rates: Rates | None = None
         self._idle_cores: float | None = None
@@ -237,10 +239,12 @@ class Sync:
                 if event.what == 'ended':
                     del self._open[event.incident.id]
         now = now_s()
+        behind_s = self._clock.behind_s(now, wall_s)
         if now - self._summed_s >= STATISTICS_S or self._stop.is_set():
             self._summed_s = now
-            behind_s = self._clock.behind_s(now, wall_s)
             entries += self._sums.drain(wall_s + behind_s)
+        if now - self._repeated_s >= LASTS_S or self._stop.is_set():
+            self._repeated_s = now
             entries += [reports.entry(reports.Happened(
                 event._replace(wall_time_s=wall_s, what='changed'), (),
                 behind_s, began_behind_s))

@@ -35,5 +35,5 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
 
 
 def _shape(row: Mapping[str, Any]) -> dict[str, Any]:
-    return schemas.shape(FIELDS, row,
+    return schemas.shape(FIELDS, row, n=round(row['n']),
                          day=(times.iso(row['day_s']) or '')[:10])

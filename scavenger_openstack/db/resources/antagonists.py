@@ -6,6 +6,7 @@ sums."""
 from __future__ import annotations
 
 from collections.abc import Iterable
+import math
 from typing import Any
 from typing import Literal
 from typing import NamedTuple
@@ -205,5 +206,6 @@ def _summed(connection: Connection, wanted: list[tuple[int, str]],
 
 
 def _within(asked: Span) -> tuple[ColumnElement[bool], ...]:
-    return (_H.hour_s >= asked.since_s // HOUR_S * HOUR_S,
-            _H.hour_s < asked.until_s)
+    # Whole numbers: for a fraction PostgreSQL uses no index.
+    return (_H.hour_s >= int(asked.since_s // HOUR_S) * HOUR_S,
+            _H.hour_s < math.ceil(asked.until_s))

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from sqlalchemy import Connection
 from sqlalchemy import select
 
+from scavenger_openstack.db import newest
 from scavenger_openstack.db import reports
 from scavenger_openstack.db import rows
 from scavenger_openstack.db.rows import Row
@@ -43,21 +44,14 @@ def present(connection: Connection, host_id: int, name: str) -> Row | None:
     """The workload of that name that is on the host now."""
     return rows.first(connection, select(
         _W.id, _W.name, _W.instance, _W.project, _W.priority, _W.floor
-    ).where(_W.host_id == host_id, _W.name == name, _W.until_s.is_(None))
-        .order_by(_W.id.desc()))
+    ).where(_W.host_id == host_id, _W.name == name, _W.until_s.is_(None)))
 
 
 def display_names(connection: Connection, pairs: Iterable[tuple[int, str]]
                   ) -> dict[tuple[int, str], str]:
     """(host's id, workload) -> the name that its project gave it."""
-    wanted = set(pairs)
-    if not wanted:
-        return {}
-    found = rows.rows(connection, select(
-        _W.host_id, _W.name, _W.display_name)
-        .where(rows.among(_W.host_id, _W.name, wanted)).order_by(_W.id))
-    return {(row['host_id'], row['name']): row['display_name']
-            for row in found}
+    return {(row.host_id, row.name): row.display_name
+            for row in newest.workloads(connection, set(pairs))}
 
 
 def names_of(connection: Connection, instances: Iterable[str]

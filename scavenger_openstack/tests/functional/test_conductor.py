@@ -29,6 +29,7 @@ from scavenger_openstack.tests.unit.conductor import cloud
 from scavenger_openstack.tests.unit.conductor import directives_cases
 from scavenger_openstack.tests.unit.conductor import eviction_cases
 from scavenger_openstack.tests.unit.conductor import governor_cases
+from scavenger_openstack.tests.unit.conductor import periodic_cases
 from scavenger_openstack.tests.unit.conductor import schedules_cases
 from scavenger_openstack.tests.unit.conductor import service_cases
 from scavenger_openstack.tests.unit.conductor import silence_cases
@@ -97,6 +98,14 @@ class ShortagesOnMariaDb(eviction_cases.Shortages, databases.MariaDb):
 
 
 class ShortagesOnPostgreSql(eviction_cases.Shortages, databases.PostgreSql):
+    pass
+
+
+class PeriodicOnMariaDb(periodic_cases.Periodic, databases.MariaDb):
+    pass
+
+
+class PeriodicOnPostgreSql(periodic_cases.Periodic, databases.PostgreSql):
     pass
 
 

@@ -107,16 +107,19 @@ class Manage(managing.Command):
         self.fill([OLD_S, OLD_S + 1, OLD_S + 2, NOW_S - 29 * DAY_S])
         with connect.reading(self.engine) as connection:
             counts = purge.count(connection, now_s=NOW_S,
-                                 older_than_s=30 * DAY_S)
+                                 older_than_s=30 * DAY_S,
+                                 audit_older_than_s=30 * DAY_S)
         told: list[tuple[str, int]] = []
         deleted = purge.run(
-            self.engine, now_s=NOW_S, older_than_s=30 * DAY_S, batch=2,
+            self.engine, now_s=NOW_S, older_than_s=30 * DAY_S,
+            audit_older_than_s=30 * DAY_S, batch=2,
             progress=lambda *what: told.append(what))
         self.assertEqual(counts, deleted)
         self.assertEqual(
             {'incidents': 3, 'suspects': 6, 'caps': 3, 'workloads': 3,
              'antagonist_hours': 3, 'statistics': 3, 'overrides': 0,
-             'evictions': 0, 'audit': 3, 'runs': 3}, deleted)
+             'evictions': 0, 'audit': 3, 'runs': 3, 'flavor_tags': 0,
+             'rules': 0}, deleted)
         self.assertEqual(
             {'alembic_version': 1, 'hosts': 1, 'incidents': 2, 'suspects': 2,
              'caps': 2, 'workloads': 2, 'antagonist_hours': 1,
@@ -128,8 +131,10 @@ class Manage(managing.Command):
         self.fill([NOW_S - 20 * DAY_S])
         deleted = purge.run(self.engine, now_s=NOW_S,
                             older_than_s=3 * DAY_S,
+                            audit_older_than_s=0,
                             progress=lambda *what: None)
-        self.assertEqual((1, 0), (deleted['incidents'], deleted['runs']))
+        self.assertEqual((1, 0, 0), (deleted['incidents'], deleted['runs'],
+                                     deleted['audit']))
 
     def test_purge_beside_writers(self) -> None:
         """Both end, and what is written meanwhile stays."""
@@ -152,7 +157,8 @@ class Manage(managing.Command):
         thread.start()
         try:
             purge.run(self.engine, now_s=NOW_S, older_than_s=30 * DAY_S,
-                      batch=3, progress=lambda *what: None)
+                      audit_older_than_s=30 * DAY_S, batch=3,
+                      progress=lambda *what: None)
         finally:
             ended.set()
             thread.join(30)

@@ -154,7 +154,7 @@ def fill(engine: Engine) -> None:
         add(tables.claims, name='evictions', holder='a conductor',
             expires_s=NOW_S + 7200)
         add(tables.specs, project=ONE, application='web', cpu_model='cpu',
-            signal='cpi', mean=1.2, stddev=0.1, n=1000,
+            signal='cpi', mean=1.2, stddev=0.1, n=1000, m2=10.0,
             day_s=int(NOW_S // 86400 * 86400))
         add(tables.audit, time_s=NOW_S - 60, actor='ann', project=OPERATORS,
             request_id='req-1', action='protection.set', before=None,
@@ -229,6 +229,7 @@ class Api(testtools.TestCase):
     def setUp(self) -> None:
         super().setUp()
         self.log = self.useFixture(fixtures.FakeLogger())
+        self.later_s = 0.0
         if not hasattr(self, 'engine'):
             self.directory = pathlib.Path(
                 self.useFixture(fixtures.TempDir()).path)
@@ -245,7 +246,7 @@ class Api(testtools.TestCase):
         self.client = Client(app.create(
             self.engine, configuration(), 'noauth',
             # No test lasts into the next hour.
-            clock=lambda: NOW_S))
+            clock=lambda: NOW_S + self.later_s))
 
     @functools.cached_property
     def anonymous(self) -> Client:

@@ -4,13 +4,16 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import fixtures
 from sqlalchemy import delete
+from sqlalchemy import event
 from sqlalchemy import insert
 from sqlalchemy import update
 
+from scavenger_openstack.api import cached
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import hosts
@@ -29,6 +32,10 @@ class Reads:
     assertEqual: Any
     assertIn: Any
     assertLess: Any
+    assertNotEqual: Any
+    addCleanup: Any
+    call: Any
+    later_s: float
     refused: Any
     start: Any
     useFixture: Any
@@ -346,9 +353,50 @@ class Reads:
         with connect.writing(self.engine) as connection:
             connection.execute(update(tables.incidents).values(
                 ended_s=cloud.NOW_S))
+        self.later_s = cached.KEEP_S
         self.assertEqual({0}, {
             host['incidents']
             for host in self.ok('GET', '/v1/summary')['hosts']})
+
+    def test_a_summary_is_made_once_in_a_while(self) -> None:
+        """For all that ask, at the same time or within seconds; one that has
+        it gets no other copy."""
+        read: list[str] = []
+
+        def before(connection: Any, cursor: Any, statement: str, *more: Any
+                   ) -> None:
+            if 'FROM hosts' in statement:
+                read.append(statement)
+
+        event.listen(self.engine, 'before_cursor_execute', before)
+        self.addCleanup(event.remove, self.engine, 'before_cursor_execute',
+                        before)
+        threads = [threading.Thread(target=self.ok,
+                                    args=('GET', '/v1/summary'))
+                   for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        answer = self.call('GET', '/v1/summary')
+        self.assertEqual(1, len(read))
+        etag = answer.headers['ETag']
+        again = self.call('GET', '/v1/summary',
+                          headers={'If-None-Match': etag})
+        self.assertEqual((304, ''), (again.status_code, again.text))
+        self.refused(403, 'GET', '/v1/summary', role='stranger')
+        self.later_s = cached.KEEP_S
+        again = self.call('GET', '/v1/summary',
+                          headers={'If-None-Match': etag})
+        self.assertEqual((304, 2), (again.status_code, len(read)))
+        with connect.writing(self.engine) as connection:
+            connection.execute(update(tables.incidents).values(
+                ended_s=cloud.NOW_S))
+        self.later_s = 2 * cached.KEEP_S
+        again = self.call('GET', '/v1/summary',
+                          headers={'If-None-Match': etag})
+        self.assertEqual((200, 3), (again.status_code, len(read)))
+        self.assertNotEqual(etag, again.headers['ETag'])
 
     def test_what_agents_cannot_have_measured(self) -> None:
         """It is null, and the answer is JSON."""

@@ -21,9 +21,9 @@ from scavenger_openstack.db import schema
 from scavenger_openstack.db import tables
 from scavenger_openstack.tests.functional.servers import databases
 
-DATABASE, POLICY, AUTHENTICATION, VERSIONS, SILENT = (
+DATABASE, POLICY, AUTHENTICATION, VERSIONS, SILENT, OLD_ROWS = (
     'Database', 'Policy file', 'Authentication', 'Versions of agents',
-    'Silent agents')
+    'Silent agents', 'Old rows')
 
 
 class Status(databases.Mixin):
@@ -89,7 +89,7 @@ class Status(databases.Mixin):
         self.add('node-1', '2.0.7', time.time())
         code, out, err = self.run_it()
         self.assertEqual((0, ''), (code, err))
-        self.assertEqual(5, out.count('Result: Success'), out)
+        self.assertEqual(6, out.count('Result: Success'), out)
         self.assertIn('| Upgrade Check Results', out)
 
     def test_tables_of_another_release(self) -> None:
@@ -105,6 +105,11 @@ class Status(databases.Mixin):
         self.assertIn('scavenger-manage db upgrade', ' '.join(
             out.replace('|', ' ').split()))
         self.assertNotIn('Traceback', out)
+
+    def test_nothing_is_deleted(self) -> None:
+        self.config.write_text(self.config.read_text().replace(
+            '[database]\n', '[database]\nkeep_days = 0\n'))
+        self.assert_found(1, OLD_ROWS, 'keep_days is 0')
 
     def test_no_database(self) -> None:
         self.config.write_text(self.config.read_text().replace(

@@ -218,7 +218,7 @@ class Directives(cloud.Mixin):
     def spec(self, **more: Any) -> None:
         self.add(tables.specs, **{
             'project': 'p1', 'application': 'shop', 'signal': 'cpi',
-            'mean': 1.8, 'stddev': 0.16, 'n': 500, 'day_s': 0,
+            'mean': 1.8, 'stddev': 0.16, 'n': 500, 'm2': 12.8, 'day_s': 0,
             'cpu_model': 'epyc', **more})
 
     def tasks(self, count: int) -> None:

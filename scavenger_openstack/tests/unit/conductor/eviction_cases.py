@@ -15,6 +15,7 @@ from scavenger_openstack.conductor.nova import eviction_params
 from scavenger_openstack.conductor.nova import eviction_policy
 from scavenger_openstack.db import reports
 from scavenger_openstack.db import tables
+from scavenger_openstack.db import totals
 from scavenger_openstack.tests.unit.conductor import cloud
 from scavenger_openstack.tests.unit.conductor.cloud import HOST
 from scavenger_openstack.tests.unit.conductor.cloud import NOW
@@ -98,11 +99,15 @@ class Antagonists(Mixin):
         host_id = self.host(host)
         self.vm(instance, host, priority=priority)
         for hours, count in ((1, confirmed - 1), (3, 1), (25, 50)):
-            self.add(tables.antagonist_hours, host_id=host_id,
-                     hour_s=int(NOW // HOUR_S - hours) * HOUR_S,
-                     workload=instance, instance=instance, project='p1',
-                     victim='web', cause='cpu', incidents=count,
-                     interference_s=60.0, confirmed=count, refuted=0)
+            row = {'host_id': host_id,
+                   'hour_s': int(NOW // HOUR_S - hours) * HOUR_S,
+                   'workload': instance, 'instance': instance,
+                   'project': 'p1', 'application': '', 'victim': 'web',
+                   'victim_project': '', 'cause': 'cpu', 'incidents': count,
+                   'interference_s': 60.0, 'confirmed': count, 'refuted': 0}
+            with self.engine.begin() as connection:
+                reports.set_hours(connection, [row], [], [])
+                totals.change(connection, host_id, [(None, row)])
 
     def turn(self, after_s: float = 60.0, **more: Any) -> list[str]:
         """One look of a policy with these options."""

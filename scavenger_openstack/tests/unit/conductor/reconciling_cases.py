@@ -15,6 +15,7 @@ from scavenger_openstack.conductor.nova import elsewhere
 from scavenger_openstack.conductor.nova import flavor_tags
 from scavenger_openstack.conductor.nova import reconciling
 from scavenger_openstack.db import connect
+from scavenger_openstack.db import placed
 from scavenger_openstack.db import tables
 from scavenger_openstack import errors
 from scavenger_openstack.tests.unit.conductor import cloud
@@ -401,6 +402,35 @@ class Elsewhere(Case):
         self.turn(Server())
         self.claim()
         self.assertEqual([HOG], self.there())
+
+    def test_what_has_changed_and_each_hour_everything(self) -> None:
+        """A turn compares what has changed since the last one; a row that
+        looks older than it is, is compared within an hour."""
+        hour_s = (self.now // 3600 + 10) * 3600
+
+        def wrong(before_s: float) -> list[str]:
+            with connect.writing(self.engine) as connection:
+                return [row.instance
+                        for row in placed.wrong(connection, before_s)]
+
+        def tell(changed_s: float, host: str) -> None:
+            with connect.writing(self.engine) as connection:
+                connection.execute(sqlalchemy.update(
+                    tables.flavor_tags).values(
+                        host=host, told=False, changed_s=changed_s))
+
+        tell(self.now, HOST)
+        self.assertEqual([], wrong(hour_s))
+        tell(self.now, 'node-2')
+        self.assertEqual([], wrong(hour_s + 60))
+        tell(hour_s + 70, 'node-2')
+        self.assertEqual([HOG], wrong(hour_s + 120))
+        self.assertEqual([HOG], wrong(hour_s + 180))
+        tell(self.now, 'node-2')
+        self.assertEqual([], wrong(hour_s + 3590))
+        self.assertEqual([HOG], wrong(hour_s + 3600))
+        # The clock was set back.
+        self.assertEqual([HOG], wrong(hour_s))
 
     def test_not_without_nova(self) -> None:
         """What was known long ago is no reason."""

@@ -174,7 +174,7 @@ class Stored(totals_cases.Summed):
                          perhaps, where, since_s)
         self.check_hours(hosts, where, since_s)
         self.check_totals(where)
-        self.check_specs(hosts, now, where, since_s)
+        self.check_specs(hosts, now, where)
 
     def check_audit(self, audit: Iterable[Audit], perhaps: Iterable[Audit],
                     where: str, since_s: float) -> None:
@@ -223,18 +223,19 @@ class Stored(totals_cases.Summed):
                              [found[key][0], *found[key][2:]], where)
             self.assertAlmostEqual(sums[1], found[key][1], 4, where)
 
-    def check_specs(self, hosts: list[Host], now: float, where: str,
-                    since_s: float) -> None:
+    def check_specs(self, hosts: list[Host], now: float, where: str
+                    ) -> None:
         """As of all samples at once."""
-        with self.engine.begin() as connection:
-            specs.refresh(connection, now)
+        list(specs.refresh(self.engine, now))
         weighted: dict[str, list[tuple[float, float]]] = (
             collections.defaultdict(list))
+        newest: dict[str, int] = collections.defaultdict(int)
+        for application, day in (key for host in hosts
+                                 for key in host.samples):
+            newest[application] = max(newest[application], day)
         for host in hosts:
             for (application, day), values in host.samples.items():
-                if day * 86400 < since_s:
-                    continue
-                weight = 0.9 ** (int(now // 86400) - day)
+                weight = 0.9 ** (newest[application] - day)
                 weighted[application] += [(weight, value)
                                           for value in values]
         found = {application: (mean, stddev, n)
@@ -251,9 +252,7 @@ class Stored(totals_cases.Summed):
             self.assertAlmostEqual(1.0, got[0] / mean, 9, where)
             stddev = math.sqrt(m2 / (n - 1)) if n > 1 else 0.0
             self.assertAlmostEqual(stddev, got[1], 9, where)
-            # Halves, as of 45 samples of yesterday, round either way.
-            self.assertTrue(abs(n - got[2]) <= 0.5 + 1e-9,
-                            f'{where} {n!r} {got[2]}')
+            self.assertAlmostEqual(1.0, got[2] / n, 9, where)
 
 
 class Schedules(Stored):
@@ -301,9 +300,9 @@ class Schedules(Stored):
             if choose.random() < 0.1:
                 host.restart()
             if choose.random() < 0.05:
+                if sum(specs.refresh(self.engine, now)):
+                    audit.append(specs_changed(now))
                 with self.engine.begin() as connection:
-                    if specs.refresh(connection, now):
-                        audit.append(specs_changed(now))
                     totals.advance(connection, reports.hour(now))
         self.check(hosts, now, f'seed {seed}', audit=audit)
 

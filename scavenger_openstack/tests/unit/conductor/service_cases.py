@@ -10,8 +10,11 @@ from typing import Any
 import fixtures
 import sqlalchemy
 
+from scavenger_openstack.conductor import periodic
 from scavenger_openstack.conductor import purging
 from scavenger_openstack.conductor import service
+from scavenger_openstack.conductor import specs
+from scavenger_openstack.db import claims
 from scavenger_openstack.db import enrollment
 from scavenger_openstack.db import tables
 from scavenger_openstack import errors
@@ -100,10 +103,11 @@ class Service(cloud.Mixin):
                          what='ended'), limit(4, time_s=NOW + off_s),
                 limit(5, time_s=NOW + off_s, what='removed'),
                 host=f'node-{number}'))
-        def purges(name: str) -> purging.Purging:
-            return purging.Purging(
+
+        def purges(name: str) -> periodic.Periodic:
+            return purging.make_periodic(
                 self.engine, name, lambda: NOW + self.passed_s + self.step_s,
-                days=3, rows=0, elapsed=lambda: self.passed_s)
+                bool, lambda: self.passed_s, days=3, audit_days=0, rows=0)
 
         one = purges('one')
         for hour in range(60):
@@ -124,8 +128,9 @@ class Service(cloud.Mixin):
 
     def test_deleting_after_a_failure(self) -> None:
         """It is tried again after a minute."""
-        one, other = (purging.Purging(
-            self.engine, name, lambda: self.now, days=3, rows=0)
+        one, other = (purging.make_periodic(
+            self.engine, name, lambda: self.now, bool, days=3,
+            audit_days=3, rows=0)
             for name in ('one', 'other'))
         with self.engine.begin() as connection:
             connection.execute(sqlalchemy.text(
@@ -137,7 +142,7 @@ class Service(cloud.Mixin):
                 connection.execute(sqlalchemy.text(
                     'ALTER TABLE gone RENAME TO audit'))
         self.assertIsNone(other.turn())
-        self.now += purging.AGAIN_S
+        self.now += periodic.AGAIN_S
         self.assertEqual(0, other.turn())
 
     def test_deleting_ends_with_its_conductor(self) -> None:
@@ -146,16 +151,15 @@ class Service(cloud.Mixin):
             incident(number, number=number, what='ended')
             for number in range(1, 4)), limit(4, what='removed')))
         self.now += 40 * 86400.0
-        for more in ({'days': 3, 'rows': 0}, {'days': 0, 'rows': 1}):
-            ending = purging.Purging(
-                self.engine, 'ending', lambda: self.now, stopped=lambda: True,
-                **more)
-            self.assertEqual(0, ending.turn())
-        self.assertEqual(3, len(self.rows(tables.incidents)))
-        another = purging.Purging(self.engine, 'another', lambda: self.now,
-                                  days=3, rows=0)
-        self.assertLessEqual(4, another.turn() or 0)
-        self.assertEqual([], self.rows(tables.incidents))
+        tables_ = tables.incidents, tables.caps
+        for left, stopped in ((1, True), (0, False)):
+            work = purging.make_periodic(
+                self.engine, f'of {stopped}', lambda: self.now,
+                lambda stopped=stopped: stopped,    # type: ignore[misc]
+                days=3, audit_days=0, rows=0)
+            self.assertLessEqual(1, work.turn() or 0)
+            self.assertEqual(left, sum(bool(self.rows(one))
+                                       for one in tables_))
 
     def test_so_many_rows_that_the_oldest_are_deleted(self) -> None:
         """However young; what is open stays, also above that."""
@@ -373,11 +377,11 @@ class Service(cloud.Mixin):
                   for _ in range(2)]
         self.answer(report(statistics(1, NOW - 3600, 10, 1.0, 0.5)))
         self.assertEqual(
-            [1, None, None], [one.make_specs()
+            [1, None, None], [one.specs.turn()
                               for one in (self.conductor, *others)])
-        self.now = (NOW // 3600 + 1) * 3600 + service.SPECS_DELAY_S
+        self.now = (NOW // 3600 + 1) * 3600 + specs.DELAY_S
         self.answer(report(statistics(2, NOW, 10, 2.0, 0.5)))
-        self.assertEqual([1, None], [one.make_specs() for one in others])
+        self.assertEqual([1, None], [one.specs.turn() for one in others])
 
     def test_directives_that_no_agent_takes(self) -> None:
         """The entries are acknowledged, and the kill switch arrives."""
@@ -410,19 +414,19 @@ class Service(cloud.Mixin):
                 'ALTER TABLE specs RENAME TO gone'))
         try:
             self.assertRaises(errors.DatabaseError,
-                              self.conductor.make_specs)
+                              self.conductor.specs.turn)
         finally:
             with self.engine.begin() as connection:
                 connection.execute(sqlalchemy.text(
                     'ALTER TABLE gone RENAME TO specs'))
-        self.assertIsNone(self.conductor.make_specs())
-        self.now += service.AGAIN_S
-        self.assertEqual(1, self.conductor.make_specs())
+        self.assertIsNone(self.conductor.specs.turn())
+        self.now += periodic.AGAIN_S
+        self.assertEqual(1, self.conductor.specs.turn())
 
     def test_specs_of_a_conductor_that_died(self) -> None:
         with self.engine.begin() as connection:
-            service.claims.take(connection, service.specs.CLAIM, 'dead',
-                                NOW, NOW + service.WORK_S)
-        self.assertIsNone(self.conductor.make_specs())
-        self.now += service.WORK_S
-        self.assertEqual(0, self.conductor.make_specs())
+            claims.take(connection, specs.CLAIM, 'dead',
+                                NOW, NOW + periodic.WORK_S)
+        self.assertIsNone(self.conductor.specs.turn())
+        self.now += periodic.WORK_S
+        self.assertEqual(0, self.conductor.specs.turn())

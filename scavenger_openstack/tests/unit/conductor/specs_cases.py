@@ -14,6 +14,7 @@ import sqlalchemy
 from scavenger_openstack.conductor import specs
 from scavenger_openstack.db import claims
 from scavenger_openstack.db import tables
+from scavenger_openstack import errors
 from scavenger_openstack.tests.unit.conductor import cloud
 from scavenger_openstack.tests.unit.conductor.cloud import NOW
 from scavenger_openstack.tests.unit.conductor.cloud import report
@@ -27,8 +28,7 @@ TODAY = NOW // DAY * DAY
 class Specs(cloud.Mixin):
 
     def refresh(self, now: float = NOW) -> int:
-        with self.engine.begin() as connection:
-            return specs.refresh(connection, now)
+        return sum(specs.refresh(self.engine, now))
 
     def test_days_weigh_by_age(self) -> None:
         """CPI2, section 3.1: 0.9 a day."""
@@ -42,43 +42,75 @@ class Specs(cloud.Mixin):
         [(project, application, model, signal, got, stddev, count, day_s)] = (
             self.rows(tables.specs, 'project', 'application', 'cpu_model',
                       'signal', 'mean', 'stddev', 'n', 'day_s'))
-        self.assertEqual(('p1', 'shop', 'epyc', 'run_delay', 262, TODAY),
-                         (project, application, model, signal, count, day_s))
+        self.assertEqual(('p1', 'shop', 'epyc', 'run_delay', TODAY),
+                         (project, application, model, signal, day_s))
+        self.assertAlmostEqual(n, count, 9)
         self.assertAlmostEqual(mean, got, 12)
         self.assertAlmostEqual(math.sqrt(m2 / (n - 1)), stddev, 12)
 
-    def test_rows_of_a_day_become_one(self) -> None:
+    def test_rows_become_one_spec(self) -> None:
         for number in range(3):
             self.sync(report(*(
                 statistics(one, TODAY - one * 3600, 10, float(one), 1.0)
                 for one in range(1, 9)), host=f'node-{number}'))
         self.refresh()
-        before = self.rows(tables.specs, 'mean', 'stddev', 'n')
-        self.assertEqual([(TODAY - DAY, 240)], self.rows(
-            tables.statistics, 'hour_s', 'n'))
+        before = self.rows(tables.specs, 'mean', 'stddev', 'n', 'day_s')
+        self.assertEqual([], self.rows(tables.statistics))
+        [(mean, _, n, day_s)] = before
+        self.assertEqual((4.5, 240, TODAY - DAY),
+                         (round(mean, 9), n, day_s))
         self.assertEqual(0, self.refresh())
         self.assertEqual(before, self.rows(tables.specs, 'mean', 'stddev',
-                                           'n'))
+                                           'n', 'day_s'))
 
-    def test_more_rows_than_one_statement_reads(self) -> None:
+    def test_some_rows_in_each_transaction(self) -> None:
+        """And what was merged is neither read nor merged again, also when it
+        ends between two transactions."""
         self.useFixture(fixtures.MonkeyPatch(
-            'scavenger_openstack.db.statistics.PAGE', 7))
-        self.sync(report(*(statistics(one, TODAY, 10, float(one), 1.0)
-                           for one in range(1, 22))))
+            'scavenger_openstack.conductor.specs.BATCH', 7))
+        whole = [statistics(one, TODAY - one % 3 * DAY, 10, float(one), 1.0)
+                 for one in range(1, 22)]
+        self.sync(report(*whole))
         read: list[int] = []
 
         def after(connection: Any, cursor: Any, statement: str,
                   *more: Any) -> None:
-            if 'FROM statistics' in statement and 'SELECT' in statement:
+            if 'FROM statistics' in statement and 'hour_s' in statement:
                 read.append(1)
 
         sqlalchemy.event.listen(self.engine, 'after_cursor_execute', after)
         self.addCleanup(sqlalchemy.event.remove, self.engine,
                         'after_cursor_execute', after)
+        steps = specs.refresh(self.engine, NOW)
+        self.assertEqual(1, next(steps))
+        self.assertEqual(14, len(self.rows(tables.statistics, 'id')))
+        steps.close()
+        self.assertEqual(1, len(self.rows(tables.audit)))
+        self.assertEqual(2, self.refresh())
+        self.assertEqual(3, len(read))
+        n = 70 * (1 + 0.9 + 0.81)
+        mean = sum(10 * 0.9 ** (one % 3) * one for one in range(1, 22)) / n
+        [got] = self.rows(tables.specs, 'mean', 'n')
+        self.assertEqual((round(mean, 9), round(n, 9)),
+                         (round(got[0], 9), round(got[1], 9)))
+
+    def test_two_conductors_at_once(self) -> None:
+        """One whose claim is another's by now: nothing is merged twice."""
+        self.sync(report(statistics(1, TODAY, 10, 1.0, 1.0)))
+
+        def before(connection: Any, cursor: Any, statement: str, *more: Any
+                   ) -> None:
+            if statement.startswith('DELETE FROM statistics') and once:
+                once.clear()
+                connection.exec_driver_sql('DELETE FROM statistics')
+
+        once = [True]
+        sqlalchemy.event.listen(self.engine, 'before_cursor_execute', before)
+        self.addCleanup(sqlalchemy.event.remove, self.engine,
+                        'before_cursor_execute', before)
+        self.assertRaises(errors.DatabaseError, self.refresh)
+        self.assertEqual([], self.rows(tables.specs))
         self.assertEqual(1, self.refresh())
-        self.assertEqual(4, len(read))
-        self.assertEqual([(11.0, 210)], self.rows(tables.specs, 'mean', 'n'))
-        self.assertEqual([210], self.rows(tables.statistics, 'n'))
 
     def test_the_cpu_model(self) -> None:
         entry = statistics(1, TODAY, 10, 1.0, 0.0)
@@ -124,8 +156,7 @@ class Specs(cloud.Mixin):
         self.refresh()
         self.refresh()
         self.assertEqual(
-            [('conductor', 'specs', '1 specs are new, 0 changed and 0 '
-              'ended')],
+            [('conductor', 'specs', '1 specs changed')],
             self.rows(tables.audit, 'actor', 'action', 'reason'))
 
     def test_a_claim(self) -> None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How work of one conductor ends."""
+"""How work of one conductor ends, and how it fails."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from scavenger_openstack.conductor import leader
 from scavenger_openstack.conductor import service
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import schema
+from scavenger_openstack import errors
+
+WAIT_S = 30.0
 
 
-class Stop(testtools.TestCase):
+class LeaderCase(testtools.TestCase):
 
     def setUp(self) -> None:
         super().setUp()
@@ -27,6 +30,12 @@ class Stop(testtools.TestCase):
         self.engine = connect.engine(f'sqlite:///{path}')
         self.addCleanup(self.engine.dispose)
         schema.upgrade(self.engine)
+
+
+class Stop(LeaderCase):
+
+    def setUp(self) -> None:
+        super().setUp()
         self.begun, self.release = threading.Event(), threading.Event()
         self.addCleanup(self.release.set)
 
@@ -76,9 +85,43 @@ class Stop(testtools.TestCase):
             return 0
 
         self.useFixture(fixtures.MonkeyPatch(
-            'scavenger_openstack.conductor.service.AGAIN_S', 0.01))
-        conductor.make_specs = hang     # type: ignore[method-assign]
+            'scavenger_openstack.conductor.service.EVERY_S', 0.01))
+        conductor.specs.turn = hang     # type: ignore[method-assign]
         conductor.start()
         self.assertTrue(self.begun.wait(30))
         conductor.stop(0.05)
         self.assertTrue(conductor.is_alive)
+
+
+class Failing(LeaderCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.now = 1e9
+        self.tried = 0
+
+    def turn(self, still: Callable[[], None]) -> None:
+        self.tried += 1
+        raise errors.DatabaseError('a statement took too long')
+
+    def tries(self) -> None:
+        """Some more of them, all at the same time by the clock."""
+        last = self.tried + 3
+        deadline = time.monotonic() + WAIT_S
+        while self.tried < last:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.005)
+
+    def test_it_is_logged_each_hour(self) -> None:
+        """Not at each try, and not only once for ever."""
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.conductor.leader.MOST_PAUSE_S', 0.01))
+        one = leader.Leader(self.engine, 'work', 'one', lambda: self.now,
+                            self.turn, every_s=0.005, what='nothing is done')
+        self.addCleanup(one.stop)
+        one.start()
+        for hours in (1, 2, 3):
+            self.tries()
+            self.assertEqual(hours, self.log.output.count(
+                'nothing is done, tried again'))
+            self.now += leader.REPEAT_S

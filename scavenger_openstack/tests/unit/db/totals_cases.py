@@ -143,10 +143,11 @@ class Totals(Summed):
                 self.advance(now)
             if choose.random() < 0.07:
                 purge.run(self.engine, now_s=now, progress=lambda *_: None,
+                          audit_older_than_s=0,
                           older_than_s=choose.choice((2, 8, 35)) * DAY_S,
                           batch=choose.choice((30, 1000)))
             if choose.random() < 0.05:
-                purge.trim(self.engine, now_s=now, rows=100)
+                list(purge.trim(self.engine, now_s=now, rows=100))
             self.check_totals(where)
         self.advance(now)
         self.check_totals(f'seed {seed}')
@@ -229,8 +230,9 @@ class Totals(Summed):
             self.sync(cloud.report(cloud.incident(1), host=host), NOW)
         with self.engine.begin() as connection:
             claims.take(connection, advancing.CLAIM, 'another', NOW, NOW + 9)
-        mine = advancing.Advancing(self.engine, 'mine', lambda: NOW + 7200)
-        early = advancing.Advancing(self.engine, 'early', lambda: NOW + 5)
+        mine, early = (advancing.make_periodic(
+            self.engine, name, clock, bool) for name, clock in (
+                ('mine', lambda: NOW + 7200), ('early', lambda: NOW + 5)))
         self.assertEqual(None, early.turn())
         self.assertEqual((3, 0), (mine.turn(), mine.turn()))
         self.assertEqual({HOUR + 7200}, set(self.rows(
@@ -246,7 +248,7 @@ class Totals(Summed):
             'scavenger_openstack.db.totals.HOSTS', 1))
         for host in HOSTS:
             self.sync(cloud.report(cloud.incident(1), host=host), NOW)
-        ends, other = (advancing.Advancing(
+        ends, other = (advancing.make_periodic(
             self.engine, name, lambda: NOW + 7200, stopped)
             for name, stopped in (('ends', lambda: True), ('other', bool)))
         self.assertEqual((1, 2), (ends.turn(), other.turn()))
@@ -310,6 +312,7 @@ class Totals(Summed):
             self.assertEqual(2, len(totals.remove(connection, ids)))
         self.assertEqual(3, purge.run(
             self.engine, now_s=NOW + 9 * DAY_S, older_than_s=2 * DAY_S,
+            audit_older_than_s=0,
             progress=lambda *_: None)['antagonist_hours'])
         self.check_totals('purged')
 

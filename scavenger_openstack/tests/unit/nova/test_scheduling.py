@@ -47,7 +47,7 @@ class Api:
 
     def __init__(self) -> None:
         self.answer: str | int | None = json.dumps({'hosts': []})
-        self.asked = 0
+        self.asked = self.spared = 0
         self.go = threading.Event()
         self._server = simple_server.make_server(
             '127.0.0.1', 0, self._answer, handler_class=_Quiet)
@@ -71,7 +71,13 @@ class Api:
             start(f'{self.answer or 500} Fault', [
                 ('x-openstack-request-id', f'req-{uuid.uuid4()}')])
             return [b'']
-        start('200 OK', [('Content-Type', 'application/json')])
+        etag = f'"{hash(self.answer)}"'
+        if environ.get('HTTP_IF_NONE_MATCH') == etag:
+            self.spared += 1
+            start('304 NOT MODIFIED', [('ETag', etag)])
+            return [b'']
+        start('200 OK', [('Content-Type', 'application/json'),
+                         ('ETag', etag)])
         return [self.answer.encode()]
 
 
@@ -214,6 +220,17 @@ class Scheduling(testtools.TestCase):
                  told('c', incidents=1, headroom={'cpu': 8.0}))
         self.assertEqual(['b', 'a', 'c'],
                          self.weighed(spec(), 'a', 'b', 'c'))
+
+    def test_an_answer_that_is_the_same(self) -> None:
+        """It is not sent again, and counts as new."""
+        self.say(told('a'))
+        self.later_s = 50.0
+        self.summary.refresh()
+        self.assertEqual(1, self.api.spared)
+        self.later_s = 100.0
+        self.assertEqual(['a'], self.passing(spec(), 'a', 'b'))
+        self.say(told('b'))
+        self.assertEqual(['b'], self.passing(spec(), 'a', 'b'))
 
     def test_without_an_answer_all_are_alike(self) -> None:
         for answer in (500, 404, 'no JSON', '{}', '[]', '{"hosts": [1]}',

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Work that one of all conductors does from time to time, on any database."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import sqlalchemy
+
+from scavenger_openstack.conductor import periodic
+from scavenger_openstack.conductor import purging
+from scavenger_openstack.db import claims
+from scavenger_openstack.db import placed
+from scavenger_openstack.db import purge
+from scavenger_openstack.db import tables
+from scavenger_openstack.tests.unit.conductor import cloud
+from scavenger_openstack.tests.unit.conductor.cloud import NOW
+from scavenger_openstack.tests.unit.conductor.cloud import report
+from scavenger_openstack.tests.unit.conductor.cloud import vm
+
+DAY_S = 86400.0
+MONTH_S = 30 * DAY_S
+
+
+class Periodic(cloud.Mixin):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.now = NOW
+        self.stopped = False
+
+    def work(self, holder: str, *took_s: float) -> periodic.Periodic:
+        """Work in steps that take so long; due again after an hour."""
+
+        def steps(now: float) -> Generator[int, None, None]:
+            for each in took_s:
+                self.now += each
+                yield 1
+
+        return periodic.Periodic(
+            self.engine, 'work', holder, lambda: self.now,
+            lambda: self.stopped, steps, lambda now: now + 3600)
+
+    def expires_s(self) -> float:
+        [expires_s] = self.rows(tables.claims, 'expires_s')
+        return float(expires_s)
+
+    def test_the_claim_is_extended(self) -> None:
+        """However long the work takes; none does it again meanwhile."""
+        other = self.work('other', 1.0)
+        had: list[int | None] = []
+
+        def steps(now: float) -> Generator[int, None, None]:
+            for _ in range(6):
+                self.now += 600
+                had.append(other.turn())
+                yield 1
+
+        many = periodic.Periodic(
+            self.engine, 'work', 'one', lambda: self.now, lambda: False,
+            steps, lambda now: now + 3600)
+        self.assertEqual(6, many.turn())
+        self.assertEqual([None] * 6, had)
+        self.assertEqual(NOW + 3600, self.expires_s())
+
+    def test_it_stops_between_two_steps(self) -> None:
+        """As its process ends; another conductor may go on at once."""
+        self.stopped = True
+        self.assertEqual(1, self.work('one', 5.0, 5.0, 5.0).turn())
+        self.assertEqual(NOW + 5, self.expires_s())
+        self.stopped = False
+        self.assertEqual(2, self.work('other', 1.0, 1.0).turn())
+
+    def test_a_claim_that_is_lost(self) -> None:
+        """Say, after a step that took an hour."""
+
+        def steps(now: float) -> Generator[int, None, None]:
+            self.now += 3600
+            with self.engine.begin() as connection:
+                self.assertTrue(claims.take(
+                    connection, 'work', 'other', self.now, self.now + 900))
+            yield 1
+            raise AssertionError('a step of the work of another one')
+
+        self.assertEqual(1, periodic.Periodic(
+            self.engine, 'work', 'one', lambda: self.now, lambda: False,
+            steps, lambda now: now + 3600).turn())
+        self.assertEqual(NOW + 3600 + 900, self.expires_s())
+
+    def test_deleting_stops(self) -> None:
+        """After one of its transactions."""
+        with self.engine.begin() as connection:
+            connection.execute(sqlalchemy.insert(tables.audit), [
+                {'time_s': NOW - 40 * DAY_S, 'actor': 'a', 'action': 'b',
+                 'target': 'c', 'reason': ''}
+                for _ in range(purge.BATCH + 2)])
+        work = purging.make_periodic(
+            self.engine, 'one', lambda: self.now, lambda: self.stopped,
+            days=0, audit_days=30, rows=0)
+        self.stopped = True
+        self.assertEqual(purge.BATCH, work.turn())
+        self.assertEqual(2, len(self.rows(tables.audit)))
+        self.stopped = False
+        self.assertEqual(2, work.turn())
+
+    def test_the_audit_is_kept_for_longer(self) -> None:
+        for days in (2, 100, 400):
+            self.add(tables.audit, time_s=NOW - days * DAY_S, actor='a',
+                     action='b', target=f'{days}', reason='')
+        purging.make_periodic(
+            self.engine, 'one', lambda: self.now, bool, days=30,
+            audit_days=365, rows=0).turn()
+        self.assertEqual(['2', '100'], self.rows(tables.audit, 'target'))
+
+    def test_what_is_kept_of_instances_that_are_gone(self) -> None:
+        """Flavors and rules of instances that no host has had for so long;
+        while Nova is read it says what flavors say."""
+        self.sync(report(workloads=[vm('here')], digest='1'), NOW)
+        for name in ('here', 'gone'):
+            self.add(tables.flavor_tags, instance=f'u-{name}', host='node-1',
+                     project='p1', priority='background', source='flavor',
+                     application='', floor={}, protect=True, changed_s=NOW,
+                     told=False)
+            for kind in ('priority', 'exemption'):
+                self.add(tables.rules, uuid=f'{kind}-{name}', kind=kind,
+                         scope='instance', target=f'u-{name}',
+                         value='background', reason='', created_by='op',
+                         created_s=NOW)
+        self.add(tables.rules, uuid='p', kind='priority', scope='project',
+                 target='u-gone', value='background', reason='',
+                 created_by='op', created_s=NOW)
+        work = purging.make_periodic(
+            self.engine, 'one', lambda: self.now, bool,
+            lambda: self.now, days=30,
+            audit_days=365, rows=0)
+        self.now = NOW + 29 * DAY_S
+        self.assertEqual(0, work.turn())
+        self.now = NOW + MONTH_S + 60
+        with self.engine.begin() as connection:
+            placed.read_now(connection, self.now + 300)
+        self.assertEqual(0, work.turn())
+        self.assertEqual(2, len(self.rows(tables.flavor_tags)))
+        self.now += 7200
+        self.assertEqual(3, work.turn())
+        self.assertEqual(['u-here'], self.rows(tables.flavor_tags,
+                                               'instance'))
+        self.assertEqual(
+            [('instance', 'u-here'), ('instance', 'u-here'),
+             ('project', 'u-gone')],
+            self.rows(tables.rules, 'scope', 'target'))
+        self.assertEqual(
+            [('exemption.delete', 'instance/u-gone'),
+             ('priority.delete', 'instance/u-gone')],
+            sorted(self.rows(tables.audit, 'action', 'target')))
+
+    def test_rows_are_counted_once(self) -> None:
+        """Not before each transaction: that reads all of them."""
+        with self.engine.begin() as connection:
+            connection.execute(sqlalchemy.insert(tables.audit), [
+                {'time_s': NOW - 1, 'actor': 'a', 'action': 'b',
+                 'target': 'c', 'reason': ''} for _ in range(40)])
+        counted: list[str] = []
+
+        def before(connection: object, cursor: object, statement: str,
+                   *more: object) -> None:
+            if 'count(' in statement and 'audit' in statement:
+                counted.append(statement)
+
+        sqlalchemy.event.listen(self.engine, 'before_cursor_execute', before)
+        self.addCleanup(sqlalchemy.event.remove, self.engine,
+                        'before_cursor_execute', before)
+        self.assertEqual(30, sum(purge.trim(
+            self.engine, now_s=NOW, rows=10, batch=3)))
+        self.assertEqual(1, len(counted))
