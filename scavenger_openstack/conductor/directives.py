@@ -167,7 +167,7 @@ def _content(connection: reports.Connection, wanted: rows.Wanted,
              budget: report.Budget | None) -> dict[str, Any]:
     """The fields of the directives, but for time and digest."""
     present = rows.present(connection, asker.host_id)
-    aggregates = wanted.aggregates.get(asker.name, ())
+    aggregates = wanted.aggregates.of(asker.name)
     protection, reason = protection_of(wanted, asker.name)
     return {
         'protection': protection, 'protection_reason': reason,

@@ -18,6 +18,7 @@ from sqlalchemy import select
 
 from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import aggregates
+from scavenger_openstack.db.resources.aggregates import ByHost
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db import tables
 
@@ -59,14 +60,14 @@ class Override(NamedTuple):
 class Wanted(NamedTuple):
     """All that operators want of the cloud.
 
-    ``switches`` is by (scope, target), ``aggregates`` by host, ``rules`` by
+    ``switches`` is by (scope, target), ``rules`` by
     (kind, scope, target), ``overrides`` by host id.  ``specs`` is another
     number when specs have changed, 0 before the first.  ``settings`` are
     those of each aggregate that has some.
     """
 
     switches: dict[tuple[str, str], Switch] = {}
-    aggregates: dict[str, tuple[str, ...]] = {}
+    aggregates: ByHost = ByHost()
     rules: dict[tuple[str, str, str], Rule] = {}
     overrides: dict[int, tuple[Override, ...]] = {}
     specs: int = 0
@@ -80,14 +81,14 @@ class Wanted(NamedTuple):
         :param kind: ``modes`` or ``parameters``
         """
         found: dict[str, Any] = {}
-        for name in reversed(self.aggregates.get(host, ())):
+        for name in reversed(self.aggregates.of(host)):
             found |= self.settings.get(name, {}).get(kind, {})
         return found | own
 
     def scopes(self, host: str) -> list[tuple[str, str]]:
         """The scopes and targets that a host is in, the widest first."""
         return [('cloud', ''), *(('aggregate', name) for name
-                                  in self.aggregates.get(host, ())),
+                                  in self.aggregates.of(host)),
                 ('host', host)]
 
 

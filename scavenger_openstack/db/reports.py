@@ -30,6 +30,7 @@ from sqlalchemy import select
 from sqlalchemy import Table
 from sqlalchemy import update
 
+from scavenger_openstack.db import host_rows
 from scavenger_openstack.db import tables
 
 Row = dict[str, Any]
@@ -58,7 +59,7 @@ _PROGRESS = select(
         _runs.host_id == bindparam('host_id'),
         _runs.run_id == bindparam('run')).scalar_subquery(),
     select(func.max(tables.audit.c.id)).scalar_subquery(),
-    *(select(told).where(_tags.host == bindparam('host')).scalar_subquery()
+    *(select(told).where(host_rows.of(_tags)).scalar_subquery()
       for told in (func.max(_tags.changed_s), func.count())))
 _UPDATE_HOST = update(tables.hosts).where(_hosts.id == bindparam('row'))
 _UPDATE_RUN = update(tables.runs).where(
@@ -130,7 +131,8 @@ def progress(connection: Connection, host_id: int, host: str, run: str
     :param host: its name
     """
     sequence, generation, newest_s, count = connection.execute(
-        _PROGRESS, {'host_id': host_id, 'host': host, 'run': run}).one()
+        _PROGRESS, {'host_id': host_id, 'run': run,
+                    **host_rows.parameters(host)}).one()
     return Progress(sequence, generation or 0, (newest_s or 0.0, count))
 
 

@@ -11,6 +11,7 @@ JSON column.
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 from sqlalchemy import BigInteger
 from sqlalchemy import Boolean
@@ -25,6 +26,8 @@ from sqlalchemy import String
 from sqlalchemy import Table
 from sqlalchemy import Text
 from sqlalchemy import UniqueConstraint
+
+from scavenger_openstack import host_names
 
 METADATA = MetaData(naming_convention={
     'ix': 'ix_%(table_name)s_%(column_0_N_name)s',
@@ -59,9 +62,18 @@ def _host() -> Column:
     return Column('host_id', BIG, ForeignKey('hosts.id'), nullable=False)
 
 
+def _short(name: str) -> Column:
+    """What :func:`.host_names.short` makes of another column."""
+    def default(context: Any) -> str:
+        return host_names.short(context.get_current_parameters()[name])
+
+    return Column('short', NAME, nullable=False, default=default)
+
+
 hosts = _table(
     'hosts', _id(),
     Column('name', NAME, nullable=False, unique=True),
+    _short('name'),
     Column('boot_id', String(64), nullable=False, default=''),
     Column('version', String(64), nullable=False, default=''),
     Column('enforcing', Boolean, nullable=False, default=False),
@@ -74,7 +86,8 @@ hosts = _table(
     Column('last_seen_s', Double, nullable=False, index=True),
     # Up to which hour antagonist_totals are.
     Column('totals_hour_s', BigInteger, nullable=False, default=0,
-           index=True))
+           index=True),
+    Index('ix_hosts_short', 'short', 'name'))
 
 # The last entry of each run of an agent that is in the database.
 runs = _table(
@@ -289,6 +302,7 @@ flavor_tags = _table(
     'flavor_tags', _id(),
     Column('instance', String(36), nullable=False, unique=True),
     Column('host', NAME, nullable=False),
+    _short('host'),
     Column('project', PROJECT, nullable=False),
     Column('priority', String(16), nullable=False),
     Column('source', String(32), nullable=False),
@@ -298,7 +312,7 @@ flavor_tags = _table(
     Column('changed_s', Double, nullable=False, index=True),
     # The broker has told it, and Nova was not asked since.
     Column('told', Boolean, nullable=False),
-    Index('ix_flavor_tags_host', 'host', 'changed_s'))
+    Index('ix_flavor_tags_short', 'short', 'host', 'changed_s'))
 
 # Instances that Nova is asked to take away; ended_s is NULL until it has.
 evictions = _table(

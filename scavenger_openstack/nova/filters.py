@@ -44,7 +44,7 @@ class BackgroundFilter(filters.BaseHostFilter):
                    ) -> Iterator[Any]:
         """Of hosts that are looked at together most is the same."""
         states = list(filter_obj_list)
-        hosts: summary.Hosts = {}
+        hosts = summary.Hosts()
         try:
             wanted = wanted_of(spec_obj)
             if wanted.background and not utils.request_is_rebuild(spec_obj):
@@ -62,7 +62,7 @@ class BackgroundFilter(filters.BaseHostFilter):
 
 def _passes(state: Any, hosts: summary.Hosts, wanted: placing.Wanted
             ) -> bool:
-    why = placing.fits(hosts.get(state.host), wanted)
+    why = placing.fits(hosts.of(state.host), wanted)
     if why:
         LOG.debug('%s takes no background work: %s', state, why)
     return not why

@@ -39,8 +39,6 @@ def end(connection: connect.Connection, now: float,
     placed.read_now(connection, now + GRACE_S)
     found = []
     for one in placed.wrong(connection, now - GRACE_S):
-        if same(one.host, one.placed_on):
-            continue
         found.append((one.host, one.instance, one.placed_on))
         reports.end_workloads(connection, one.host_id,
                               {one.name: one.workload_id}, now, WHY)
@@ -66,9 +64,8 @@ def refused(connection: connect.Connection, host_id: int, report: Report,
     if not told:
         return frozenset()
     return frozenset(
-        told[instance] for instance, host in placed.elsewhere(
-            connection, host_id, report.host, told, now - GRACE_S, now)
-        if not same(report.host, host))
+        told[instance] for instance, _ in placed.elsewhere(
+            connection, host_id, report.host, told, now - GRACE_S, now))
 
 
 def without(report: Report, names: Collection[str]) -> Report:
@@ -85,9 +82,3 @@ def without(report: Report, names: Collection[str]) -> Report:
     return codec.replace(
         report, entries=entries, workloads=None if report.workloads is None
         else [one for one in report.workloads if one.id not in names])
-
-
-def same(one: str, two: str) -> bool:
-    """Whether two names may be of one host: the domain may be missing."""
-    return one == two or (('.' not in one or '.' not in two) and
-                          one.partition('.')[0] == two.partition('.')[0])

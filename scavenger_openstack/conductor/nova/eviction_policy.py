@@ -180,7 +180,7 @@ class _Look:
 
     def _names(self, one: Row) -> Sequence[str]:
         """The aggregates that it is in."""
-        return self._aggregates.get(one['host'], ())
+        return self._aggregates.of(one['host'])
 
     def _is_exempt(self, one: Row) -> bool:
         return bool(self._exempt & {

@@ -14,6 +14,7 @@ from scavenger_openstack.db.resources import aggregates
 from scavenger_openstack.db import rows
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db import tables
+from scavenger_openstack import host_names
 
 _SHOWN = (tables.hosts.c.id, tables.hosts.c.name, tables.hosts.c.version,
           tables.hosts.c.enforcing, tables.hosts.c.facts,
@@ -24,7 +25,7 @@ def page(connection: Connection, *, aggregate: str | None = None,
          enforcing: bool | None = None, after: int | None = None,
          limit: int) -> list[Row]:
     where = [] if aggregate is None else [
-        tables.hosts.c.name.in_(aggregates.hosts_of(aggregate))]
+        tables.hosts.c.name.in_(aggregates.hosts_of(connection, aggregate))]
     return rows.newest(connection, select(*_SHOWN), tables.hosts,
                        {tables.hosts.c.enforcing: enforcing}, after, limit,
                        where)
@@ -32,11 +33,19 @@ def page(connection: Connection, *, aggregate: str | None = None,
 
 def by_name(connection: Connection, name: str, *, lock: bool = False
             ) -> Row | None:
-    """The host of that name.
+    """The host that a name means: the one that reports by it, else the one
+    that does with or without a domain.
 
     :param lock: keep other writers of it out until the transaction ends
     """
-    query = select(*_SHOWN).where(tables.hosts.c.name == name)
+    table = tables.hosts.c
+    seen_s = dict(connection.execute(select(
+        table.name, table.last_seen_s).where(
+            table.short == host_names.short(name))).tuples().all())
+    host = name if name in seen_s else host_names.Index(seen_s).find(name)
+    if host is None:
+        return None
+    query = select(*_SHOWN).where(table.name == host)
     return rows.first(connection, query.with_for_update() if lock else query)
 
 

@@ -202,6 +202,16 @@ class Writing(testtools.TestCase):
         self.assertEqual(1, self.log.output.count(
             f'an agent of another name reports for {self.host}, too'))
 
+    def test_a_host_that_was_renamed(self) -> None:
+        """That the old name is silent does not count, whichever is first."""
+        for old, new in ((self.host, f'{self.host}.example.org'),
+                         (f'{self.host}.example.org', self.host)):
+            self.report(2.0, host=old)
+            self.now += 10 * PARAMS.silent_s + 600
+            self.report(4.0, host=new)
+            self.another().turn(nothing)
+            self.assertEqual(4, self.offered()[VCPU])
+
     def test_a_host_that_placement_does_not_know(self) -> None:
         self.report(4.0, host='elsewhere')
         self.later(0)

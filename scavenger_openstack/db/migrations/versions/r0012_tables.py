@@ -57,6 +57,7 @@ def _host() -> Column:
 hosts = _table(
     'hosts', _id(),
     Column('name', NAME, nullable=False, unique=True),
+    Column('short', NAME, nullable=False),
     Column('boot_id', String(64), nullable=False),
     Column('version', String(64), nullable=False),
     Column('enforcing', Boolean, nullable=False),
@@ -66,7 +67,8 @@ hosts = _table(
     Column('settings', JSON, nullable=False),
     Column('first_seen_s', Double, nullable=False),
     Column('last_seen_s', Double, nullable=False, index=True),
-    Column('totals_hour_s', BigInteger, nullable=False, index=True))
+    Column('totals_hour_s', BigInteger, nullable=False, index=True),
+    Index('ix_hosts_short', 'short', 'name'))
 
 runs = _table(
     'runs', _id(), _host(),
@@ -261,6 +263,7 @@ flavor_tags = _table(
     'flavor_tags', _id(),
     Column('instance', String(36), nullable=False, unique=True),
     Column('host', NAME, nullable=False),
+    Column('short', NAME, nullable=False),
     Column('project', PROJECT, nullable=False),
     Column('priority', String(16), nullable=False),
     Column('source', String(32), nullable=False),
@@ -269,7 +272,7 @@ flavor_tags = _table(
     Column('protect', Boolean, nullable=False),
     Column('changed_s', Double, nullable=False, index=True),
     Column('told', Boolean, nullable=False),
-    Index('ix_flavor_tags_host', 'host', 'changed_s'))
+    Index('ix_flavor_tags_short', 'short', 'host', 'changed_s'))
 
 evictions = _table(
     'evictions', _id(),

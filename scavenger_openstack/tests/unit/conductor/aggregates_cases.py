@@ -116,8 +116,9 @@ class Aggregates(cloud.Mixin):
                                       Aggregate('a'), Aggregate('c', ())))
         self.assertEqual({'a': [HOST], 'b': [HOST, 'node-2']}, self.hosts())
         with connect.reading(self.engine) as connection:
-            self.assertEqual({HOST: ('a', 'b'), 'node-2': ('b',)},
-                             aggregates.by_host(connection))
+            by_host = aggregates.by_host(connection)
+        self.assertEqual([('a', 'b'), ('b',), ()], [
+            by_host.of(name) for name in (HOST, 'node-2', 'node-3')])
         self.assertEqual(
             [('nova', 'aggregate.set', 'a', {'hosts': 0},
               {'hosts': 1, 'added': [HOST]}),
@@ -177,6 +178,17 @@ class Aggregates(cloud.Mixin):
                 self.assertEqual(there, sorted(row['name'] for row in (
                     hosts.page(connection, aggregate=name, limit=9))))
             self.assertTrue(hosts.has_aggregate(connection, 'rack'))
+
+    def test_listings_of_hosts_by_another_name(self) -> None:
+        for name in ('h1', 'h2.example.org'):
+            self.sync(report(host=name))
+        self.turn(Aggregate(hosts=('h1.example.org', 'h2', 'h3')))
+        with connect.reading(self.engine) as connection:
+            self.assertEqual(['h1', 'h2.example.org'], sorted(
+                row['name'] for row in hosts.page(
+                    connection, aggregate='rack', limit=9)))
+            self.assertEqual(['h3'], aggregates.unknown(
+                connection, ['h1.example.org', 'h2', 'h3']))
 
     # --- priorities
 
