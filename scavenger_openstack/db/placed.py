@@ -45,6 +45,13 @@ def read_now(connection: Connection, until_s: float) -> None:
             name=READ, holder='', expires_s=until_s))
 
 
+def read_until(connection: Connection) -> float | None:
+    """Until when what is known of Nova counts."""
+    found: float | None = connection.execute(select(_C.expires_s).where(
+        _C.name == READ)).scalar()
+    return found
+
+
 def wrong(connection: Connection, before_s: float) -> list[Wrong]:
     """Where host and Nova have differed since before then."""
     hosts = tables.hosts.c

@@ -26,17 +26,24 @@ UUID_CHARS = 36
 WHY = 'Nova has placed the instance on another host'
 
 
-def end(connection: connect.Connection, now: float,
+def read_s(connection: connect.Connection) -> float | None:
+    """Up to when all changes of instances have been read from Nova."""
+    until_s = placed.read_until(connection)
+    return None if until_s is None else until_s - GRACE_S
+
+
+def end(connection: connect.Connection, now: float, read_s: float,
         moving: Collection[str] = ()) -> list[tuple[str, str, str]]:
     """End what hosts have said for too long, after Nova has been read:
     host, instance, and the host that has it.
 
+    :param read_s: up to when all changes of instances have been read
     :param moving: instances that Nova is working on: in a migration the new
         host has one long before Nova says so, and may say so for
         :data:`GRACE_S` from now
     """
     flavor_tags.touch(connection, moving, now)
-    placed.read_now(connection, now + GRACE_S)
+    placed.read_now(connection, read_s + GRACE_S)
     found = []
     for one in placed.wrong(connection, now - GRACE_S):
         found.append((one.host, one.instance, one.placed_on))
