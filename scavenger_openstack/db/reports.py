@@ -52,7 +52,7 @@ _tags = tables.flavor_tags.c
 # Built once: a statement that is built each time costs as much as running it.
 _HOST = select(
     _hosts.id, _hosts.facts, _hosts.workloads_digest, _hosts.settings,
-    _hosts.token_hash, _hosts.boot_id).where(
+    _hosts.token_hash, _hosts.boot_id, _hosts.token_from_s).where(
         _hosts.name == bindparam('host')).with_for_update(key_share=True)
 _PROGRESS = select(
     select(_runs.sequence).where(
@@ -83,6 +83,7 @@ class Host(NamedTuple):
     settings: Row
     token_hash: str | None
     boot_id: str
+    token_from_s: float | None = None
 
 
 class Progress(NamedTuple):

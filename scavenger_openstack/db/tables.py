@@ -80,6 +80,10 @@ hosts = _table(
     Column('facts', JSON, nullable=False),
     Column('workloads_digest', String(64), nullable=False, default=''),
     Column('token_hash', String(128)),
+    # Until then a report without the token is taken; NULL: never.
+    Column('token_from_s', Double),
+    # When an operator removed it; NULL for a host that is there.
+    Column('removed_s', Double),
     # What operators set for this host: {"modes": {}, "parameters": {}}.
     Column('settings', JSON, nullable=False),
     Column('first_seen_s', Double, nullable=False),
@@ -313,6 +317,11 @@ flavor_tags = _table(
     # The broker has told it, and Nova was not asked since.
     Column('told', Boolean, nullable=False),
     Index('ix_flavor_tags_short', 'short', 'host', 'changed_s'))
+
+# The hosts that have a compute service of Nova, if that was read.
+compute_services = _table(
+    'compute_services', _id(),
+    Column('host', NAME, nullable=False, unique=True))
 
 # Instances that Nova is asked to take away; ended_s is NULL until it has.
 evictions = _table(

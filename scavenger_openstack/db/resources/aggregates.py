@@ -119,8 +119,7 @@ def hosts_of(connection: Connection, name: str) -> list[str]:
     """The hosts in an aggregate, by the names by which they report."""
     aggregates_of = ByHost(dict.fromkeys(
         hosts(connection, name).get(name, ()), (name,)))
-    return [host for host in connection.scalars(select(tables.hosts.c.name))
-            if aggregates_of.of(host)]
+    return [host for host in _reported(connection) if aggregates_of.of(host)]
 
 
 def settings(connection: Connection, name: str, *, lock: bool = False
@@ -224,6 +223,11 @@ def _record(connection: Connection, actor: str, name: str, before: Members,
 def unknown(connection: Connection, names: Collection[str]) -> list[str]:
     """Those that are the names of no host that has reported or has been
     enrolled."""
-    index = host_names.Index(dict.fromkeys(connection.scalars(
-        select(tables.hosts.c.name)), 0.0))
+    index = host_names.Index(dict.fromkeys(_reported(connection), 0.0))
     return sorted(name for name in set(names) if not index.find_all(name))
+
+
+def _reported(connection: Connection) -> list[str]:
+    """The names of hosts that have reported or were enrolled."""
+    return list(connection.scalars(select(tables.hosts.c.name).where(
+        tables.hosts.c.removed_s.is_(None))))

@@ -22,6 +22,7 @@ from scavenger_openstack.conductor import placement_writer
 from scavenger_openstack.conductor import sync
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import schema
+from scavenger_openstack.db import tables
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional.openstack import packages
 from scavenger_openstack.tests.functional import placement_server
@@ -303,6 +304,10 @@ class Writing(testtools.TestCase):
         self.later(0, 4.0)
         self.assertEqual(0, self.remove()[0])
         self.assertNotIn(self.host, self.api.listed()[1])
+        with connect.reading(self.engine) as connection:
+            self.assertEqual([('placement.remove', {'stays': 0})], [
+                (row.action, row.after) for row in connection.execute(
+                    tables.audit.select())])
         self.assertEqual(set(), self.traits())
 
     def test_what_is_in_use_is_not_taken_away(self) -> None:

@@ -64,6 +64,8 @@ hosts = _table(
     Column('facts', JSON, nullable=False),
     Column('workloads_digest', String(64), nullable=False),
     Column('token_hash', String(128)),
+    Column('token_from_s', Double),
+    Column('removed_s', Double),
     Column('settings', JSON, nullable=False),
     Column('first_seen_s', Double, nullable=False),
     Column('last_seen_s', Double, nullable=False, index=True),
@@ -273,6 +275,10 @@ flavor_tags = _table(
     Column('changed_s', Double, nullable=False, index=True),
     Column('told', Boolean, nullable=False),
     Index('ix_flavor_tags_short', 'short', 'host', 'changed_s'))
+
+compute_services = _table(
+    'compute_services', _id(),
+    Column('host', NAME, nullable=False, unique=True))
 
 evictions = _table(
     'evictions', _id(),
