@@ -27,6 +27,10 @@ DAY_S = 86400.0
 SHORTEST_S = 2 * DAY_S
 """Specs are made from the statistics of the day before."""
 
+TAGS_S = 30 * DAY_S
+"""How long the tag of an instance that is on no host is kept at least: it may
+be shut off.  What starts it sends the tag again."""
+
 RUNS_S = 30 * DAY_S
 """How long a run of an agent is kept at least: an agent that was cut off
 says again what may be here already, and its run tells."""
@@ -37,12 +41,13 @@ BATCH = 1000
 
 class Rule(NamedTuple):
     """Rows of ``table`` go that ended before the time; those of ``parts``,
-    by their column, with them."""
+    by their column, with them.  Those of which ``there`` is true stay."""
 
     table: Table
     ended_s: Column[float]
     parts: tuple[Column[int], ...] = ()
     at_least_s: float = 0.0
+    there: ColumnElement[bool] = sqlalchemy.false()
 
 
 RULES = (
@@ -56,6 +61,10 @@ RULES = (
     Rule(tables.evictions, tables.evictions.c.ended_s),
     Rule(tables.audit, tables.audit.c.time_s),
     Rule(tables.runs, tables.runs.c.last_seen_s, at_least_s=RUNS_S),
+    Rule(tables.flavor_tags, tables.flavor_tags.c.changed_s,
+         at_least_s=TAGS_S, there=sqlalchemy.exists().where(
+             tables.workloads.c.instance == tables.flavor_tags.c.instance,
+             tables.workloads.c.until_s.is_(None))),
 )
 """NULL, which is "not yet", is never before a time."""
 
@@ -136,7 +145,9 @@ def trim(engine: Engine, *, now_s: float, rows: int, batch: int = BATCH
 
 def _old(rule: Rule, now_s: float, older_than_s: float
          ) -> ColumnElement[bool]:
-    return rule.ended_s < now_s - max(older_than_s, rule.at_least_s)
+    return sqlalchemy.and_(
+        rule.ended_s < now_s - max(older_than_s, rule.at_least_s),
+        ~rule.there)
 
 
 def _some(connection: Connection, rule: Rule, now_s: float,

@@ -31,8 +31,8 @@ def page(connection: Connection, *, aggregate: str | None = None,
          limit: int) -> list[Row]:
     where = [tables.hosts.c.removed_s.is_(None)]
     if aggregate is not None:
-        where.append(
-            tables.hosts.c.name.in_(aggregates.hosts_of(connection, aggregate)))
+        where.append(tables.hosts.c.name.in_(
+            aggregates.hosts_of(connection, aggregate)))
     return rows.newest(connection, select(*_SHOWN), tables.hosts,
                        {tables.hosts.c.enforcing: enforcing}, after, limit,
                        where)

@@ -116,7 +116,8 @@ class Manage(managing.Command):
         self.assertEqual(
             {'incidents': 3, 'suspects': 6, 'caps': 3, 'workloads': 3,
              'antagonist_hours': 3, 'statistics': 3, 'overrides': 0,
-             'evictions': 0, 'audit': 3, 'runs': 3}, deleted)
+             'evictions': 0, 'audit': 3, 'runs': 3, 'flavor_tags': 0},
+            deleted)
         self.assertEqual(
             {'alembic_version': 1, 'hosts': 1, 'incidents': 2, 'suspects': 2,
              'caps': 2, 'workloads': 2, 'antagonist_hours': 1,
@@ -130,6 +131,25 @@ class Manage(managing.Command):
                             older_than_s=3 * DAY_S,
                             progress=lambda *what: None)
         self.assertEqual((1, 0), (deleted['incidents'], deleted['runs']))
+
+    def test_purge_of_tags(self) -> None:
+        """Of instances that no host has: a delete may have been lost."""
+        self.fill([NOW_S])
+        with connect.writing(self.engine) as connection:
+            connection.execute(tables.workloads.update().values(instance='a'))
+            for instance, changed_s in (('a', OLD_S), ('b', OLD_S),
+                                        ('c', NOW_S - 20 * DAY_S)):
+                added(connection, tables.flavor_tags, instance=instance,
+                      host='h', project='p', priority='background',
+                      source='flavor', application='', floor={},
+                      protect=True, changed_s=changed_s, told=True)
+        deleted = purge.run(self.engine, now_s=NOW_S, older_than_s=2 * DAY_S,
+                            progress=lambda *what: None)
+        self.assertEqual(1, deleted['flavor_tags'])
+        with connect.reading(self.engine) as connection:
+            self.assertEqual(['a', 'c'], list(connection.scalars(
+                sqlalchemy.select(tables.flavor_tags.c.instance).order_by(
+                    tables.flavor_tags.c.id))))
 
     def test_purge_beside_writers(self) -> None:
         """Both end, and what is written meanwhile stays."""
