@@ -338,6 +338,8 @@ evictions = _table(
     Column('detail', Text, nullable=False),
     Column('changed_s', Double, nullable=False),
     Column('ended_s', Double, index=True),
+    # The instance until it has ended: an instance has one at a time.
+    Column('unfinished', String(36), unique=True),
     Index('ix_evictions_instance', 'instance', 'id'),
     Index('ix_evictions_host', 'host', 'id'),
     Index('ix_evictions_state', 'state', 'id'))

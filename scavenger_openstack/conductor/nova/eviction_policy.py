@@ -68,7 +68,7 @@ class Policy:
         said: list[str]
         said, self._seen = connect.retried(self._engine, functools.partial(
             apply, params=self._params, now=self._clock(),
-            before=self._seen))
+            before=self._seen), on_duplicate=True)
         for sentence in said:
             LOG.warning('%s', sentence)
         return len(said)
