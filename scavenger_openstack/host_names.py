@@ -38,6 +38,9 @@ class Index:
         for name, seen_s in hosts.items():
             self._hosts.setdefault(short(name), {})[name] = seen_s
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Index) and self._hosts == other._hosts
+
     def find(self, name: str) -> str | None:
         """The host of that name, ``None`` if there is none or it may be one
         of several."""

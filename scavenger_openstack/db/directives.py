@@ -19,8 +19,10 @@ from sqlalchemy import select
 from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import aggregates
 from scavenger_openstack.db.resources.aggregates import ByHost
+from scavenger_openstack.db.resources import services
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db import tables
+from scavenger_openstack import host_names
 
 SPECS = 'specs'
 """The action of the audit's row that says that specs have changed."""
@@ -63,7 +65,8 @@ class Wanted(NamedTuple):
     ``switches`` is by (scope, target), ``rules`` by
     (kind, scope, target), ``overrides`` by host id.  ``specs`` is another
     number when specs have changed, 0 before the first.  ``settings`` are
-    those of each aggregate that has some.
+    those of each aggregate that has some, ``services`` the hosts with a
+    compute service of Nova.
     """
 
     switches: dict[tuple[str, str], Switch] = {}
@@ -72,6 +75,7 @@ class Wanted(NamedTuple):
     overrides: dict[int, tuple[Override, ...]] = {}
     specs: int = 0
     settings: dict[str, dict[str, Any]] = {}
+    services: host_names.Index | None = None
 
     def setting(self, host: str, kind: str, own: dict[str, Any]
                 ) -> dict[str, Any]:
@@ -96,8 +100,8 @@ def wanted(connection: Connection, now: float, before: Wanted | None = None
            ) -> Wanted:
     """Read it all; of overrides those that have not expired.
 
-    :param before: has the aggregates, which no operator changes and which
-        may be many
+    :param before: has the aggregates and services, which no operator changes
+        and which may be many
     """
     switches, rules = tables.switches.c, tables.rules.c
     audit, common = tables.audit.c, tables.aggregate_settings.c
@@ -114,7 +118,8 @@ def wanted(connection: Connection, now: float, before: Wanted | None = None
         _overrides(connection, now), specs=connection.execute(select(
             func.max(audit.id)).where(audit.action == SPECS)).scalar() or 0,
         settings=dict(connection.execute(select(
-            common.aggregate, common.settings)).tuples().all()))
+            common.aggregate, common.settings)).tuples().all()),
+        services=before.services if before else services.index(connection))
 
 
 def hosts(connection: Connection, since_s: float) -> list[str]:

@@ -62,6 +62,8 @@ class Directives:
         self.issued_s = 0.0
         """When they were issued, UNIX time; 0: there are none."""
         self.orders = orders_.NONE
+        self.notice = ''
+        """What the control plane has for the operator of this host."""
         self.refused: dict[str, str] = {}
         """Each part that is not followed, and why."""
 
@@ -115,7 +117,10 @@ class Directives:
             LOG.info('the control plane %s', 'lets this host be protected'
                      if found.protection else 'stops protection: '
                      + _reason(found))
+        notice = self.notice
         self._take(found, now, found.issued_s)
+        if self.notice and self.notice != notice:
+            LOG.warning('the control plane: %s', self.notice)
         try:
             self._save(codec.encode(found))
         except OSError as exc:
@@ -198,6 +203,7 @@ class Directives:
                      specs.Spec(one.mean, one.stddev, one.n, 0, 'directive')
                      for one in found.specs if _possible(one)})
         self.refused = refused
+        self.notice = fit.sentence(found.notice)[:REASON]
         self.digest, self.issued_s = found.digest, found.issued_s
 
     def _save(self, data: bytes) -> None:

@@ -135,6 +135,7 @@ class Sync:
                               f'{time.monotonic() - called_s:.0f} s')
         return {'fault': fault, 'answered_s': self._answered_s,
                 'issued_s': self.directives.issued_s,
+                'notice': self.directives.notice,
                 'parameters': dict(itertools.islice(
                     self.orders.parameters.items(), MOST_SHOWN)),
                 'refused': dict(itertools.islice(itertools.chain(
