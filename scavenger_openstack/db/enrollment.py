@@ -59,9 +59,9 @@ def enroll(connection: Connection, name: str, *, now_s: float,
     before = connection.execute(select(
         hosts.c.token_hash, hosts.c.last_seen_s, hosts.c.removed_s).where(
             hosts.c.name == name).with_for_update()).first()
-    there = before is not None and before.removed_s is None
-    had_one = there and before.token_hash is not None
-    recent = there and now_s - before.last_seen_s < RECENT_S
+    there = before if before and before.removed_s is None else None
+    had_one = there is not None and there.token_hash is not None
+    recent = there is not None and now_s - there.last_seen_s < RECENT_S
     until_s = (now_s + grace_s if recent and not had_one and grace_s > 0
                else None)
     if before is None:
@@ -72,7 +72,7 @@ def enroll(connection: Connection, name: str, *, now_s: float,
     else:
         connection.execute(update(hosts).where(hosts.c.name == name).values(
             token_hash=hashed(token), token_from_s=until_s, removed_s=None,
-            last_seen_s=before.last_seen_s if there else 0.0))
+            last_seen_s=there.last_seen_s if there else 0.0))
     _record(connection, 'host.enroll', name, now_s, before={
         'token': had_one}, after={'token': True, 'grace_until_s': until_s})
     return Enrolled(token, had_one, recent, until_s)

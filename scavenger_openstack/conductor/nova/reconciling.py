@@ -201,7 +201,7 @@ class Reconciler:
 
     def _end_wrong(self) -> None:
         """End what hosts have said of the instances of others for long."""
-        if not self._complete:
+        if not self._complete or self._changes_s is None:
             return
         for host, instance, other in self._written(functools.partial(
                 elsewhere.end, now=self._clock(), read_s=self._changes_s,

@@ -18,7 +18,7 @@ class Same(testtools.TestCase):
     def test_with_and_without_a_domain(self) -> None:
         for one, two in itertools.permutations((FULL, SHORT, OTHER, 'c2'), 2):
             self.assertEqual({one, two} in ({FULL, SHORT}, {SHORT, OTHER}),
-                             host_names.same(one, two), (one, two))
+                             host_names.same(one, two), f'{one} {two}')
             self.assertTrue(host_names.same(one, one))
 
     def test_addresses(self) -> None:

@@ -15,8 +15,8 @@ from scavenger_openstack.conductor.nova import aggregates as following
 from scavenger_openstack.db import connect
 from scavenger_openstack.db.resources import aggregates
 from scavenger_openstack.db.resources import hosts
-from scavenger_openstack.db.resources import services
 from scavenger_openstack.db.resources import rules
+from scavenger_openstack.db.resources import services
 from scavenger_openstack.db import tables
 from scavenger_openstack import errors
 from scavenger_openstack.tests.unit.conductor import cloud

@@ -607,7 +607,9 @@ class Elsewhere(Case):
 
     def test_the_name_with_its_domain(self) -> None:
         self.turn(Server(host=f'{HOST}.example.org'))
-        self.assertEqual(1, len(self.claim().directives.tags))
+        directives = self.claim().directives
+        assert directives is not None
+        self.assertEqual(1, len(directives.tags))
         self.turn(Server(host=f'{HOST}.example.org'),
                   after_s=2 * elsewhere.GRACE_S)
         self.claim()
