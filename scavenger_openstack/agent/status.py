@@ -337,7 +337,9 @@ def _conductor(document: Mapping[str, Any]) -> str:
             + _some('; parameters from there: ', holds)
             + _some('; not followed: ', [
                 f'{what}: {why}' for what, why in refused.items()])
-            + (f': {facts["fault"]}' if facts['fault'] else ''))
+            + (f': {facts["fault"]}' if facts['fault'] else '')
+            + (f'; {printable(notice)}' if (notice := facts.get('notice'))
+               else ''))
 
 
 def _some(title: str, found: Sequence[str]) -> str:

@@ -67,7 +67,8 @@ class Embedded:
         if self._conductor is None:
             raise errors.Unreachable(
                 self._fault or f'{self._files.database} is being made')
-        return self._conductor.answer(data)
+        # No token: it comes from this process.
+        return self._conductor.answer(data, self._conf.agent.host)
 
     def _run(self) -> None:
         """Run it, and again after a fault that was not expected."""

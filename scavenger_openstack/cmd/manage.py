@@ -67,11 +67,29 @@ def parser() -> command_line.Parser:
     one.add_argument('--dry-run', action='store_true',
                      help='only print how much would be deleted')
     action = command_line.add_commands(
-        add('host', 'hosts that report over HTTPS'), 'action')
-    one = _add(action, 'enroll', 'print a new token for the agent of a host',
-               'Only its hash is kept, and a token from before is void.')
-    one.add_argument('host_name', metavar='NAME', type=_host,
-                     help='the host, by the name in [agent] host there')
+        add('host', 'hosts, and the tokens of their agents'), 'action')
+    one = _add(action, 'enroll', 'print a new token for the agent of each '
+                                 'host',
+               'Only its hash is kept, and a token from before is void. With '
+               'several hosts each line is a name and a token.')
+    _add_hosts(one)
+    one.add_argument(
+        '--grace', dest='grace_s', metavar='1h', type=_duration,
+        default=3600.0, help='for so long, or until its first report with '
+        'the token, a host that reports without a token now may go on: a '
+        'number of hours, days or weeks, 0h for at once; default: 1h')
+    one = _add(action, 'unenroll', 'take the token of each host away',
+               'It is then taken at its word over the broker, unless '
+               '[conductor] require_token is true.')
+    _add_hosts(one)
+    _add(action, 'list', 'print each host with its last report and whether '
+                         'it has a token')
+    one = _add(action, 'remove', 'take hosts out of all lists, when they are '
+                                 'gone for good or have another name',
+               'Their workloads, limits and incidents end, their tokens are '
+               'void; what was is kept until it is purged. A host that '
+               'reports again is there again: stop its agent first.')
+    _add_hosts(one)
     action = command_line.add_commands(
         add('aggregate', 'which hosts are in an aggregate'), 'action')
     one = _add(action, 'set', 'make these the hosts of an aggregate, and no '
@@ -121,13 +139,20 @@ def _add(action: Callable[..., command_line.Parser], name: str, text: str,
     return found
 
 
+def _add_hosts(action: command_line.Parser) -> None:
+    action.add_argument('hosts', metavar='NAME', type=_host, nargs='+',
+                        help='a host, by the name in [agent] host there')
+
+
 def _main(arguments: Sequence[str]) -> int:
     options = command_line.parse(parser(), arguments)
     from scavenger_openstack.cmd import configuration
     conf = configuration.load(PROG, options)
     commands = {
         ('db', 'upgrade'): _upgrade, ('db', 'version'): _version,
-        ('db', 'purge'): _purge, ('host', 'enroll'): _enroll,
+        ('db', 'purge'): _purge, ('host', 'enroll'): _hosts,
+        ('host', 'unenroll'): _hosts, ('host', 'list'): _hosts,
+        ('host', 'remove'): _hosts,
         ('aggregate', 'set'): _aggregate, ('aggregate', 'unset'): _aggregate,
         ('aggregate', 'list'): _aggregates,
         ('placement', 'remove'): _remove, ('flavors', 'create'): _flavors}
@@ -185,29 +210,36 @@ def _purge(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
             if options.dry_run:
                 counts = purge.count(connection, **times)
         if not options.dry_run:
+            _record_purge(engine, options, 'db.purge', {})
             counts = purge.run(engine, progress=_Progress(), **times)
+            _record_purge(engine, options, 'db.purged', counts)
     verb = 'would be deleted' if options.dry_run else 'deleted'
     for name, rows in counts.items():
         print(f'{name}: {rows} rows {verb}')
     return 0
 
 
-def _enroll(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
+def _record_purge(engine: connect.Engine, options: argparse.Namespace,
+                  action: str, counts: dict[str, int]) -> None:
+    """In the audit: before it begins, should it not end, and after it."""
     from scavenger_openstack.db import connect
     from scavenger_openstack.db import enrollment
+    from scavenger_openstack.db import reports
+    connect.retried(engine, lambda connection: reports.add_audit(
+        connection, [{
+            'time_s': time.time(), 'actor': enrollment.ACTOR,
+            'action': action, 'target': '', 'reason': '', 'after': {
+                'older_than_s': options.older_than_s, **counts}}]))
+
+
+def _hosts(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
+    from scavenger_openstack.cmd import manage_hosts
+    from scavenger_openstack.db import connect
     from scavenger_openstack.db import schema
-    name = options.host_name
     with _engine(conf) as engine:
         with connect.reading(engine) as connection:
             schema.check(connection)
-        token, had_one = connect.retried(
-            engine, lambda connection: enrollment.enroll(
-                connection, name, now_s=time.time()), on_duplicate=True)
-    print(f'{PROG}: token of {name}, shown only now'
-          + ('; the token from before is void' if had_one else ''),
-          file=sys.stderr)
-    print(token)
-    return 0
+        return manage_hosts.COMMANDS[options.action](engine, options, PROG)
 
 
 def _aggregate(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:

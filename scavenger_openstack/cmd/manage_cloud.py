@@ -22,6 +22,8 @@ from scavenger_openstack.conductor import sessions
 from scavenger_openstack import conf_control
 from scavenger_openstack.db import claims
 from scavenger_openstack.db import connect
+from scavenger_openstack.db import enrollment
+from scavenger_openstack.db import reports
 from scavenger_openstack.db import schema
 from scavenger_openstack import errors
 
@@ -53,6 +55,11 @@ def remove(conf: cfg.ConfigOpts, prog: str) -> int:
                 f'this {leader.HOLD_S:.0f} s later')
         try:
             stays = placement.remove()
+            connect.retried(engine, lambda connection: reports.add_audit(
+                connection, [{
+                    'time_s': time.time(), 'actor': enrollment.ACTOR,
+                    'action': 'placement.remove', 'target': '',
+                    'reason': '', 'after': {'stays': len(stays)}}]))
         finally:
             # Else it ends by itself, after WORK_S.
             with contextlib.suppress(errors.DatabaseError):

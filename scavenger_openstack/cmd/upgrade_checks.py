@@ -19,6 +19,7 @@ from scavenger_openstack.api import policy_file
 from scavenger_openstack import conf_control
 from scavenger_openstack.db import connect
 from scavenger_openstack.db.resources import hosts
+from scavenger_openstack.db.resources import services
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db import schema
 from scavenger_openstack import errors
@@ -76,7 +77,21 @@ class Checks(upgradecheck.UpgradeCommands):
             lambda host, now_s: now_s - host['last_seen_s'] > SILENT_S, (
                 f'without a report for {SILENT_S / 3600:.0f} h or ever. Look '
                 'at "conductor" in "scavenger-agent status --json" there; '
-                'what they have to report waits in their spools.'))
+                'what they have to report waits in their spools. "scavenger-'
+                'manage host remove" removes those that are gone.'))
+
+    def _names(self) -> Result:
+        try:
+            foreign = frozenset(self._read(services.without))
+        except errors.ScavengerError:
+            foreign = frozenset()   # the other checks tell
+        return self._of_hosts(
+            lambda host, now_s: host['name'] in foreign, (
+                'not by the name of a compute service of Nova: their '
+                'aggregates, what flavors say and the scheduler do not reach '
+                'them. Set [agent] host there to the name that "openstack '
+                'compute service list" shows, and remove the old names with '
+                '"scavenger-manage host remove".'))
 
     def _of_hosts(self, found: Callable[[Row, float], bool],
                   what: str) -> Result:
@@ -119,7 +134,8 @@ class Checks(upgradecheck.UpgradeCommands):
                        ('Authentication', _authentication),
                        ('Versions of agents', _versions),
                        ('Silent agents', _silent),
-                       ('Old rows', _keeping))
+                       ('Old rows', _keeping),
+                       ('Names of hosts', _names))
 
 
 def _failed_with(check: Callable[[], object]) -> Result:

@@ -167,7 +167,7 @@ def _content(connection: reports.Connection, wanted: rows.Wanted,
              budget: report.Budget | None) -> dict[str, Any]:
     """The fields of the directives, but for time and digest."""
     present = rows.present(connection, asker.host_id)
-    aggregates = wanted.aggregates.get(asker.name, ())
+    aggregates = wanted.aggregates.of(asker.name)
     protection, reason = protection_of(wanted, asker.name)
     return {
         'protection': protection, 'protection_reason': reason,
@@ -183,7 +183,17 @@ def _content(connection: reports.Connection, wanted: rows.Wanted,
             instance=one.instance) for one in overrides[:MOST]],
         'specs': specs(connection, asker.cpu_model, present)
         if wanted.specs else [],
-        'budget': budget}
+        'budget': budget, 'notice': notice(wanted, asker.name)}
+
+
+def notice(wanted: rows.Wanted, host: str) -> str:
+    """What its operator has to know of a host, '' for nothing."""
+    if wanted.services is None or wanted.services.find_all(host):
+        return ''
+    return (f'Nova has no compute service on a host {host}: its aggregates, '
+            'what flavors say and the scheduler do not reach this host. Set '
+            '[agent] host to the name that "openstack compute service list" '
+            'shows, unless no nova-compute runs here')
 
 
 def protection_of(wanted: rows.Wanted, host: str) -> tuple[bool, str]:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Mapping
 import random
 from typing import Any
@@ -13,11 +12,11 @@ from typing import NamedTuple
 
 from oslo_log import log
 
-from scavenger_openstack.conductor.nova import elsewhere
 from scavenger_openstack.conductor import placement
 from scavenger_openstack.conductor import placement_api
 from scavenger_openstack.db import connect
 from scavenger_openstack.db.resources import summary
+from scavenger_openstack import host_names
 
 LOG = log.getLogger(__name__)
 
@@ -80,7 +79,7 @@ class Writer:
         self._prepared = False
         self._listed_s = float('-inf')
         self._roots: dict[str, str] = {}
-        self._names: dict[str, str] = {}
+        self._providers = host_names.Index({})
         self._children: dict[str, str] = {}
         self._known: dict[str, Known] = {}
         self._said: set[str] = set()
@@ -99,11 +98,13 @@ class Writer:
             rows = summary.hosts(connection)
         self._reports = {row['name']: self._reported(row, now)
                          for row in rows}
+        hosts = host_names.Index({row['name']: row['last_seen_s']
+                                  for row in rows})
         self._list(now)
         written, done = 0, set()
         for row in rows:
             still()
-            name = self._named(row['name'])
+            name = self._providers.find(row['name'])
             if name is not None:
                 self._missed_s.pop(row['name'], None)
             if name is None:
@@ -114,8 +115,8 @@ class Writer:
                 self._say(row['name'], f"{row['name']}: Placement has no "
                           'provider of that name: its background is not '
                           'offered; [agent] host has to be the name that '
-                          '"openstack hypervisor list" shows')
-            elif name in done:
+                          '"openstack compute service list" shows')
+            elif hosts.find(name) != row['name']:
                 self._say(row['name'], f"{row['name']}: an agent of another "
                           f'name reports for {name}, too: this one is left '
                           'out')
@@ -143,19 +144,14 @@ class Writer:
         return before if before.noted_s == noted_s else Reported(
             noted_s, now, True)
 
-    def _named(self, host: str) -> str | None:
-        """The name of a host's provider."""
-        found = self._names.get(host, self._names.get(_short(host)))
-        return (found if found is not None and elsewhere.same(host, found)
-                else None)
-
     def _list(self, now: float) -> None:
         if not self._prepared:
             self._api.prepare()
             self._prepared = True
         if not 0 <= now - self._listed_s < LIST_S:
             self._roots, self._children = self._api.listed()
-            self._names = names(self._roots)
+            self._providers = host_names.Index(dict.fromkeys(
+                self._roots, 0.0))
             self._listed_s = now
 
     def _host(self, name: str, what: placement.Seen | None, now: float
@@ -248,22 +244,3 @@ def seen(row: Mapping[str, Any], time_s: float) -> placement.Seen:
                             ) if facts.get('enforcing') else {}
     return placement.Seen(time_s, offer, facts.get('grade', ''),
                           bool(row['incidents']))
-
-
-def names(providers: Iterable[str]) -> dict[str, str]:
-    """By what an agent may call a host, the name of its provider: the same,
-    or all before the first dot where only one has that."""
-    found: dict[str, str] = {}
-    several = set()
-    for name in providers:
-        short = _short(name)
-        if short in found:
-            several.add(short)
-        found[short] = name
-    for short in several:
-        del found[short]
-    return {**found, **{name: name for name in providers}}
-
-
-def _short(name: str) -> str:
-    return name.partition('.')[0]

@@ -106,8 +106,10 @@ def sync(connection: reports.Connection, report: Report, now: float,
     check(report, authenticated)
     host = reports.host(connection, report.host)
     if authenticated is None:
-        _check_token(report.host, host and host.token_hash, token,
-                     require_token)
+        _check_token(host, report.host, token, require_token, now)
+    if host is not None and host.token_from_s is not None and (
+            token or authenticated is not None):
+        enrollment.proved(connection, host.id)
     host = host or reports.add_host(connection, report.host, now)
     sequence, last_s, generation, tags = reports.progress(
         connection, host.id, report.host, report.run_id)
@@ -139,13 +141,14 @@ def sync(connection: reports.Connection, report: Report, now: float,
             entries[-1].time_s if entries else last_s or 0.0, now,
             new=sequence is None)
     if late:
-        reports.update_host(connection, host.id, {'last_seen_s': now})
+        reports.update_host(connection, host.id, {
+            'last_seen_s': now, 'removed_s': None})
     else:
         reports.update_host(connection, host.id, {
             'boot_id': report.boot_id, 'version': report.facts.version,
             'enforcing': report.facts.enforcing,
             'facts': _facts(report, host, now), 'workloads_digest': digest,
-            'last_seen_s': now})
+            'last_seen_s': now, 'removed_s': None})
     return Answer(
         acknowledged=acknowledged,
         workloads_digest=digest, time_s=now,
@@ -156,21 +159,23 @@ def sync(connection: reports.Connection, report: Report, now: float,
             generation, now))
 
 
-def _check_token(host: str, expected: str | None, token: str, required: bool
-                 ) -> None:
+def _check_token(host: reports.Host | None, name: str, token: str,
+                 required: bool, now: float) -> None:
     """
-    :param expected: hash of the host's token, ``None`` if it has none
     :raises ForeignReport: the sender may not report as this host
     """
-    if expected is None:
+    expected = host and host.token_hash
+    if host is None or expected is None:
         if required:
             raise errors.ForeignReport(
-                f'a report in the name of {host}, which has no token: '
+                f'a report in the name of {name}, which has no token: '
                 'refused by [conductor] require_token; '
                 '"scavenger-manage host enroll" makes one')
+    elif not (token or now >= (host.token_from_s or 0.0)):
+        return      # it was enrolled a short time ago
     elif not hmac.compare_digest(enrollment.hashed(token), expected):
         raise errors.ForeignReport(
-            f'a report in the name of {host} '
+            f'a report in the name of {name} '
             + ('with a wrong token' if token else 'without its token')
             + ': refused')
 

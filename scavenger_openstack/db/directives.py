@@ -18,8 +18,11 @@ from sqlalchemy import select
 
 from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import aggregates
+from scavenger_openstack.db.resources.aggregates import ByHost
+from scavenger_openstack.db.resources import services
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db import tables
+from scavenger_openstack import host_names
 
 SPECS = 'specs'
 """The action of the audit's row that says that specs have changed."""
@@ -59,18 +62,20 @@ class Override(NamedTuple):
 class Wanted(NamedTuple):
     """All that operators want of the cloud.
 
-    ``switches`` is by (scope, target), ``aggregates`` by host, ``rules`` by
+    ``switches`` is by (scope, target), ``rules`` by
     (kind, scope, target), ``overrides`` by host id.  ``specs`` is another
     number when specs have changed, 0 before the first.  ``settings`` are
-    those of each aggregate that has some.
+    those of each aggregate that has some, ``services`` the hosts with a
+    compute service of Nova.
     """
 
     switches: dict[tuple[str, str], Switch] = {}
-    aggregates: dict[str, tuple[str, ...]] = {}
+    aggregates: ByHost = ByHost()
     rules: dict[tuple[str, str, str], Rule] = {}
     overrides: dict[int, tuple[Override, ...]] = {}
     specs: int = 0
     settings: dict[str, dict[str, Any]] = {}
+    services: host_names.Index | None = None
 
     def setting(self, host: str, kind: str, own: dict[str, Any]
                 ) -> dict[str, Any]:
@@ -80,14 +85,14 @@ class Wanted(NamedTuple):
         :param kind: ``modes`` or ``parameters``
         """
         found: dict[str, Any] = {}
-        for name in reversed(self.aggregates.get(host, ())):
+        for name in reversed(self.aggregates.of(host)):
             found |= self.settings.get(name, {}).get(kind, {})
         return found | own
 
     def scopes(self, host: str) -> list[tuple[str, str]]:
         """The scopes and targets that a host is in, the widest first."""
         return [('cloud', ''), *(('aggregate', name) for name
-                                  in self.aggregates.get(host, ())),
+                                  in self.aggregates.of(host)),
                 ('host', host)]
 
 
@@ -95,8 +100,8 @@ def wanted(connection: Connection, now: float, before: Wanted | None = None
            ) -> Wanted:
     """Read it all; of overrides those that have not expired.
 
-    :param before: has the aggregates, which no operator changes and which
-        may be many
+    :param before: has the aggregates and services, which no operator changes
+        and which may be many
     """
     switches, rules = tables.switches.c, tables.rules.c
     audit, common = tables.audit.c, tables.aggregate_settings.c
@@ -113,7 +118,8 @@ def wanted(connection: Connection, now: float, before: Wanted | None = None
         _overrides(connection, now), specs=connection.execute(select(
             func.max(audit.id)).where(audit.action == SPECS)).scalar() or 0,
         settings=dict(connection.execute(select(
-            common.aggregate, common.settings)).tuples().all()))
+            common.aggregate, common.settings)).tuples().all()),
+        services=before.services if before else services.index(connection))
 
 
 def hosts(connection: Connection, since_s: float) -> list[str]:

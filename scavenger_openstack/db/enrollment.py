@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+from typing import NamedTuple
 
 from sqlalchemy import Connection
 from sqlalchemy import func
@@ -21,21 +22,48 @@ from sqlalchemy import update
 from scavenger_openstack.db import reports
 from scavenger_openstack.db import tables
 
+ACTOR = 'scavenger-manage'
+
+RECENT_S = 600.0
+"""A host that has reported within that reports at present."""
+
 TOKEN_BYTES = 32
 """Random: a plain hash of it cannot be turned round by trying."""
 
 
-def enroll(connection: Connection, name: str, *, now_s: float
-           ) -> tuple[str, bool]:
-    """Give a host a token of its own; one that it had is worth nothing now.
+class Enrolled(NamedTuple):
+    """The token of a host.
+
+    :param had_one: whether it had another
+    :param reports: whether it reported a short time ago
+    :param grace_until_s: until when its reports without the token are taken
+    """
+
+    token: str
+    had_one: bool
+    reports: bool
+    grace_until_s: float | None
+
+
+def enroll(connection: Connection, name: str, *, now_s: float,
+           grace_s: float = 0.0) -> Enrolled:
+    """Give a host a token of its own, with a row in the audit; one that it
+    had is worth nothing now.
 
     :param name: as ``[agent] host`` of its agent says it
-    :returns: the token, and whether the host had another
+    :param grace_s: so long, or until its first report with the token, a host
+        that reports without one at present may do so
     """
     token = secrets.token_urlsafe(TOKEN_BYTES)
     hosts = tables.hosts
-    before = connection.execute(
-        select(hosts.c.token_hash).where(hosts.c.name == name)).first()
+    before = connection.execute(select(
+        hosts.c.token_hash, hosts.c.last_seen_s, hosts.c.removed_s).where(
+            hosts.c.name == name).with_for_update()).first()
+    there = before if before and before.removed_s is None else None
+    had_one = there is not None and there.token_hash is not None
+    recent = there is not None and now_s - there.last_seen_s < RECENT_S
+    until_s = (now_s + grace_s if recent and not had_one and grace_s > 0
+               else None)
     if before is None:
         connection.execute(insert(hosts).values(
             name=name, token_hash=hashed(token), facts={}, settings={},
@@ -43,8 +71,46 @@ def enroll(connection: Connection, name: str, *, now_s: float
             totals_hour_s=reports.hour(now_s)))
     else:
         connection.execute(update(hosts).where(hosts.c.name == name).values(
-            token_hash=hashed(token)))
-    return token, before is not None and before.token_hash is not None
+            token_hash=hashed(token), token_from_s=until_s, removed_s=None,
+            last_seen_s=there.last_seen_s if there else 0.0))
+    _record(connection, 'host.enroll', name, now_s, before={
+        'token': had_one}, after={'token': True, 'grace_until_s': until_s})
+    return Enrolled(token, had_one, recent, until_s)
+
+
+def unenroll(connection: Connection, name: str, *, now_s: float
+             ) -> bool | None:
+    """Take a host's token away, with a row in the audit: over the broker it
+    is taken at its word again.
+
+    :returns: whether it had one; ``None``: there is no such host
+    """
+    hosts = tables.hosts
+    before = connection.execute(select(hosts.c.token_hash).where(
+        hosts.c.name == name, hosts.c.removed_s.is_(None)
+    ).with_for_update()).first()
+    if before is None:
+        return None
+    if before.token_hash is None:
+        return False
+    connection.execute(update(hosts).where(hosts.c.name == name).values(
+        token_hash=None, token_from_s=None))
+    _record(connection, 'host.unenroll', name, now_s,
+            before={'token': True}, after={'token': False})
+    return True
+
+
+def proved(connection: Connection, host_id: int) -> None:
+    """A host has shown its token, and needs it from now on."""
+    connection.execute(update(tables.hosts).where(
+        tables.hosts.c.id == host_id).values(token_from_s=None))
+
+
+def _record(connection: Connection, action: str, name: str, now_s: float,
+            before: reports.Row, after: reports.Row) -> None:
+    reports.add_audit(connection, [{
+        'time_s': now_s, 'actor': ACTOR, 'action': action, 'target': name,
+        'before': before, 'after': after, 'reason': ''}])
 
 
 def may_speak(connection: Connection, name: str, token: str) -> bool:
@@ -59,7 +125,7 @@ def without_token(connection: Connection) -> int:
     """How many hosts that have reported have no token."""
     hosts = tables.hosts.c
     return connection.execute(select(func.count()).where(
-        hosts.token_hash.is_(None))).scalar_one()
+        hosts.token_hash.is_(None), hosts.removed_s.is_(None))).scalar_one()
 
 
 def hashed(token: str) -> str:

@@ -69,16 +69,21 @@ def since(connection: Connection, since_s: float) -> list[Row]:
 
 
 def add(connection: Connection, **values: Any) -> None:
-    connection.execute(insert(tables.evictions).values(**values))
+    """
+    :raises IntegrityError: another one of the instance has not ended
+    """
+    connection.execute(insert(tables.evictions).values(
+        **values, unfinished=values['instance']))
 
 
 def move(connection: Connection, id_: int, before: str, state: str,
          detail: str, now: float) -> bool:
     """From one state to the next; false when it is in another."""
+    ended: dict[str, Any] = ({'ended_s': now, 'unfinished': None}
+                             if state in (DONE, FAILED) else {})
     return bool(connection.execute(update(tables.evictions).where(
         _E.id == id_, _E.state == before).values(
-            state=state, detail=detail, changed_s=now,
-            ended_s=now if state in (DONE, FAILED) else None)).rowcount)
+            state=state, detail=detail, changed_s=now, **ended)).rowcount)
 
 
 def workload(connection: Connection, instance: str) -> Row | None:

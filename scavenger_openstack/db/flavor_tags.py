@@ -11,15 +11,16 @@ from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
 
-from sqlalchemy import bindparam
 from sqlalchemy import Connection
 from sqlalchemy import delete
 from sqlalchemy import insert
 from sqlalchemy import select
 from sqlalchemy import update
 
+from scavenger_openstack.db import host_rows
 from scavenger_openstack.db import reports
 from scavenger_openstack.db import tables
+from scavenger_openstack import host_names
 
 KEPT = ('instance', 'host', 'project', 'priority', 'source', 'application',
         'protect', 'floor')
@@ -30,7 +31,7 @@ PAGE = 10_000
 _T = tables.flavor_tags.c
 _OF_HOST = select(
     _T.instance, _T.priority, _T.source, _T.application, _T.floor,
-    _T.protect).where(_T.host == bindparam('of_host')).order_by(_T.instance)
+    _T.protect).where(host_rows.of(_T)).order_by(_T.instance)
 
 
 class FlavorTag(NamedTuple):
@@ -52,7 +53,8 @@ def put(connection: Connection, tag: dict[str, Any], now_s: float, *,
     :param tag: a row without id and time
     :param told: by the broker, and not by Nova
     """
-    row = {**tag, 'changed_s': now_s, 'told': told}
+    row = {**tag, 'short': host_names.short(tag['host']),
+           'changed_s': now_s, 'told': told}
     changed = connection.execute(
         update(tables.flavor_tags).where(_T.instance == tag['instance'])
         .values(row)).rowcount
@@ -75,9 +77,9 @@ def touch(connection: Connection, instances: Collection[str], now_s: float
 
 
 def of_host(connection: Connection, host: str) -> list[FlavorTag]:
-    """All of a host's."""
+    """All of a host's, by whatever name Nova calls it."""
     return [FlavorTag(*row) for row in connection.execute(
-        _OF_HOST, {'of_host': host})]
+        _OF_HOST, host_rows.parameters(host))]
 
 
 def of_instances(connection: Connection, instances: Sequence[str]

@@ -13,6 +13,7 @@ from sqlalchemy import func
 from sqlalchemy import select
 
 from scavenger_openstack.db import claims
+from scavenger_openstack.db import host_rows
 from scavenger_openstack.db import reports
 from scavenger_openstack.db import tables
 
@@ -53,6 +54,11 @@ def read_now(connection: Connection, until_s: float) -> None:
     claims.note(connection, READ, until_s)
 
 
+def read_until(connection: Connection) -> float | None:
+    """Until when what is known of Nova counts."""
+    return claims.noted(connection, READ)
+
+
 def wrong(connection: Connection, before_s: float) -> Iterator[Wrong]:
     """Where host and Nova have differed since before then: of what has
     changed since the last call, and once an hour of everything."""
@@ -65,7 +71,8 @@ def wrong(connection: Connection, before_s: float) -> Iterator[Wrong]:
             tables.flavor_tags, _T.instance == _W.instance).join(
                 tables.hosts, hosts.id == _W.host_id))
         .where(_W.until_s.is_(None), _W.since_s < before_s,
-               _T.changed_s < before_s, _T.host != hosts.name, ~_T.told))
+               _T.changed_s < before_s, ~_T.told, ~host_rows.same(
+                   _T.host, _T.short, hosts.name, hosts.short)))
     if last_s is not None and 0 <= before_s - last_s < WHOLE_S \
             and last_s // WHOLE_S == before_s // WHOLE_S:
         since_s = last_s - OVERLAP_S
@@ -95,7 +102,8 @@ def elsewhere(connection: Connection, host_id: int, host: str,
             select(_T.instance, _T.host).select_from(tables.flavor_tags.join(
                 tables.workloads, _T.instance == _W.instance))
             .where(_T.instance.in_(some),
-                   _T.host != host, _T.changed_s < before_s, ~_T.told,
+                   ~host_rows.of(_T), _T.changed_s < before_s, ~_T.told,
                    _W.host_id == host_id)
             .group_by(_T.instance, _T.host)
-            .having(func.max(_W.since_s) < before_s)).tuples().all()
+            .having(func.max(_W.since_s) < before_s),
+            host_rows.parameters(host)).tuples().all()

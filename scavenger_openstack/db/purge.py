@@ -32,6 +32,10 @@ DAY_S = 86400.0
 SHORTEST_S = 2 * DAY_S
 """Less is not deleted: agents report hours late."""
 
+TAGS_S = 30 * DAY_S
+"""How long the tag of an instance that is on no host is kept at least: it may
+be shut off.  What starts it sends the tag again."""
+
 RUNS_S = 30 * DAY_S
 """How long a run of an agent is kept at least: an agent that was cut off
 says again what may be here already, and its run tells."""
@@ -203,7 +207,7 @@ def _gone(now_s: float, older_than_s: float
         claims.name == placed.READ, claims.expires_s > now_s)
     return [
         (tables.flavor_tags, sqlalchemy.and_(
-            _T.changed_s < before_s, ~nova_is_read,
+            _T.changed_s < min(before_s, now_s - TAGS_S), ~nova_is_read,
             ~is_in(_W.instance, _T.instance))),
         (tables.rules, sqlalchemy.and_(
             _R.scope == 'instance', _R.created_s < before_s,

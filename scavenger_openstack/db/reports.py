@@ -29,6 +29,7 @@ from sqlalchemy import select
 from sqlalchemy import Table
 from sqlalchemy import update
 
+from scavenger_openstack.db import host_rows
 from scavenger_openstack.db import tables
 from scavenger_openstack.outcomes import OUTCOME_OF
 
@@ -51,7 +52,7 @@ _tags = tables.flavor_tags.c
 # Built once: a statement that is built each time costs as much as running it.
 _HOST = select(
     _hosts.id, _hosts.facts, _hosts.workloads_digest, _hosts.settings,
-    _hosts.token_hash, _hosts.boot_id).where(
+    _hosts.token_hash, _hosts.boot_id, _hosts.token_from_s).where(
         _hosts.name == bindparam('host')).with_for_update(key_share=True)
 _PROGRESS = select(
     select(_runs.sequence).where(
@@ -61,7 +62,7 @@ _PROGRESS = select(
         _runs.host_id == bindparam('host_id'),
         _runs.run_id == bindparam('run')).scalar_subquery(),
     select(func.max(tables.audit.c.id)).scalar_subquery(),
-    *(select(told).where(_tags.host == bindparam('host')).scalar_subquery()
+    *(select(told).where(host_rows.of(_tags)).scalar_subquery()
       for told in (func.max(_tags.changed_s), func.count())))
 _UPDATE_HOST = update(tables.hosts).where(_hosts.id == bindparam('row'))
 _UPDATE_RUN = update(tables.runs).where(
@@ -85,6 +86,7 @@ class Host(NamedTuple):
     settings: Row
     token_hash: str | None
     boot_id: str
+    token_from_s: float | None = None
 
 
 class Progress(NamedTuple):
@@ -135,7 +137,8 @@ def progress(connection: Connection, host_id: int, host: str, run: str
     :param host: its name
     """
     sequence, last_s, generation, newest_s, count = connection.execute(
-        _PROGRESS, {'host_id': host_id, 'host': host, 'run': run}).one()
+        _PROGRESS, {'host_id': host_id, 'run': run,
+                    **host_rows.parameters(host)}).one()
     return Progress(sequence, last_s, generation or 0,
                     (newest_s or 0.0, count))
 

@@ -11,6 +11,7 @@ JSON column.
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 from sqlalchemy import BigInteger
 from sqlalchemy import Boolean
@@ -25,6 +26,8 @@ from sqlalchemy import String
 from sqlalchemy import Table
 from sqlalchemy import Text
 from sqlalchemy import UniqueConstraint
+
+from scavenger_openstack import host_names
 
 METADATA = MetaData(naming_convention={
     'ix': 'ix_%(table_name)s_%(column_0_N_name)s',
@@ -59,22 +62,36 @@ def _host() -> Column:
     return Column('host_id', BIG, ForeignKey('hosts.id'), nullable=False)
 
 
+def _short(name: str) -> Column:
+    """What :func:`.host_names.short` makes of another column."""
+    def default(context: Any) -> str:
+        return host_names.short(context.get_current_parameters()[name])
+
+    return Column('short', NAME, nullable=False, default=default)
+
+
 hosts = _table(
     'hosts', _id(),
     Column('name', NAME, nullable=False, unique=True),
+    _short('name'),
     Column('boot_id', String(64), nullable=False, default=''),
     Column('version', String(64), nullable=False, default=''),
     Column('enforcing', Boolean, nullable=False, default=False),
     Column('facts', JSON, nullable=False),
     Column('workloads_digest', String(64), nullable=False, default=''),
     Column('token_hash', String(128)),
+    # Until then a report without the token is taken; NULL: never.
+    Column('token_from_s', Double),
+    # When an operator removed it; NULL for a host that is there.
+    Column('removed_s', Double),
     # What operators set for this host: {"modes": {}, "parameters": {}}.
     Column('settings', JSON, nullable=False),
     Column('first_seen_s', Double, nullable=False),
     Column('last_seen_s', Double, nullable=False, index=True),
     # Up to which hour antagonist_totals are.
     Column('totals_hour_s', BigInteger, nullable=False, default=0,
-           index=True))
+           index=True),
+    Index('ix_hosts_short', 'short', 'name'))
 
 # The last entry of each run of an agent that is in the database.
 runs = _table(
@@ -298,6 +315,7 @@ flavor_tags = _table(
     'flavor_tags', _id(),
     Column('instance', String(36), nullable=False, unique=True),
     Column('host', NAME, nullable=False),
+    _short('host'),
     Column('project', PROJECT, nullable=False),
     Column('priority', String(16), nullable=False),
     Column('source', String(32), nullable=False),
@@ -308,7 +326,12 @@ flavor_tags = _table(
     # The broker has told it, and Nova was not asked since.
     Column('told', Boolean, nullable=False),
     Index('ix_flavor_tags_told', 'told', 'changed_s'),
-    Index('ix_flavor_tags_host', 'host', 'changed_s'))
+    Index('ix_flavor_tags_short', 'short', 'host', 'changed_s'))
+
+# The hosts that have a compute service of Nova, if that was read.
+compute_services = _table(
+    'compute_services', _id(),
+    Column('host', NAME, nullable=False, unique=True))
 
 # Instances that Nova is asked to take away; ended_s is NULL until it has.
 evictions = _table(
@@ -325,6 +348,8 @@ evictions = _table(
     Column('detail', Text, nullable=False),
     Column('changed_s', Double, nullable=False),
     Column('ended_s', Double, index=True),
+    # The instance until it has ended: an instance has one at a time.
+    Column('unfinished', String(36), unique=True),
     Index('ix_evictions_instance', 'instance', 'id'),
     Index('ix_evictions_host', 'host', 'id'),
     Index('ix_evictions_state', 'state', 'id'))

@@ -56,7 +56,7 @@ class BackgroundFilter(filters.BaseHostFilter):
                    ) -> Iterator[Any]:
         """Of hosts that are looked at together most is the same."""
         states = list(filter_obj_list)
-        hosts: summary.Hosts = {}
+        hosts = summary.Hosts()
         try:
             wanted = wanted_of(spec_obj)
             if wanted.background and not utils.request_is_rebuild(spec_obj):
@@ -75,7 +75,7 @@ class BackgroundFilter(filters.BaseHostFilter):
         whys: dict[str, list[str]] = {}
         passed = []
         for state in states:
-            why = placing.fits(hosts.get(state.host), wanted)
+            why = placing.fits(hosts.of(state.host), wanted)
             if why:
                 LOG.debug('%s takes no background work: %s', state, why)
                 whys.setdefault(why, []).append(state.host)

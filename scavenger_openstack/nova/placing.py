@@ -26,7 +26,7 @@ def fits(host: Host | None, wanted: Wanted) -> str:
     :param host: ``None`` for one that has never reported
     """
     if host is None:
-        return 'no agent has reported from it'
+        return 'no agent has reported by this name'
     if host.silent:
         return 'its agent is silent'
     if not host.enforcing:

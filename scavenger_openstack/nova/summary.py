@@ -24,6 +24,7 @@ import nova.conf
 from oslo_config import cfg
 from oslo_log import log
 
+from scavenger_openstack import host_names
 from scavenger_openstack.nova import options
 from scavenger_openstack import text
 
@@ -53,7 +54,20 @@ class Host(NamedTuple):
     enforcing: bool = True
 
 
-Hosts = Mapping[str, Host]
+class Hosts(dict[str, Host]):
+    """Hosts by the name by which each reports."""
+
+    def __init__(self, hosts: Mapping[str, Host] = {}) -> None:
+        super().__init__(hosts)
+        # That one is silent is all that is known of when it reported.
+        self._index = host_names.Index({
+            name: 0.0 if host.silent else 2 * host_names.STALE_S
+            for name, host in hosts.items()})
+
+    def of(self, name: str) -> Host | None:
+        """The host that Nova calls so, ``None`` without one."""
+        found = self._index.find(name)
+        return None if found is None else self[found]
 
 
 def parse(answer: Any) -> dict[str, Host]:
@@ -88,7 +102,7 @@ class Summary:
         self._max_age_s = max_age_s
         self._clock = clock
         self._lock = threading.Lock()
-        self._hosts: dict[str, Host] = {}
+        self._hosts = Hosts()
         self._read_s = self._asked_s = -float('inf')
         self._pid = 0
         self._first = threading.Event()
@@ -108,7 +122,7 @@ class Summary:
     def known(self) -> Hosts:
         """The same, without asking for more."""
         age_s = self._clock() - self._read_s
-        return self._hosts if age_s <= self._max_age_s else {}
+        return self._hosts if age_s <= self._max_age_s else Hosts()
 
     def refresh(self) -> None:
         """Ask now; without an answer what is known stays for a while."""
@@ -128,7 +142,7 @@ class Summary:
             if self._failed:
                 LOG.info('There is a summary of the hosts again')
             self._failed = ''
-            self._hosts, self._read_s = found, began
+            self._hosts, self._read_s = Hosts(found), began
         finally:
             self._first.set()
 

@@ -50,7 +50,7 @@ class InterferenceWeigher(weights.BaseHostWeigher):
         try:
             hosts = self._summary.hosts()
             background = filters.wanted_of(weight_properties).background
-            return [placing.weight(hosts.get(one.obj.host), background)
+            return [placing.weight(hosts.of(one.obj.host), background)
                     for one in weighed_obj_list]
         except Exception:
             LOG.exception('all hosts weigh the same: InterferenceWeigher '

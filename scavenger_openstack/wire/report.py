@@ -308,7 +308,7 @@ class Directives(Wire, frozen=True):
     set; ``protection_reason`` says why.  ``modes`` and ``parameters``
     (section.option) replace what the host's file says, as far as the agent
     follows them.  ``exempt`` lists instances and projects that only an
-    override may limit.
+    override may limit.  ``notice`` is for the operator of the host.
     """
 
     issued_s: Time
@@ -323,6 +323,7 @@ class Directives(Wire, frozen=True):
     overrides: Annotated[list[Override], Meta(max_length=2000)] = []
     specs: Annotated[list[Spec], Meta(max_length=10000)] = []
     budget: Budget | None = None
+    notice: Sentence = ''
 
 
 class Answer(Wire, frozen=True):

@@ -75,6 +75,8 @@ class Directives:
         self.issued_s = 0.0
         """When they were issued, UNIX time; 0: there are none."""
         self.orders = orders_.NONE
+        self.notice = ''
+        """What the control plane has for the operator of this host."""
         self.refused: dict[str, str] = {}
         """Each part that is not followed, and why."""
 
@@ -165,6 +167,7 @@ class Directives:
             return
         data = codec.encode(found)
         self._try(found, data)
+        notice = self.notice
         try:
             self._take(found, now, found.issued_s)
         except Exception:
@@ -174,6 +177,8 @@ class Directives:
             self._end_try()
             self._refuse(FAILED, stop, now)
         else:
+            if self.notice and self.notice != notice:
+                LOG.warning('the control plane: %s', self.notice)
             self._save(self._path, data)
 
     def _refuse(self, why: str, stop: report.Directives | None, now: float
@@ -307,6 +312,7 @@ class Directives:
                 specs.Spec(one.mean, one.stddev, one.n, 0, 'directive')
                 for one in found.specs if _possible(one)})
         self.refused = refused
+        self.notice = fit.sentence(found.notice)[:REASON]
         self.digest, self.issued_s = found.digest, found.issued_s
 
 

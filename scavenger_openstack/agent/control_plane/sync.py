@@ -134,11 +134,12 @@ class Sync:
         """What is to be told; from the thread of the tick."""
         behind_s = self._clock.behind_s(now_s(), time.time())
         for event in events:
+            evidence = self._evidence(event.controller, event.incident) if (
+                isinstance(event, transitions.IncidentEvent)
+                and event.what == 'began') else ()
             self._events.append(reports.Happened(
-                event, self._evidence(event.controller, event.incident)
-                if isinstance(event, transitions.IncidentEvent)
-                and event.what == 'began' else (),
-                behind_s, self._clock.began_behind_s(event, behind_s)))
+                event, evidence, behind_s,
+                self._clock.began_behind_s(event, behind_s)))
 
     def facts(self) -> dict[str, Any]:
         """For the status: plain JSON.  ``answered_s`` and ``issued_s`` are
@@ -149,6 +150,7 @@ class Sync:
                               f'{time.monotonic() - called_s:.0f} s')
         return {'fault': fault, 'answered_s': self._answered_s,
                 'issued_s': self.directives.issued_s,
+                'notice': self.directives.notice,
                 'parameters': dict(itertools.islice(
                     self.orders.parameters.items(), MOST_SHOWN)),
                 'refused': dict(itertools.islice(itertools.chain(
@@ -226,9 +228,7 @@ class Sync:
 
     def take(self) -> None:
         """Put what the ticks left into the spool."""
-        happened = []
-        while self._events:
-            happened.append(self._events.popleft())
+        happened = [self._events.popleft() for _ in range(len(self._events))]
         seen, wall_s = self._seen, time.time()
         if seen is not None and seen.sample is not None:
             self._look(seen.sample)
@@ -365,8 +365,7 @@ class Sync:
 
     def _report(self, run_id: str, entries: list[report.AnyEntry]
                 ) -> bytes:
-        """A report, with all workloads if the conductor does not have
-        them."""
+        """A report, with all workloads if the conductor has others."""
         seen = self._seen or reports.SeenTick(None, {})
         found = (reports.workloads(seen.sample, seen.instances)
                  if seen.sample is not None else None)

@@ -19,6 +19,7 @@ from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
 from scavenger_openstack.api import times
 from scavenger_openstack.db import evictions
+from scavenger_openstack.db.resources import hosts
 
 HOW = schemas.one_of(('live-migrate', 'pause', 'stop', 'shelve'))
 
@@ -48,8 +49,11 @@ WISH = schemas.fields(
 
 def list_(call: Call, connection: Any) -> dict[str, Any]:
     query = call.query
+    host = query.get('host')
+    row = None if host is None else hosts.by_name(connection, host)
     found = evictions.page(
-        connection, instance=query.get('instance'), host=query.get('host'),
+        connection, instance=query.get('instance'),
+        host=row['name'] if row else host,
         state=query.get('state'), after=call.after_id(),
         limit=call.limit + 1)
     names = names_.of(connection, *(row['instance'] for row in found))

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import functools
+import math
 from typing import Any
 from typing import Protocol
 
@@ -26,10 +27,16 @@ from scavenger_openstack.conductor.nova import said
 from scavenger_openstack.db import connect
 from scavenger_openstack.db.resources import aggregates
 from scavenger_openstack.db.resources import rules
+from scavenger_openstack.db.resources import services
+from scavenger_openstack import errors
+from scavenger_openstack import text
 
 LOG = log.getLogger(__name__)
 
 CLAIM = 'nova-aggregates'
+
+SERVICES_S = 600.0
+"""So often the compute services are read."""
 
 
 class Aggregate(Protocol):
@@ -45,6 +52,8 @@ class Source(Protocol):
 
     def aggregates(self) -> Sequence[Any]: ...
 
+    def services(self) -> Sequence[str]: ...
+
 
 class Follower:
     """Follows them for all conductors; for one thread.
@@ -58,6 +67,7 @@ class Follower:
         self._nova = nova
         self._clock = clock
         self._said = said.Said()
+        self._services_s = -math.inf
 
     def turn(self, still: Callable[[], None]) -> int:
         """Read all of them; how many aggregates changed.
@@ -68,9 +78,11 @@ class Follower:
         """
         found = self._nova.aggregates()
         still()
+        self._services()
+        still()
         for one in found:
-            for text in mistakes(one):
-                self._said.warn(text)
+            for mistake in mistakes(one):
+                self._said.warn(mistake)
         changed: int = connect.retried(
             self._engine, functools.partial(apply, found=found,
                                             now=self._clock()),
@@ -79,6 +91,27 @@ class Follower:
             LOG.debug('%d hosts or priorities of aggregates were not what '
                       'Nova says', changed)
         return changed
+
+    def _services(self) -> None:
+        """Read which hosts have a compute service, now and then.
+
+        :raises DatabaseError: the database cannot be used.
+        """
+        now = self._clock()
+        if 0 <= now - self._services_s < SERVICES_S:
+            return
+        try:
+            names = self._nova.services()
+        except errors.Unreachable as exc:   # perhaps it is not allowed
+            self._said.warn(
+                'compute services are not read from Nova, so hosts that '
+                'report by a name which Nova does not have are not noticed: '
+                + text.without_ids(str(exc)))
+        else:
+            connect.retried(self._engine, functools.partial(
+                services.follow, names=names), idempotent=True,
+                on_duplicate=True)
+        self._services_s = now
 
 
 def apply(connection: connect.Connection, found: Iterable[Aggregate],

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 import contextlib
 import datetime
 from typing import Any
@@ -31,6 +32,14 @@ FAULTS = (exceptions.ClientException, exceptions.UnsupportedVersion,
 """What is raised where Nova refuses something, or does not answer."""
 
 PAGE = 500
+
+GROUPS = 1000
+"""Nova loads all server groups for each page of them."""
+
+MARKERS = 10
+"""So many instances of a page Nova is asked to go on after, should the last
+ones be deleted meanwhile."""
+
 DELETED = frozenset(('DELETED', 'SOFT_DELETED'))
 UNKNOWN = 'UNKNOWN'
 """The status of an instance whose cell does not answer."""
@@ -44,7 +53,8 @@ class Server(NamedTuple):
     ``busy`` while Nova does something with it;
     ``specs`` are the extra specs of its flavor; ``strays`` the names of
     metadata and tags that look like them, which tenants write; ``stack`` the
-    name of the stack or cluster that these say, or ''.
+    name of the stack or cluster that these say, or ''; ``groups`` the ids of
+    its server groups, ``None`` in a list and before Nova 19 (Stein).
     """
 
     id: str
@@ -56,12 +66,30 @@ class Server(NamedTuple):
     status: str = ''
     busy: bool = False
     stack: str = ''
+    created_s: float = 0.0
+    groups: tuple[str, ...] | None = None
 
     @property
     def unknown(self) -> bool:
         """Whether its cell does not answer: then only the flavor that it was
         made with is known, and no host."""
         return self.status == UNKNOWN
+
+
+class Page(NamedTuple):
+    """Some of the instances; ``after`` is where the next page begins, empty
+    when this is the last one."""
+
+    servers: list[Server]
+    after: tuple[str, ...]
+
+
+class Group(NamedTuple):
+    """A server group with the ids of its instances."""
+
+    id: str
+    name: str
+    members: tuple[str, ...]
 
 
 class Aggregate(NamedTuple):
@@ -94,25 +122,44 @@ class Nova:
                                                    **more)
         self._client: Any = None
 
-    def servers(self, since_s: float | None) -> Iterator[Server]:
-        """All instances of all projects.
+    def page(self, after: Sequence[str] = (), *,
+             since_s: float | None = None, deleted: bool = False,
+             status: str = '') -> Page:
+        """Instances of all projects, the newest first.
 
+        :param after: as of the page before
         :param since_s: only those that have changed since, with those that
             have been deleted
+        :param deleted: only those that have been
+        :param status: only those with it
         :raises Unreachable: Nova does not answer, or not so.
         """
         search: dict[str, Any] = {'all_tenants': 1}
         if since_s is not None:
             search['changes-since'] = datetime.datetime.fromtimestamp(
                 since_s, datetime.UTC).strftime('%Y-%m-%dT%H:%M:%SZ')
-        marker = None
-        while page := self._ask(lambda nova, after=marker: [
-                _server(one) for one in nova.servers.list(
-                    search_opts=search, marker=after, limit=PAGE)]):
-            for one in page:
-                if not one.unknown:     # its host is not known either
-                    yield one
-            marker = _next(marker, page[-1].id)
+        if deleted:
+            search['deleted'] = True
+        if status:
+            search['status'] = status
+
+        def ask(nova: Any) -> list[Server]:
+            *markers, last = after or (None,)
+            for marker in (last, *markers[::-1]):
+                try:
+                    return [_server(one) for one in nova.servers.list(
+                        search_opts=search, marker=marker, limit=PAGE)]
+                except exceptions.BadRequest as exc:
+                    fault = exc     # perhaps the marker is gone
+            raise fault
+
+        found = self._ask(ask)
+        if found:
+            _next(after[-1] if after else None, found[-1].id)
+        return Page(
+            # The host of an unknown one is not known either.
+            [server for server in found if not server.unknown],
+            tuple(server.id for server in found[-MARKERS:]))
 
     def server(self, instance: str) -> Server | None:
         """One of them, ``None`` when there is none."""
@@ -137,18 +184,37 @@ class Nova:
             'stop': lambda: nova.servers.stop(instance),
             'shelve': lambda: nova.servers.shelve(instance)}[how]())
 
-    def groups(self) -> dict[str, str]:
-        """The name of the server group of each instance that has one."""
-        found: dict[str, str] = {}
+    def groups(self) -> Iterator[list[Group]]:
+        """All server groups of all projects, in pages.
+
+        :raises Unreachable: Nova does not answer, or not so.
+        """
         offset = 0
         while page := self._ask(lambda nova, after=offset:
                                 nova.server_groups.list(
-                                    all_projects=True, limit=PAGE,
+                                    all_projects=True, limit=GROUPS,
                                     offset=after)):
-            for group in page:
-                found.update(dict.fromkeys(group.members, group.name))
+            yield [_group(found) for found in page]
             offset += len(page)
-        return found
+
+    def group(self, id_: str) -> Group | None:
+        """One of them, ``None`` when there is none."""
+        def ask(nova: Any) -> Any:
+            try:
+                return nova.server_groups.get(id_)
+            except exceptions.NotFound:
+                return None
+
+        found = self._ask(ask)
+        return None if found is None else _group(found)
+
+    def services(self) -> list[str]:
+        """The hosts that have a compute service.
+
+        :raises Unreachable: Nova does not answer, or not so.
+        """
+        return [service.host for service in self._ask(
+            lambda nova: nova.services.list(binary='nova-compute'))]
 
     def aggregates(self) -> list[Aggregate]:
         """All host aggregates.
@@ -257,7 +323,20 @@ def _server(one: Any) -> Server:
         tuple(sorted(name for name in (*metadata, *tags)
                      if name.startswith(PREFIX))),
         found['status'], bool(found.get('OS-EXT-STS:task_state')),
-        stacks.name(metadata, tags))
+        stacks.name(metadata, tags), _time_s(found.get('created')),
+        None if (groups := found.get('server_groups')) is None
+        else tuple(groups))
+
+
+def _time_s(text: str | None) -> float:
+    """A time of Nova such as 2025-06-15T15:06:40Z, as UNIX time."""
+    return (datetime.datetime.fromisoformat(
+        text.replace('Z', '+00:00')).timestamp() if text
+            else 0.0)
+
+
+def _group(found: Any) -> Group:
+    return Group(found.id, found.name, tuple(found.members))
 
 
 def _aggregate(one: Any) -> Aggregate:

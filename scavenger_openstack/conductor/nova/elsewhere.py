@@ -26,21 +26,26 @@ UUID_CHARS = 36
 WHY = 'Nova has placed the instance on another host'
 
 
-def end(connection: connect.Connection, now: float,
+def read_s(connection: connect.Connection) -> float | None:
+    """Up to when all changes of instances have been read from Nova."""
+    until_s = placed.read_until(connection)
+    return None if until_s is None else until_s - GRACE_S
+
+
+def end(connection: connect.Connection, now: float, read_s: float,
         moving: Collection[str] = ()) -> list[tuple[str, str, str]]:
     """End what hosts have said for too long, after Nova has been read:
     host, instance, and the host that has it.
 
+    :param read_s: up to when all changes of instances have been read
     :param moving: instances that Nova is working on: in a migration the new
         host has one long before Nova says so, and may say so for
         :data:`GRACE_S` from now
     """
     flavor_tags.touch(connection, moving, now)
-    placed.read_now(connection, now + GRACE_S)
+    placed.read_now(connection, read_s + GRACE_S)
     found = []
     for one in placed.wrong(connection, now - GRACE_S):
-        if same(one.host, one.placed_on):
-            continue
         found.append((one.host, one.instance, one.placed_on))
         reports.end_workloads(connection, one.host_id,
                               {one.name: one.workload_id}, now, WHY)
@@ -66,9 +71,8 @@ def refused(connection: connect.Connection, host_id: int, report: Report,
     if not told:
         return frozenset()
     return frozenset(
-        told[instance] for instance, host in placed.elsewhere(
-            connection, host_id, report.host, told, now - GRACE_S, now)
-        if not same(report.host, host))
+        told[instance] for instance, _ in placed.elsewhere(
+            connection, host_id, report.host, told, now - GRACE_S, now))
 
 
 def without(report: Report, names: Collection[str]) -> Report:
@@ -85,9 +89,3 @@ def without(report: Report, names: Collection[str]) -> Report:
     return codec.replace(
         report, entries=entries, workloads=None if report.workloads is None
         else [one for one in report.workloads if one.id not in names])
-
-
-def same(one: str, two: str) -> bool:
-    """Whether two names may be of one host: the domain may be missing."""
-    return one == two or (('.' not in one or '.' not in two) and
-                          one.partition('.')[0] == two.partition('.')[0])

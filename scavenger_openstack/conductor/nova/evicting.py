@@ -20,7 +20,6 @@ from oslo_log import log
 
 from scavenger_openstack.algorithms import flavor
 from scavenger_openstack.conductor import directives
-from scavenger_openstack.conductor.nova import elsewhere
 from scavenger_openstack.conductor.nova import eviction_policy
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import directives as wishes
@@ -34,6 +33,7 @@ from scavenger_openstack.db import flavor_tags
 from scavenger_openstack.db import reports
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack import errors
+from scavenger_openstack import host_names
 from scavenger_openstack.types import Priority
 
 LOG = log.getLogger(__name__)
@@ -208,7 +208,7 @@ class Evicting:
             if self._waited_s(row) > GIVE_UP_S:
                 self._move(row, DOING, FAILED, f'Nova has not done it in '
                            f'{GIVE_UP_S / 60:.0f} minutes')
-        elif row['how'] == MIGRATE and server.host and not elsewhere.same(
+        elif row['how'] == MIGRATE and server.host and not host_names.same(
                 server.host, row['host']):
             self._move(row, DOING, DONE, f'it is on {server.host} now')
         elif server.status in STATUSES.get(row['how'], ()):
@@ -261,7 +261,7 @@ def refusal(row: Row, server: Instance | None) -> str:
     instance is not enough to stop it."""
     if server is None:
         return 'Nova has no such instance'
-    if not elsewhere.same(server.host, row['host']):
+    if not host_names.same(server.host, row['host']):
         return (f'Nova has placed it on {server.host or "no host"}, and '
                 f'{row["host"]} says that it has it')
     if flavor.read(server.specs).priority is Priority.FOREGROUND:
@@ -277,7 +277,7 @@ def withdrawn(wanted: wishes.Wanted, row: Row, server: Instance) -> str:
     other way to take back what the policy asked for."""
     if row['created_by'] != eviction_policy.ACTOR:
         return ''
-    if directives.exempt(wanted, wanted.aggregates.get(row['host'], ()),
+    if directives.exempt(wanted, wanted.aggregates.of(row['host']),
                          [(row['instance'], server.project, '')]):
         return 'it is exempt by now'
     return directives.protection_of(wanted, row['host'])[1]
@@ -299,7 +299,7 @@ def foreground(connection: connect.Connection, wanted: wishes.Wanted,
         return f"{has['host']} says that it is foreground by now"
     said = flavor.read(server.specs).priority
     found = directives.tags(
-        wanted, wanted.aggregates.get(has['host'], ()),
+        wanted, wanted.aggregates.of(has['host']),
         [(row['instance'], server.project, '')],
         [flavor_tags.FlavorTag(row['instance'], said, FLAVOR, '')]
         if said else ())

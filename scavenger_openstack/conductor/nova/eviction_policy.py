@@ -68,7 +68,7 @@ class Policy:
         said: list[str]
         said, self._seen = connect.retried(self._engine, functools.partial(
             apply, params=self._params, now=self._clock(),
-            before=self._seen))
+            before=self._seen), on_duplicate=True)
         for sentence in said:
             LOG.warning('%s', sentence)
         return len(said)
@@ -180,7 +180,7 @@ class _Look:
 
     def _names(self, one: Row) -> Sequence[str]:
         """The aggregates that it is in."""
-        return self._aggregates.get(one['host'], ())
+        return self._aggregates.of(one['host'])
 
     def _is_exempt(self, one: Row) -> bool:
         return bool(self._exempt & {

@@ -19,8 +19,6 @@ from typing import NamedTuple
 from sqlalchemy import Connection
 from sqlalchemy import delete
 from sqlalchemy import insert
-from sqlalchemy import or_
-from sqlalchemy import Select
 from sqlalchemy import select
 from sqlalchemy import update
 
@@ -29,6 +27,7 @@ from scavenger_openstack.db.resources import rules
 from scavenger_openstack.db import rows
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db import tables
+from scavenger_openstack import host_names
 
 ACTOR = 'scavenger-manage'
 
@@ -82,21 +81,45 @@ def hosts(connection: Connection, name: str | None = None
             for aggregate, found in members(connection, name).items()}
 
 
-def by_host(connection: Connection) -> dict[str, tuple[str, ...]]:
-    """The aggregates of each host that is in one, by name."""
-    found: dict[str, tuple[str, ...]] = {}
+class ByHost:
+    """The aggregates of each host.
+
+    A name in an aggregate means each host that it may mean: a switch that is
+    off must not miss one which has just got its domain, or lost it.
+
+    :param names: the aggregates of each name
+    """
+
+    def __init__(self, names: Mapping[str, tuple[str, ...]] = {}) -> None:
+        self._names: dict[str, dict[str, tuple[str, ...]]] = {}
+        for name, there in names.items():
+            self._names.setdefault(host_names.short(name), {})[name] = there
+
+    def of(self, host: str) -> tuple[str, ...]:
+        """Those of a host, in the order of their names."""
+        return tuple(sorted({
+            aggregate for name, there in self._names.get(
+                host_names.short(host), {}).items()
+            if host_names.same(host, name) for aggregate in there}))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ByHost) and self._names == other._names
+
+
+def by_host(connection: Connection) -> ByHost:
+    """The aggregates of all hosts."""
+    names: dict[str, tuple[str, ...]] = {}
     for aggregate, there in hosts(connection).items():
         for host in there:
-            found[host] = (*found.get(host, ()), aggregate)
-    return found
+            names[host] = (*names.get(host, ()), aggregate)
+    return ByHost(names)
 
 
-def hosts_of(name: str) -> Select:
-    """The query for the names of the hosts of an aggregate."""
-    other = tables.aggregate_hosts.alias()
-    return select(_T.host).where(_T.aggregate == name, or_(
-        _T.named.is_(True), ~select(other.c.id).where(
-            other.c.aggregate == name, other.c.named.is_(True)).exists()))
+def hosts_of(connection: Connection, name: str) -> list[str]:
+    """The hosts in an aggregate, by the names by which they report."""
+    aggregates_of = ByHost(dict.fromkeys(
+        hosts(connection, name).get(name, ()), (name,)))
+    return [host for host in _reported(connection) if aggregates_of.of(host)]
 
 
 def settings(connection: Connection, name: str, *, lock: bool = False
@@ -200,6 +223,11 @@ def _record(connection: Connection, actor: str, name: str, before: Members,
 def unknown(connection: Connection, names: Collection[str]) -> list[str]:
     """Those that are the names of no host that has reported or has been
     enrolled."""
-    table = tables.hosts.c
-    return sorted(set(names).difference(connection.execute(
-        select(table.name).where(table.name.in_(sorted(names)))).scalars()))
+    index = host_names.Index(dict.fromkeys(_reported(connection), 0.0))
+    return sorted(name for name in set(names) if not index.find_all(name))
+
+
+def _reported(connection: Connection) -> list[str]:
+    """The names of hosts that have reported or were enrolled."""
+    return list(connection.scalars(select(tables.hosts.c.name).where(
+        tables.hosts.c.removed_s.is_(None))))

@@ -7,13 +7,19 @@ from __future__ import annotations
 from typing import Any
 
 from sqlalchemy import Connection
+from sqlalchemy import delete
 from sqlalchemy import select
 from sqlalchemy import update
 
+from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import aggregates
+from scavenger_openstack.db.resources import audit
 from scavenger_openstack.db import rows
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db import tables
+from scavenger_openstack import host_names
+
+REMOVED = 'an operator removed the host'
 
 _SHOWN = (tables.hosts.c.id, tables.hosts.c.name, tables.hosts.c.version,
           tables.hosts.c.enforcing, tables.hosts.c.facts,
@@ -23,8 +29,10 @@ _SHOWN = (tables.hosts.c.id, tables.hosts.c.name, tables.hosts.c.version,
 def page(connection: Connection, *, aggregate: str | None = None,
          enforcing: bool | None = None, after: int | None = None,
          limit: int) -> list[Row]:
-    where = [] if aggregate is None else [
-        tables.hosts.c.name.in_(aggregates.hosts_of(aggregate))]
+    where = [tables.hosts.c.removed_s.is_(None)]
+    if aggregate is not None:
+        where.append(tables.hosts.c.name.in_(
+            aggregates.hosts_of(connection, aggregate)))
     return rows.newest(connection, select(*_SHOWN), tables.hosts,
                        {tables.hosts.c.enforcing: enforcing}, after, limit,
                        where)
@@ -32,26 +40,74 @@ def page(connection: Connection, *, aggregate: str | None = None,
 
 def by_name(connection: Connection, name: str, *, lock: bool = False
             ) -> Row | None:
-    """The host of that name.
+    """The host that a name means: the one that reports by it, else the one
+    that does with or without a domain.
 
     :param lock: keep other writers of it out until the transaction ends
     """
-    query = select(*_SHOWN).where(tables.hosts.c.name == name)
+    table = tables.hosts.c
+    seen_s = dict(connection.execute(select(
+        table.name, table.last_seen_s).where(
+            table.short == host_names.short(name),
+            table.removed_s.is_(None))).tuples().all())
+    host = name if name in seen_s else host_names.Index(seen_s).find(name)
+    if host is None:
+        return None
+    query = select(*_SHOWN).where(table.name == host)
     return rows.first(connection, query.with_for_update() if lock else query)
 
 
 def reported(connection: Connection) -> list[Row]:
-    """Name, version and time of the last report (0: none) of all hosts."""
+    """Name, version, time of the last report (0: none), whether it has a
+    token and since when (NULL: always) it needs it, of all hosts."""
+    table = tables.hosts.c
     return rows.rows(connection, select(
-        tables.hosts.c.name, tables.hosts.c.version,
-        tables.hosts.c.last_seen_s).order_by(tables.hosts.c.name))
+        table.name, table.version, table.last_seen_s,
+        table.token_hash.is_not(None).label('token'), table.token_from_s
+    ).where(table.removed_s.is_(None)).order_by(table.name))
 
 
 def silent(connection: Connection, before_s: float) -> list[str]:
     """The hosts whose last report came before that time."""
     seen_s = tables.hosts.c.last_seen_s
     return list(connection.scalars(select(tables.hosts.c.name).where(
-        seen_s > 0, seen_s < before_s)))
+        seen_s > 0, seen_s < before_s,
+        tables.hosts.c.removed_s.is_(None))))
+
+
+def remove(connection: Connection, name: str, *, actor: str, now_s: float
+           ) -> bool:
+    """Take a host out of all lists, with a row in the audit; whether there
+    was one.
+
+    Its workloads, limits and incidents end, its token is void, what operators
+    set for it is gone.  What was is kept until it is purged.  A host that
+    reports again is there again.
+    """
+    table = tables.hosts.c
+    row = connection.execute(select(table.id, table.settings).where(
+        table.name == name, table.removed_s.is_(None)).with_for_update()
+    ).first()
+    if row is None:
+        return False
+    reports.end_workloads(connection, row.id, {
+        workload: there['id'] for workload, there
+        in reports.workloads(connection, row.id).items()}, now_s, REMOVED)
+    reports.end_caps(connection, row.id, now_s, REMOVED, ever=True)
+    reports.end_incidents(connection, row.id, now_s, ever=True)
+    overrides, switches = tables.overrides.c, tables.switches.c
+    connection.execute(update(tables.overrides).where(
+        overrides.host_id == row.id, overrides.deleted_s.is_(None),
+        overrides.expires_s > now_s).values(deleted_s=now_s))
+    connection.execute(delete(tables.switches).where(
+        switches.scope == 'host', switches.target == name))
+    connection.execute(update(tables.hosts).where(table.id == row.id).values(
+        removed_s=now_s, token_hash=None, token_from_s=None, settings={},
+        facts={}, enforcing=False, workloads_digest=''))
+    audit.add(connection, time_s=now_s, actor=actor, project='',
+              request_id='', action='host.remove', target=name,
+              before={'settings': row.settings}, after=None, reason='')
+    return True
 
 
 def set_settings(connection: Connection, host_id: int,

@@ -32,4 +32,4 @@ def hosts(connection: Connection) -> list[Row]:
              'background_vcpus': float(background.get(row['id'], 0.0))}
             for row in rows.rows(connection, select(
                 _H.id, _H.name, _H.facts, _H.enforcing, _H.last_seen_s
-                ).order_by(_H.name))]
+                ).where(_H.removed_s.is_(None)).order_by(_H.name))]

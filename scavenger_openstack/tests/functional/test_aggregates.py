@@ -136,7 +136,7 @@ class Manage(managing.Command):
             self.url, 'aggregate', 'list'))
         with connect.reading(self.engine) as connection:
             self.assertEqual(('a', 'batch'), directives.wanted(
-                connection, NOW).aggregates['h1'])
+                connection, NOW).aggregates.of('h1'))
         self.assertEqual((0, 'batch: 1 hosts, before 2\n', ''), self.command(
             self.url, 'aggregate', 'set', 'batch', 'h1'))
         self.assertEqual((0, 'batch: 0 hosts, before 1\n', ''), self.command(
@@ -146,7 +146,9 @@ class Manage(managing.Command):
         with connect.reading(self.engine) as connection:
             said = connection.execute(sqlalchemy.select(
                 tables.audit.c.target, tables.audit.c.before,
-                tables.audit.c.after).order_by(tables.audit.c.id)).all()
+                tables.audit.c.after).where(
+                    tables.audit.c.action == 'aggregate.set').order_by(
+                        tables.audit.c.id)).all()
         self.assertEqual(4, len(said))
         self.assertEqual(('batch', {'hosts': 2},
                           {'hosts': 1, 'removed': ['h2']}), tuple(said[2]))

@@ -27,6 +27,7 @@ from scavenger_openstack.tests.functional.servers import rabbitmq
 from scavenger_openstack.tests import tiers
 from scavenger_openstack.tests.unit.conductor import cloud
 from scavenger_openstack.tests.unit.conductor import directives_cases
+from scavenger_openstack.tests.unit.conductor import enrolling_cases
 from scavenger_openstack.tests.unit.conductor import eviction_cases
 from scavenger_openstack.tests.unit.conductor import governor_cases
 from scavenger_openstack.tests.unit.conductor import periodic_cases
@@ -73,6 +74,14 @@ class DirectivesOnMariaDb(directives_cases.Directives, databases.MariaDb):
 
 class DirectivesOnPostgreSql(directives_cases.Directives,
                              databases.PostgreSql):
+    pass
+
+
+class EnrollingOnMariaDb(enrolling_cases.Enrolling, databases.MariaDb):
+    pass
+
+
+class EnrollingOnPostgreSql(enrolling_cases.Enrolling, databases.PostgreSql):
     pass
 
 

@@ -158,8 +158,8 @@ class EndToEnd(agents.AgentTestCase, databases.Sqlite):
     def test_a_host_that_was_enrolled(self) -> None:
         """Nothing without its token counts from then on."""
         with connect.writing(self.engine) as connection:
-            token, _ = enrollment.enroll(connection, self.host,
-                                         now_s=time.time())
+            token = enrollment.enroll(
+                connection, self.host, now_s=time.time()).token
         self.wait_for('it is refused', lambda: 'token' in str(
             self.conductor_facts().get('fault')), START_S)
         file = self.directory / 'token'

@@ -56,8 +56,8 @@ class Https(cloud.Mixin, databases.MariaDb):
         self.top = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         self.pem, key = certificates.make(self, self.top)
         with connect.writing(self.engine) as connection:
-            self.token, _ = enrollment.enroll(connection, HOST,
-                                              now_s=time.time())
+            self.token = enrollment.enroll(
+                connection, HOST, now_s=time.time()).token
         conductor = service.Conductor(self.engine)
         self.addCleanup(conductor.stop)
         server = simple_server.make_server(

@@ -136,6 +136,26 @@ class Manage(managing.Command):
         self.assertEqual((1, 0, 0), (deleted['incidents'], deleted['runs'],
                                      deleted['audit']))
 
+    def test_purge_of_tags(self) -> None:
+        """Of instances that no host has: a delete may have been lost."""
+        self.fill([NOW_S])
+        with connect.writing(self.engine) as connection:
+            connection.execute(tables.workloads.update().values(instance='a'))
+            for instance, changed_s in (('a', OLD_S), ('b', OLD_S),
+                                        ('c', NOW_S - 20 * DAY_S)):
+                added(connection, tables.flavor_tags, instance=instance,
+                      host='h', project='p', priority='background',
+                      source='flavor', application='', floor={},
+                      protect=True, changed_s=changed_s, told=True)
+        deleted = purge.run(self.engine, now_s=NOW_S, older_than_s=2 * DAY_S,
+                            audit_older_than_s=0,
+                            progress=lambda *what: None)
+        self.assertEqual(1, deleted['flavor_tags'])
+        with connect.reading(self.engine) as connection:
+            self.assertEqual(['a', 'c'], list(connection.scalars(
+                sqlalchemy.select(tables.flavor_tags.c.instance).order_by(
+                    tables.flavor_tags.c.id))))
+
     def test_purge_beside_writers(self) -> None:
         """Both end, and what is written meanwhile stays."""
         self.fill([OLD_S + number for number in range(40)])
@@ -183,6 +203,72 @@ class Manage(managing.Command):
             self.assertEqual((0, ''), (code, err))
             self.assertIn('incidents: 0 rows '
                           + ('would be ' if dry else '') + 'deleted\n', out)
+
+    def audit(self) -> list[tuple[str, str]]:
+        with connect.reading(self.engine) as connection:
+            return [(action, target) for action, target in connection.execute(
+                sqlalchemy.select(tables.audit.c.action, tables.audit.c.target
+                                  ).order_by(tables.audit.c.id))]
+
+    def test_purge_is_audited(self) -> None:
+        self.command(self.url, 'db', 'purge', '--older-than', '30d',
+                     '--dry-run')
+        self.assertEqual([], self.audit())
+        self.command(self.url, 'db', 'purge', '--older-than', '30d')
+        self.assertEqual([('db.purge', ''), ('db.purged', '')], self.audit())
+
+    def reporting(self, *names: str, ago_s: float = 1.0) -> None:
+        with connect.writing(self.engine) as connection:
+            for name in names:
+                added(connection, tables.hosts, name=name, facts={},
+                      settings={}, first_seen_s=0.0,
+                      last_seen_s=time.time() - ago_s)
+
+    def test_enroll_many(self) -> None:
+        self.reporting('h1', 'h2')
+        code, out, err = self.command(
+            self.url, 'host', 'enroll', '--grace', '2h', 'h1', 'h2', 'h3')
+        tokens = dict(line.split() for line in out.splitlines())
+        self.assertEqual((0, ['h1', 'h2', 'h3']), (code, list(tokens)))
+        self.assertEqual(2, err.count('reports at present without a token'))
+        with connect.reading(self.engine) as connection:
+            for name, token in tokens.items():
+                self.assertTrue(enrollment.may_speak(connection, name, token))
+            self.assertEqual([True, True, False], [
+                (until_s or 0.0) > time.time() + 7000 for until_s
+                in connection.scalars(sqlalchemy.select(
+                    tables.hosts.c.token_from_s).order_by(tables.hosts.c.id))])
+        code, out, _ = self.command(self.url, 'host', 'list')
+        self.assertEqual([['h1', 'from'], ['h2', 'from'], ['h3', 'yes']], [
+            [line.split()[0], *(word for word in line.split()
+                                if word in ('from', 'yes', 'no'))]
+            for line in out.splitlines()[1:]])
+        self.assertEqual(0, self.command(
+            self.url, 'host', 'unenroll', 'h1', 'h3')[0])
+        self.assertEqual(1, self.command(
+            self.url, 'host', 'unenroll', 'h1', 'h9')[0])
+        with connect.reading(self.engine) as connection:
+            self.assertEqual(2, enrollment.without_token(connection))
+        self.assertEqual(
+            [('host.enroll', 'h1'), ('host.enroll', 'h2'),
+             ('host.enroll', 'h3'), ('host.unenroll', 'h1'),
+             ('host.unenroll', 'h3')], self.audit())
+
+    def test_remove(self) -> None:
+        self.reporting('h1')
+        self.reporting('h2', 'h3', ago_s=3600.0)
+        code, out, err = self.command(
+            self.url, 'host', 'remove', 'h1', 'h2', 'h9')
+        self.assertEqual((1, 'h2: removed\n'), (code, out))
+        self.assertIn('h1 reported', err)
+        self.assertIn('no host h9', err)
+        self.assertEqual([('host.remove', 'h2')], self.audit())
+        _, out, _ = self.command(self.url, 'host', 'list')
+        self.assertEqual(['h1', 'h3'], [
+            line.split()[0] for line in out.splitlines()[1:]])
+        self.assertEqual(0, self.command(self.url, 'host', 'enroll', 'h2')[0])
+        _, out, _ = self.command(self.url, 'host', 'list')
+        self.assertIn('never', out)
 
     def test_enroll(self) -> None:
         code, first, err = self.command(self.url, 'host', 'enroll', 'h1')

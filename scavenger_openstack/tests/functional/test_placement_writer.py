@@ -22,6 +22,7 @@ from scavenger_openstack.conductor import placement_writer
 from scavenger_openstack.conductor import sync
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import schema
+from scavenger_openstack.db import tables
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional.openstack import packages
 from scavenger_openstack.tests.functional import placement_server
@@ -202,6 +203,16 @@ class Writing(testtools.TestCase):
         self.assertEqual(1, self.log.output.count(
             f'an agent of another name reports for {self.host}, too'))
 
+    def test_a_host_that_was_renamed(self) -> None:
+        """That the old name is silent does not count, whichever is first."""
+        for old, new in ((self.host, f'{self.host}.example.org'),
+                         (f'{self.host}.example.org', self.host)):
+            self.report(2.0, host=old)
+            self.now += 10 * PARAMS.silent_s + 600
+            self.report(4.0, host=new)
+            self.another().turn(nothing)
+            self.assertEqual(4, self.offered()[VCPU])
+
     def test_a_host_that_placement_does_not_know(self) -> None:
         self.report(4.0, host='elsewhere')
         self.later(0)
@@ -316,6 +327,10 @@ class Writing(testtools.TestCase):
         self.later(0, 4.0)
         self.assertEqual(0, self.remove()[0])
         self.assertNotIn(self.host, self.api.listed()[1])
+        with connect.reading(self.engine) as connection:
+            self.assertEqual([('placement.remove', {'stays': 0})], [
+                (row.action, row.after) for row in connection.execute(
+                    tables.audit.select())])
         self.assertEqual(set(), self.traits())
 
     def test_what_is_in_use_is_not_taken_away(self) -> None:

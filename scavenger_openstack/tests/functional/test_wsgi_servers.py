@@ -142,8 +142,8 @@ class Server(cloud.Mixin, databases.Sqlite):
 
     def check_conductor(self, found: subprocess.Popen[bytes]) -> None:
         with connect.writing(self.engine) as connection:
-            token, _ = enrollment.enroll(connection, cloud.HOST,
-                                         now_s=time.time())
+            token = enrollment.enroll(
+                connection, cloud.HOST, now_s=time.time()).token
         report = codec.encode(cloud.report(cloud.incident(1)))
         self.until(404, '/')
         self.assertEqual(401, self.status(http.PATH, report))

@@ -39,6 +39,7 @@ LONGER = {
     'agent/apply/actuator.py': 'one write from floor and lease to read-back',
     'agent/lease/leases.py': 'one order of writes, safe at each instant',
     'algorithms/perfcloud.py': 'one paper, its equations in its order',
+    'db/tables.py': 'all tables of one database, which refer to each other',
     'drivers/cgroup/cgroups.py': 'the driver contract for cgroups, whole',
     'drivers/cgroup/counters.py': 'each file that counts, and how it is read',
     'drivers/libvirt/domains.py': 'the driver contract for VMs, whole',

@@ -57,16 +57,20 @@ def _host() -> Column:
 hosts = _table(
     'hosts', _id(),
     Column('name', NAME, nullable=False, unique=True),
+    Column('short', NAME, nullable=False),
     Column('boot_id', String(64), nullable=False),
     Column('version', String(64), nullable=False),
     Column('enforcing', Boolean, nullable=False),
     Column('facts', JSON, nullable=False),
     Column('workloads_digest', String(64), nullable=False),
     Column('token_hash', String(128)),
+    Column('token_from_s', Double),
+    Column('removed_s', Double),
     Column('settings', JSON, nullable=False),
     Column('first_seen_s', Double, nullable=False),
     Column('last_seen_s', Double, nullable=False, index=True),
-    Column('totals_hour_s', BigInteger, nullable=False, index=True))
+    Column('totals_hour_s', BigInteger, nullable=False, index=True),
+    Index('ix_hosts_short', 'short', 'name'))
 
 runs = _table(
     'runs', _id(), _host(),
@@ -269,6 +273,7 @@ flavor_tags = _table(
     'flavor_tags', _id(),
     Column('instance', String(36), nullable=False, unique=True),
     Column('host', NAME, nullable=False),
+    Column('short', NAME, nullable=False),
     Column('project', PROJECT, nullable=False),
     Column('priority', String(16), nullable=False),
     Column('source', String(32), nullable=False),
@@ -278,7 +283,11 @@ flavor_tags = _table(
     Column('changed_s', Double, nullable=False),
     Column('told', Boolean, nullable=False),
     Index('ix_flavor_tags_told', 'told', 'changed_s'),
-    Index('ix_flavor_tags_host', 'host', 'changed_s'))
+    Index('ix_flavor_tags_short', 'short', 'host', 'changed_s'))
+
+compute_services = _table(
+    'compute_services', _id(),
+    Column('host', NAME, nullable=False, unique=True))
 
 evictions = _table(
     'evictions', _id(),
@@ -294,6 +303,7 @@ evictions = _table(
     Column('detail', Text, nullable=False),
     Column('changed_s', Double, nullable=False),
     Column('ended_s', Double, index=True),
+    Column('unfinished', String(36), unique=True),
     Index('ix_evictions_instance', 'instance', 'id'),
     Index('ix_evictions_host', 'host', 'id'),
     Index('ix_evictions_state', 'state', 'id'))

@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 from typing import TYPE_CHECKING
 
 from sqlalchemy import update
 
 from scavenger_openstack.db import connect
+from scavenger_openstack.db import evictions
 from scavenger_openstack.db import tables
 from scavenger_openstack.tests.unit.api import cloud
 
@@ -44,6 +46,31 @@ class Evictions(Base):
         self.assertEqual([made], self.rows())
         self.assertEqual(['eviction.ask'], self.actions())
         self.refused(409, 'POST', '/v1/evictions', self.WISH)
+
+    def test_two_at_once(self) -> None:
+        """The second waits for the first, and is refused."""
+        statuses: list[int] = []
+        second = threading.Thread(target=lambda: statuses.append(self.call(
+            'POST', '/v1/evictions', self.WISH).status_code))
+        with connect.writing(self.engine) as connection:
+            evictions.add(
+                connection, uuid='f' * 32, instance=cloud.NOISY,
+                host=cloud.HOST, project=cloud.OTHER, how='stop', reason='',
+                created_by='policy', created_s=cloud.NOW_S, state='asked',
+                detail='', changed_s=cloud.NOW_S)
+            second.start()
+            second.join(0.5)
+        second.join()
+        self.assertEqual([409], statuses)
+        self.assertEqual(1, len(self.rows()))
+
+    def test_again_after_it_has_ended(self) -> None:
+        self.ok('POST', '/v1/evictions', self.WISH)
+        with connect.writing(self.engine) as connection:
+            [row] = evictions.unfinished(connection, cloud.NOISY)
+            evictions.move(connection, row['id'], 'asked', 'failed', '',
+                           cloud.NOW_S)
+        self.ok('POST', '/v1/evictions', self.WISH)
 
     def test_a_dry_run_changes_nothing(self) -> None:
         made = self.ok('POST', '/v1/evictions', {**self.WISH, 'dry_run': True}

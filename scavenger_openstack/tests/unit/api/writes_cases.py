@@ -172,6 +172,18 @@ class Writes:
                                  {**off, **changes})
             self.assertEqual(field, error['field'])
 
+    def test_a_host_by_its_name_with_a_domain(self) -> None:
+        full = f'{cloud.HOST}.example.org'
+        body = {'scope': 'host', 'target': full, 'reason': 'more',
+                'caps_per_minute': 7}
+        self.assertEqual(cloud.HOST, self.ok('PUT', '/v1/governor', body)[
+            'governor']['target'])
+        self.assertEqual(cloud.HOST, self.ok(
+            'GET', f'/v1/hosts/{full}')['host']['name'])
+        self.assertEqual(
+            self.ok('GET', f'/v1/workloads?host={cloud.HOST}'),
+            self.ok('GET', f'/v1/workloads?host={full}'))
+
     def test_the_governor_leaves_the_kill_switch(self) -> None:
         body = {'scope': 'host', 'target': cloud.HOST, 'reason': 'more',
                 'caps_per_minute': 7}

@@ -24,6 +24,7 @@ from scavenger_openstack.tests.functional.servers import databases
 DATABASE, POLICY, AUTHENTICATION, VERSIONS, SILENT, OLD_ROWS = (
     'Database', 'Policy file', 'Authentication', 'Versions of agents',
     'Silent agents', 'Old rows')
+NAMES = 'Names of hosts'
 
 
 class Status(databases.Mixin):
@@ -89,7 +90,7 @@ class Status(databases.Mixin):
         self.add('node-1', '2.0.7', time.time())
         code, out, err = self.run_it()
         self.assertEqual((0, ''), (code, err))
-        self.assertEqual(6, out.count('Result: Success'), out)
+        self.assertEqual(7, out.count('Result: Success'), out)
         self.assertIn('| Upgrade Check Results', out)
 
     def test_tables_of_another_release(self) -> None:
@@ -157,6 +158,18 @@ class Status(databases.Mixin):
                 tables.hosts.c.name != 'node-1').values(
                     version='', last_seen_s=0))
         self.assert_found(1, SILENT, '7 of 8 hosts', 'old-0')
+
+    def test_names_that_nova_does_not_have(self) -> None:
+        """With or without a domain they are the same."""
+        for name in ('node-1', 'node-2.example.org', 'node-3'):
+            self.add(name, '2.1.0', time.time())
+        self.assertEqual(0, self.run_it()[0])
+        for host in ('node-1.example.org', 'node-2', 'node-3.a', 'node-4'):
+            self.write(tables.compute_services.insert().values(host=host))
+        self.assertEqual(0, self.run_it()[0])
+        self.add('node-5', '2.1.0', time.time())
+        self.assert_found(1, NAMES, '1 of 4 hosts', 'node-5',
+                          'openstack compute service list')
 
     def test_a_wrong_configuration(self) -> None:
         self.config.write_text('[database]\nconection = x\n')

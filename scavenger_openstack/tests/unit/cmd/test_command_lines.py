@@ -28,6 +28,7 @@ COMMANDS = {
     'agent': ('run', 'sample', 'status', 'history', 'stop-all', 'resume'),
     'standalone': ('run', 'env'),
     'manage': ('db upgrade', 'db version', 'db purge', 'host enroll',
+               'host unenroll', 'host list', 'host remove',
                'aggregate set', 'aggregate unset', 'aggregate list',
                'placement remove', 'flavors create'),
     'status': ('upgrade check',)}

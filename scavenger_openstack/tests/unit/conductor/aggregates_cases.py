@@ -16,6 +16,7 @@ from scavenger_openstack.db import connect
 from scavenger_openstack.db.resources import aggregates
 from scavenger_openstack.db.resources import hosts
 from scavenger_openstack.db.resources import rules
+from scavenger_openstack.db.resources import services
 from scavenger_openstack.db import tables
 from scavenger_openstack import errors
 from scavenger_openstack.tests.unit.conductor import cloud
@@ -41,11 +42,17 @@ class Nova:
     def __init__(self) -> None:
         self.found: list[Aggregate] = []
         self.away = False
+        self.compute: list[str] | None = []
 
     def aggregates(self) -> list[Aggregate]:
         if self.away:
             raise errors.Unreachable('Nova: no answer')
         return self.found
+
+    def services(self) -> list[str]:
+        if self.compute is None:
+            raise errors.Unreachable('Nova: HTTP 403 req-' + '1' * 36)
+        return self.compute
 
 
 class Aggregates(cloud.Mixin):
@@ -116,8 +123,9 @@ class Aggregates(cloud.Mixin):
                                       Aggregate('a'), Aggregate('c', ())))
         self.assertEqual({'a': [HOST], 'b': [HOST, 'node-2']}, self.hosts())
         with connect.reading(self.engine) as connection:
-            self.assertEqual({HOST: ('a', 'b'), 'node-2': ('b',)},
-                             aggregates.by_host(connection))
+            by_host = aggregates.by_host(connection)
+        self.assertEqual([('a', 'b'), ('b',), ()], [
+            by_host.of(name) for name in (HOST, 'node-2', 'node-3')])
         self.assertEqual(
             [('nova', 'aggregate.set', 'a', {'hosts': 0},
               {'hosts': 1, 'added': [HOST]}),
@@ -177,6 +185,58 @@ class Aggregates(cloud.Mixin):
                 self.assertEqual(there, sorted(row['name'] for row in (
                     hosts.page(connection, aggregate=name, limit=9))))
             self.assertTrue(hosts.has_aggregate(connection, 'rack'))
+
+    def test_listings_of_hosts_by_another_name(self) -> None:
+        for name in ('h1', 'h2.example.org'):
+            self.sync(report(host=name))
+        self.turn(Aggregate(hosts=('h1.example.org', 'h2', 'h3')))
+        with connect.reading(self.engine) as connection:
+            self.assertEqual(['h1', 'h2.example.org'], sorted(
+                row['name'] for row in hosts.page(
+                    connection, aggregate='rack', limit=9)))
+            self.assertEqual(['h3'], aggregates.unknown(
+                connection, ['h1.example.org', 'h2', 'h3']))
+
+    # --- compute services
+
+    def notice(self, host: str) -> str:
+        """What the agent of that host gets."""
+        self.now += directives.RELOAD_S
+        answer = self.sync(report(host=host, holds='x', sent_s=self.now),
+                           self.now, wishes=self.wishes).directives
+        assert answer is not None
+        return answer.notice
+
+    def test_a_host_that_nova_does_not_have(self) -> None:
+        self.turn()
+        self.assertEqual('', self.notice(HOST))     # Nova may have none
+        self.nova.compute = ['node-2', 'node-3.example.org', 'node-4']
+        self.turn()
+        self.assertEqual(['node-2', 'node-3.example.org', 'node-4'],
+                         self.services(after_s=following.SERVICES_S))
+        for name in ('node-2.example.org', 'node-3'):
+            self.assertEqual('', self.notice(name))
+        self.assertIn('openstack compute service list', self.notice(HOST))
+        with connect.reading(self.engine) as connection:
+            self.assertEqual([HOST], services.without(connection))
+        self.nova.compute = ['node-2', HOST]
+        self.assertEqual([HOST, 'node-2'],
+                         self.services(after_s=following.SERVICES_S))
+        self.assertEqual('', self.notice(HOST))
+
+    def services(self, after_s: float) -> list[str]:
+        self.now += after_s
+        self.turn()
+        return sorted(self.rows(tables.compute_services, 'host'))
+
+    def test_compute_services_that_are_not_shown(self) -> None:
+        """The rest goes on, and that is said once."""
+        self.nova.compute = None
+        for _ in range(2):
+            self.now += following.SERVICES_S
+            self.turn(Aggregate())
+        self.assertEqual({'rack': [HOST]}, self.hosts())
+        self.assertEqual(1, self.log.output.count('compute services'))
 
     # --- priorities
 

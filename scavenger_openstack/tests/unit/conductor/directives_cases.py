@@ -117,6 +117,28 @@ class Directives(cloud.Mixin):
         self.changed()
         self.assertEqual(held, self.got(holds=found.digest).digest)
 
+    def test_the_switch_of_a_host_by_another_name(self) -> None:
+        """Nova has a domain in the name, or the agent has."""
+        self.aggregate('racks', f'{HOST}.example.org', 'node-2')
+        self.switch('aggregate', 'racks', protection=False)
+        for host in (HOST, 'node-2.example.org'):
+            for _ in range(2):      # it is new, then it is known
+                found = self.got(host=host)
+                self.assertEqual(
+                    (False, 'switched off for aggregate racks: a test'),
+                    (found.protection, found.protection_reason))
+                self.wishes = directives.Wishes()
+        self.assertTrue(self.got(host=f'{HOST}.a.org').protection)
+
+    def test_the_switch_of_a_host_that_was_renamed(self) -> None:
+        """The row of its old name is silent."""
+        self.aggregate('racks', HOST)
+        self.switch('aggregate', 'racks', protection=False)
+        for now in (NOW, NOW + 600):
+            self.wishes = directives.Wishes()
+            self.assertFalse(self.got(
+                host=f'{HOST}.example.org', now=now, holds='x').protection)
+
     def test_without_a_trace_in_the_audit(self) -> None:
         """It is seen a few seconds later."""
         held = self.got().digest

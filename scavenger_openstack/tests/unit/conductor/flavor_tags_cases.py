@@ -70,6 +70,19 @@ class FlavorTags(cloud.Mixin):
             instance=HOG, priority='background', application='render',
             source='flavor', floor=FLOOR)], self.tags(holds)[0])
 
+    def test_by_another_name_of_the_host(self) -> None:
+        _, holds = self.tags()
+        self.tell(host=f'{HOST}.example.org', application='render')
+        found, holds = self.tags(holds)
+        self.assertEqual(['render'], [tag.application for tag in found or ()])
+        self.sync(report(host='node-2.example.org', digest='d2', workloads=[
+            wire.Workload(id=WEB, priority='foreground', kind='instance',
+                          instance=WEB, project='p1')]))
+        self.tell(WEB, host='node-2')
+        self.assertEqual([WEB], [tag.instance for tag in self.tags(
+            host='node-2.example.org')[0] or ()])
+        self.assertEqual('', self.log.output)
+
     def test_told_again(self) -> None:
         self.tell()
         found, holds = self.tags()

@@ -60,7 +60,8 @@ class Http(cloud.Mixin, databases.Mixin):
         self.directory = pathlib.Path(
             self.useFixture(fixtures.TempDir()).path)
         with connect.writing(self.engine) as connection:
-            self.token, _ = enrollment.enroll(connection, HOST, now_s=NOW)
+            self.token = enrollment.enroll(
+                connection, HOST, now_s=NOW).token
         self.serve(self.engine)
 
     def serve(self, engine: Engine) -> None:
@@ -119,7 +120,8 @@ class Http(cloud.Mixin, databases.Mixin):
         old, body = self.token, codec.encode(report())
         self.assertEqual(200, self.send(body)[0])
         with connect.writing(self.engine) as connection:
-            new, _ = enrollment.enroll(connection, HOST, now_s=NOW)
+            new = enrollment.enroll(
+                connection, HOST, now_s=NOW).token
         self.assertEqual(200, self.send(body)[0])
         self.refused(401, body, Authorization='Bearer made-up')
         self.refused(401, body, X_Scavenger_Host='node-2')
@@ -154,7 +156,8 @@ class Http(cloud.Mixin, databases.Mixin):
     def test_in_the_name_of_another_host(self) -> None:
         self.assertIn('in the name of node-2', self.refused(
             403, codec.encode(report(incident(1), host='node-2'))))
-        self.assertEqual([(f'agent {HOST}', 'report.refused')], self.rows(
+        self.assertEqual([('scavenger-manage', 'host.enroll'),
+                          (f'agent {HOST}', 'report.refused')], self.rows(
             tables.audit, 'actor', 'action'))
         self.assertEqual([HOST], self.rows(tables.hosts, 'name'))
 
@@ -208,7 +211,8 @@ class Http(cloud.Mixin, databases.Mixin):
             process = subprocess.Popen(
                 [sys.executable, '-c', SERVED], stdin=subprocess.PIPE,
                 stderr=stderr, env=self.configured(
-                    'keep_days = 3\nkeep_audit_days = 3\n[api]\nsilent_s = 1\n'))
+                    'keep_days = 3\nkeep_audit_days = 3\n'
+                    '[api]\nsilent_s = 1\n'))
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         until = time.monotonic() + 60

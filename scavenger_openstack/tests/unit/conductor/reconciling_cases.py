@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import fixtures
@@ -43,6 +45,19 @@ class Server(NamedTuple):
     unknown: bool = False
     busy: bool = False
     status: str = 'ACTIVE'
+    created_s: float = 0.0
+    groups: tuple[str, ...] | None = None
+
+
+class Page(NamedTuple):
+    servers: list[Server]
+    after: tuple[str, ...]
+
+
+class Group(NamedTuple):
+    id: str
+    name: str
+    members: tuple[str, ...] = ()
 
 
 class Nova:
@@ -52,24 +67,49 @@ class Nova:
         self.found: list[Server] = []
         self.members: dict[str, str] = {}
         self.asked: list[float | None] = []
+        """What lists from their beginning were asked for."""
         self.away = False
         self.there: dict[str, Server | None] = {}
         """Beside those that the list has; ``None``: its question fails."""
+        self.pages: list[Callable[[], list[Server]]] = []
+        """The list of all, where it has more than one page."""
+        self.deleted: list[Server] = []
+        self.groups_read = 0
+        self.new_groups: list[Group] = []
+        self.asked_alone: list[str] = []
 
-    def servers(self, since_s: float | None) -> Iterable[Server]:
-        self.asked.append(since_s)
+    def page(self, after: Sequence[str] = (), *, since_s: float | None = None,
+             deleted: bool = False, status: str = '') -> Page:
         if self.away:
             raise errors.Unreachable('Nova: no answer')
-        return self.found
+        found = [one for one in self.found if status in ('', one.status)]
+        if deleted:
+            found = self.deleted
+        if since_s is None and not status and self.pages:
+            number = int(after[0]) if after else 0
+            if number == len(self.pages):
+                return Page([], ())
+            return Page(self.pages[number](), (str(number + 1),))
+        if after:
+            return Page([], ())
+        if not status and not deleted:
+            self.asked.append(since_s)
+        return Page(found, ('end',)) if found else Page([], ())
 
     def server(self, instance: str) -> Server | None:
+        self.asked_alone.append(instance)
         found = self.there.get(instance, Server(deleted=True))
         if found is None:
             raise errors.Unreachable('Nova: HTTP 500')
         return None if found.deleted else found
 
-    def groups(self) -> dict[str, str]:
-        return self.members
+    def groups(self) -> Iterator[list[Group]]:
+        self.groups_read += 1
+        for instance, name in self.members.items():
+            yield [Group(f'id-{name}', name, (instance,))]
+
+    def group(self, id_: str) -> Group | None:
+        return next((one for one in self.new_groups if one.id == id_), None)
 
 
 class Case(cloud.Mixin):
@@ -158,9 +198,157 @@ class Tags(Case):
     def test_gone_unnoticed(self) -> None:
         """Nova forgets deleted instances; all are read again at times."""
         self.turn(Server(), Server(WEB))
+        read_s = self.now
         self.turn(Server(), after_s=reconciling.WHOLE_S + 1)
-        self.assertEqual([None, None], self.nova.asked)
+        self.assertEqual([None, read_s - reconciling.OVERLAP_S, None],
+                         self.nova.asked)
         self.assertEqual([HOG], [one[0] for one in self.tags()])
+
+    def other(self) -> None:
+        """The work of another conductor from now on."""
+        self.reconciler = reconciling.Reconciler(self.engine, self.nova,
+                                                 lambda: self.now)
+
+    def test_another_conductor_goes_on(self) -> None:
+        """First with what has changed since."""
+        self.turn(Server(), Server(WEB))
+        read_s = self.now
+        self.other()
+        self.nova.pages = [lambda: [Server(host='node-2')],
+                           lambda: self.fail('it has ended')]
+        self.now += 60
+        self.nova.found = [Server(WEB, deleted=True)]
+
+        def still() -> None:
+            if len(self.tags()) == 1:
+                raise errors.Unreachable('it ends')
+
+        self.assertRaises(errors.Unreachable, self.reconciler.turn, still)
+        self.assertEqual([None, read_s - reconciling.OVERLAP_S],
+                         self.nova.asked)
+        self.assertEqual([HOST], [one[1] for one in self.tags()])
+
+    def test_after_an_outage_of_days(self) -> None:
+        """What is known counts when all is read, not before."""
+        self.turn(Server())
+        self.other()
+        self.now += 2 * reconciling.FAR_S
+        until_s = []
+
+        def read_until() -> float:
+            with connect.reading(self.engine) as connection:
+                return placed.read_until(connection) or 0.0
+
+        def page() -> list[Server]:
+            self.now += 100
+            until_s.append(read_until())
+            return [Server()]
+
+        self.nova.pages = [page] * 3
+        self.turn()
+        self.assertEqual(1, len(set(until_s)))
+        self.assertGreater(read_until(), until_s[0] + reconciling.FAR_S)
+
+    def test_changes_while_all_is_read(self) -> None:
+        """That takes hours where there are many instances."""
+        self.turn(Server(), Server(WEB, specs={}))
+        began = self.now + reconciling.WHOLE_S
+        seen = []
+
+        def page() -> list[Server]:
+            self.now += 50
+            seen.append([one[:2] for one in self.tags()])
+            self.nova.found = [Server(WEB, specs={}, host='node-2')]
+            return [Server()]
+
+        self.nova.pages = [page] * 5
+        self.nova.asked = []
+        self.turn(after_s=reconciling.WHOLE_S)
+        self.assertEqual([began - reconciling.WHOLE_S, began, began + 100],
+                         [since_s + reconciling.OVERLAP_S
+                          for since_s in self.nova.asked if since_s])
+        self.assertEqual([(HOG, HOST), (WEB, HOST)], seen[1])
+        self.assertEqual([(HOG, HOST), (WEB, 'node-2')], seen[2])
+
+    def test_all_is_read_on_after_a_fault(self) -> None:
+        faults = [1]
+
+        def second() -> list[Server]:
+            if faults:
+                faults.pop()
+                raise errors.Unreachable('Nova: HTTP 500')
+            return [Server(WEB)]
+
+        first = [Server()]
+        self.nova.pages = [lambda: [first.pop()], second]
+        self.assertRaises(errors.Unreachable, self.turn)
+        self.turn()
+        self.assertEqual([HOG, WEB], [one[0] for one in self.tags()])
+
+    def test_a_list_that_fails_again_and_again(self) -> None:
+        """It begins again."""
+        reads = []
+
+        def first() -> list[Server]:
+            reads.append(self.now)
+            return [Server()]
+
+        def second() -> list[Server]:
+            raise errors.Unreachable('Nova: HTTP 500')
+
+        self.nova.pages = [first, second]
+        for _ in range(reconciling.MOST_FAULTS + 1):
+            self.assertRaises(errors.Unreachable, self.turn)
+        self.assertEqual(2, len(reads))
+
+    def test_many_are_gone(self) -> None:
+        """Nova is asked once, and for a few of the rest."""
+        names = [f'{number:08d}{HOG[8:]}' for number in range(300)]
+        self.turn(*map(Server, names))
+        self.nova.deleted = [Server(name, deleted=True)
+                             for name in names[:200]]
+        for number, left in enumerate((50, 0, 0)):
+            self.turn(after_s=0.0 if number else reconciling.WHOLE_S + 1)
+            self.assertEqual(left, len(self.tags()))
+            self.assertLessEqual(len(self.nova.asked_alone),
+                                 reconciling.MOST_ASKED * (number + 1))
+        self.assertEqual(names[200:], self.nova.asked_alone)
+
+    def test_server_groups_are_read_once(self) -> None:
+        self.nova.members = {HOG: 'render'}
+        for specs in ({}, BACKGROUND, {}):
+            self.turn(Server(specs=specs))
+        self.assertEqual(1, self.nova.groups_read)
+        self.turn(Server(), after_s=reconciling.WHOLE_S)
+        self.assertEqual(2, self.nova.groups_read)
+
+    def test_the_server_group_of_a_new_instance(self) -> None:
+        """One that was there, one that is new, and none."""
+        self.nova.members = {HOG: 'render'}
+        self.nova.new_groups = [Group('id-shop', 'shop', (WEB,))]
+        self.turn(Server())
+        for instance, groups, name in (
+                (CART, ('id-render',), 'render'), (WEB, ('id-shop',), 'shop'),
+                ('no', (), ''), ('old', None, ''), ('gone', ('id-x',), '')):
+            new = Server(instance, created_s=self.now)
+            self.nova.there = {instance: new._replace(groups=groups)}
+            for _ in range(2):
+                self.turn(new)
+            self.assertEqual([name], [one[4] for one in self.tags()
+                                      if one[0] == instance])
+            self.assertEqual(1, self.nova.asked_alone.count(instance))
+        self.assertEqual(1, self.nova.groups_read)
+
+    def test_many_new_instances(self) -> None:
+        """Of which a few are asked for at a time."""
+        self.turn()
+        new = [Server(f'{number:08d}{HOG[8:]}', created_s=self.now)
+               for number in range(120)]
+        self.nova.there = {one.id: one._replace(groups=()) for one in new}
+        for count in (50, 100, 120, 120):
+            self.turn(*new)
+            self.assertEqual(count, len(self.nova.asked_alone))
+        self.assertEqual(120, len(self.tags()))
 
     def test_a_cell_that_does_not_answer(self) -> None:
         """Nova leaves its instances out of the list, without a word."""
@@ -396,6 +584,32 @@ class Elsewhere(Case):
         self.turn(Server(host='node-2'), after_s=elsewhere.GRACE_S + 1)
         self.assertEqual([], self.there())
 
+    def test_while_all_is_read(self) -> None:
+        """It is refused all the time, though that takes long."""
+        self.turn(Server(host='node-2'), after_s=elsewhere.GRACE_S + 1)
+        claimed = []
+
+        def page() -> list[Server]:
+            self.now += 59
+            self.claim()
+            claimed.append(self.there())
+            return [Server(host='node-2')]
+
+        self.nova.pages = [page] * 15
+        self.turn(Server(host='node-2'), after_s=reconciling.WHOLE_S)
+        # After an outage of six hours it counts with the first changes.
+        self.assertEqual([[]] * 15, claimed)
+
+    def test_a_migration_beside_another_conductor(self) -> None:
+        """It has to find out that Nova is working on the instance."""
+        self.reconciler = reconciling.Reconciler(self.engine, self.nova,
+                                                 lambda: self.now)
+        moving = Server(host='node-2', busy=True, status='MIGRATING')
+        self.nova.pages = [lambda: [moving]]
+        self.turn(moving, after_s=elsewhere.GRACE_S + 1)
+        self.claim()
+        self.assertEqual([HOG], self.there())
+
     def test_nova_agrees_at_last(self) -> None:
         self.turn(Server(host='node-2'), after_s=elsewhere.GRACE_S + 1)
         self.claim()
@@ -417,7 +631,8 @@ class Elsewhere(Case):
             with connect.writing(self.engine) as connection:
                 connection.execute(sqlalchemy.update(
                     tables.flavor_tags).values(
-                        host=host, told=False, changed_s=changed_s))
+                        host=host, short=host, told=False,
+                        changed_s=changed_s))
 
         tell(self.now, HOST)
         self.assertEqual([], wrong(hour_s))
@@ -441,6 +656,9 @@ class Elsewhere(Case):
 
     def test_the_name_with_its_domain(self) -> None:
         self.turn(Server(host=f'{HOST}.example.org'))
+        directives = self.claim().directives
+        assert directives is not None
+        self.assertEqual(1, len(directives.tags))
         self.turn(Server(host=f'{HOST}.example.org'),
                   after_s=2 * elsewhere.GRACE_S)
         self.claim()

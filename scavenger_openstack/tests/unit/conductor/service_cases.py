@@ -244,13 +244,15 @@ class Service(cloud.Mixin):
     def test_a_host_with_a_token(self) -> None:
         """Without it, nobody speaks in its name."""
         with self.engine.begin() as connection:
-            token, _ = enrollment.enroll(connection, HOST, now_s=NOW)
+            token = enrollment.enroll(
+                connection, HOST, now_s=NOW).token
         data = codec.encode(report(incident(1)))
         self.assertIn('without its token', self.refused(data))
         self.assertIn('with a wrong token', self.refused(data, token='x'))
         self.assertEqual([], self.rows(tables.incidents))
         self.assertEqual(
-            [('unknown', HOST), ('unknown', HOST)],
+            [('scavenger-manage', HOST), ('unknown', HOST),
+             ('unknown', HOST)],
             self.rows(tables.audit, 'actor', 'target'))
         self.assertEqual(1, self.answer(report(incident(1)), token=token
                                         ).acknowledged)
@@ -268,7 +270,8 @@ class Service(cloud.Mixin):
         self.assertEqual([HOST], self.rows(tables.hosts, 'name'))
         with self.engine.begin() as connection:
             self.assertEqual(1, enrollment.without_token(connection))
-            token, _ = enrollment.enroll(connection, HOST, now_s=NOW)
+            token = enrollment.enroll(
+                connection, HOST, now_s=NOW).token
             self.assertEqual(0, enrollment.without_token(connection))
         self.assertEqual(2, self.answer(report(incident(2)), token=token
                                         ).acknowledged)

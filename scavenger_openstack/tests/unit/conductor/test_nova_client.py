@@ -8,6 +8,7 @@ import http.server
 import json
 import threading
 from typing import Any
+from urllib import parse
 
 from keystoneauth1 import session
 from keystoneauth1 import token_endpoint
@@ -37,6 +38,8 @@ class Nova(testtools.TestCase):
         self.answers: dict[str, Any] = {}
         self.versions: list[str | None] = []
         self.asked: list[str] = []
+        self.requests: list[str] = []
+        self.gone: set[str] = set()
         server = http.server.ThreadingHTTPServer(('127.0.0.1', 0),
                                                  self.handler())
         self.addCleanup(server.server_close)
@@ -50,13 +53,26 @@ class Nova(testtools.TestCase):
         self.nova = client.Nova(session.Session(
             auth=token_endpoint.Token(url, 'token')))
 
+    def queries(self, path: str) -> list[dict[str, list[str]]]:
+        """Of the requests for it."""
+        return [parse.parse_qs(query) for found, _, query in (
+            one.partition('?') for one in self.requests) if found == path]
+
     def handler(self) -> type[http.server.BaseHTTPRequestHandler]:
         answers, versions, asked = self.answers, self.versions, self.asked
+        requests, gone = self.requests, self.gone
 
         class Handler(http.server.BaseHTTPRequestHandler):
 
             def do_GET(self) -> None:
+                requests.append(self.path)
                 path, _, query = self.path.partition('?')
+                marker = parse.parse_qs(query).get('marker', [''])[0]
+                if marker in gone:
+                    self.send_response(400)
+                    self.send_header('Content-Length', '0')
+                    self.end_headers()
+                    return
                 self.answer(path.rstrip('/') + (
                     '?marker' if 'marker=' in query else ''))
 
@@ -108,8 +124,7 @@ class Nova(testtools.TestCase):
     def servers(self, *found: dict[str, Any]) -> list[Any]:
         """On one page, as a list."""
         self.answers['/v2.1/servers/detail'] = {'servers': list(found)}
-        self.answers['/v2.1/servers/detail?marker'] = {'servers': []}
-        return list(self.nova.servers(None))
+        return list(self.nova.page().servers)
 
     def test_a_cell_that_does_not_answer(self) -> None:
         """Nova knows no more of its instances than this, alone or in a
@@ -123,6 +138,57 @@ class Nova(testtools.TestCase):
         found = self.nova.server(str(SERVER['id']))
         assert found is not None
         self.assertEqual((True, ''), (found.unknown, found.host))
+
+    def test_what_lists_are_asked_for(self) -> None:
+        self.servers()
+        self.nova.page(since_s=1_750_000_000.0)
+        self.nova.page(since_s=1_750_000_000.0, deleted=True)
+        self.nova.page(status='MIGRATING')
+        rest = {'all_tenants': ['1'], 'limit': ['500']}
+        since = {'changes-since': ['2025-06-15T15:06:40Z']}
+        self.assertEqual([rest, {**rest, **since}, {
+            **rest, **since, 'deleted': ['True']}, {
+            **rest, 'status': ['MIGRATING']}],
+            self.queries('/v2.1/servers/detail'))
+
+    def test_the_last_instance_of_a_page_was_deleted(self) -> None:
+        """Nova knows it no more as the place to go on at."""
+        names = [f'{number:08d}' for number in range(3)]
+        self.servers(*({**SERVER, 'id': name} for name in names))
+        page = self.nova.page()
+        self.assertEqual(tuple(names), page.after)
+        self.answers['/v2.1/servers/detail?marker'] = {'servers': []}
+        self.gone.update(names[1:])
+        self.assertEqual(([], ()), self.nova.page(page.after))
+        self.assertEqual([None, [names[2]], [names[1]], [names[0]]], [
+            query.get('marker') for query in self.queries(
+                '/v2.1/servers/detail')[1:]])
+        self.gone.add(names[0])
+        self.assertRaises(errors.Unreachable, self.nova.page, page.after)
+
+    def test_the_server_groups_of_one(self) -> None:
+        path = f'/v2.1/servers/{SERVER["id"]}'
+        for groups in (None, [], ['g1']):
+            self.answers[path] = {'server': SERVER if groups is None else {
+                **SERVER, 'server_groups': groups,
+                'created': '2025-06-15T15:06:40Z'}}
+            found = self.nova.server(str(SERVER['id']))
+            assert found is not None
+            self.assertEqual(
+                (None, 0.0) if groups is None else (tuple(groups),
+                                                    1_750_000_000.0),
+                (found.groups, found.created_s))
+        self.assertIsNone(self.nova.group('g1'))
+        self.answers['/v2.1/os-server-groups/g1'] = {'server_group': {
+            'id': 'g1', 'name': 'shop', 'members': ['i1']}}
+        self.assertEqual(('g1', 'shop', ('i1',)), self.nova.group('g1'))
+
+    def test_compute_services(self) -> None:
+        self.answers['/v2.1/os-services'] = {'services': [
+            {'id': 1, 'host': 'node-1', 'binary': 'nova-compute'}]}
+        self.assertEqual(['node-1'], self.nova.services())
+        self.assertEqual([{'binary': ['nova-compute']}],
+                         self.queries('/v2.1/os-services'))
 
     def test_extra_specs_that_are_not_shown(self) -> None:
         """To a user that may not see them all would be foreground."""
@@ -138,8 +204,7 @@ class Nova(testtools.TestCase):
                        {'servers': [{'x': 1}]}, {'servers': [
                            {**SERVER, 'flavor': 5}]}):
             self.answers['/v2.1/servers/detail'] = answer
-            self.assertRaises(errors.Unreachable, list,
-                              self.nova.servers(None))
+            self.assertRaises(errors.Unreachable, self.nova.page)
         for row in ({'x': 1}, {'name': 5}, 5):
             self.answers['/v2.1/os-aggregates'] = {'aggregates': [row]}
             self.assertRaises(errors.Unreachable, self.nova.aggregates)
@@ -148,7 +213,8 @@ class Nova(testtools.TestCase):
         """For ever."""
         self.answers['/v2.1/servers/detail'] = {'servers': [SERVER]}
         self.answers['/v2.1/servers/detail?marker'] = {'servers': [SERVER]}
-        self.assertRaises(errors.Unreachable, list, self.nova.servers(None))
+        page = self.nova.page()
+        self.assertRaises(errors.Unreachable, self.nova.page, page.after)
 
     def test_flavors(self) -> None:
         """All pages of them."""

@@ -176,6 +176,21 @@ class Scheduling(testtools.TestCase):
         self.assertEqual([], self.passing(spec(), 'h0'))
         self.assertIn('(3 requests', log.output.splitlines()[1])
 
+    def test_names_with_and_without_a_domain(self) -> None:
+        """Those that agents report by, and those that Nova has."""
+        self.say(told('a.example.org'), told('b', headroom={
+            'cpu': 7.0, 'memory': 4096.0 * MIB}),
+            told('c', headroom={'cpu': 0.5}))
+        self.assertEqual(['a', 'b.example.org'], self.passing(
+            spec(), 'a', 'b.example.org', 'c.example.org', 'a.other.org'))
+        self.assertEqual(['b.example.org', 'a'], self.weighed(
+            spec(), 'a', 'b.example.org'))
+
+    def test_the_name_that_a_host_had_before(self) -> None:
+        self.say(told('a', silent=True), told('a.example.org'))
+        self.assertEqual(['a', 'a.example.org'], self.passing(
+            spec(), 'a', 'a.example.org'))
+
     def test_background_goes_where_limits_are_set(self) -> None:
         self.say(told('a', enforcing=False), told('b'))
         self.assertEqual(['b'], self.passing(spec(), 'a', 'b'))

@@ -546,6 +546,20 @@ class DirectivesTest(SyncTestCase):
                     1.8, 0.1, 500, 0, 'directive')}), one.orders)
         self.assertEqual({}, one.refused)
 
+    def test_a_notice_for_the_operator(self) -> None:
+        """It is logged when it is new, and shown while it holds."""
+        log = self.useFixture(fixtures.FakeLogger())
+        for notice, count in (('a\x1b[31m' + 'b' * 3000, 1), ('', 1),
+                              ('c', 2)):
+            for _ in range(2):
+                self.conductor.answer = {'directives': codec.replace(
+                    DIRECTIVES, notice=notice[:2000])}
+                self.turn()
+                shown = self.sync.facts()['notice']
+                self.assertEqual((notice[:1], True), (
+                    shown[:1], shown.isprintable()))
+            self.assertEqual(count, log.output.count('the control plane: '))
+
     def test_background_where_the_host_allows_it(self) -> None:
         """What is called both is foreground."""
         asked = codec.replace(DIRECTIVES, tags=[
