@@ -108,7 +108,8 @@ def conduct(there: socket.socket, engine: connect.Engine) -> None:
     """
     now = [0.0]
     conductor = service.Conductor(engine, lambda: now[0],
-                                  keep_days=KEEP_DAYS)
+                                  keep_days=KEEP_DAYS,
+                                  keep_audit_days=KEEP_DAYS)
     for asked in _asked(there):
         now[0] = asked['now']
         try:

@@ -64,7 +64,7 @@ def and_may_die(self, data, **more):
     os.kill(os.getpid(), signal.SIGKILL)
 
 service.Conductor.answer = and_may_die
-service.AGAIN_S = 1.0
+service.EVERY_S = 1.0
 conductor.main(sys.argv[1:])
 """
 """A conductor that looks each second whether totals, specs and old rows are

@@ -39,7 +39,7 @@ from scavenger_openstack.conductor import service
 from scavenger_openstack.conductor import silence
 from scavenger_openstack.wsgi import conductor
 
-service.AGAIN_S = silence.EVERY_S = 0.1
+service.EVERY_S = silence.EVERY_S = 0.1
 conductor.application({'PATH_INFO': '/'}, lambda status, headers: None)
 sys.stdin.read()
 """
@@ -208,7 +208,8 @@ class Http(cloud.Mixin, databases.Mixin):
             process = subprocess.Popen(
                 [sys.executable, '-c', SERVED], stdin=subprocess.PIPE,
                 stderr=stderr, env=self.configured(
-                    'keep_days = 3\n[api]\nsilent_s = 1\n'))
+                    'keep_days = 3\nkeep_audit_days = 3\n'
+                    '[api]\nsilent_s = 1\n'))
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         until = time.monotonic() + 60
