@@ -291,7 +291,8 @@ def sqlite(progress: Progress, seeds: range) -> None:
 def prepare(engine: connect.Engine) -> None:
     """Have all statements of a conductor compiled."""
     host, now = schedules_cases.Host('node-0', 0), cloud.NOW
-    conductor = service.Conductor(engine, lambda: now, keep_days=KEEP_DAYS)
+    conductor = service.Conductor(engine, lambda: now, keep_days=KEEP_DAYS,
+                                  keep_audit_days=KEEP_DAYS)
     for _ in range(TURNS):
         host.happens(now)
         report = host.report(now)

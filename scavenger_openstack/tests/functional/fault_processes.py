@@ -109,6 +109,7 @@ def conduct(there: socket.socket, engine: connect.Engine) -> None:
     now = [0.0]
     conductor = service.Conductor(engine, lambda: now[0],
                                   keep_days=KEEP_DAYS,
+                                  keep_audit_days=KEEP_DAYS,
                                   elapsed=lambda: now[0])
     for asked in _asked(there):
         now[0] = asked['now']
