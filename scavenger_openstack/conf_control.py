@@ -126,16 +126,3 @@ def database(conf: cfg.ConfigOpts) -> str:
             'the database of the control plane there, such as '
             'sqlite:////var/lib/scavenger/scavenger.sqlite')
     return conf.database.connection
-
-
-FOREIGN = ('openstack', 'oslo_messaging_rabbit', 'oslo_messaging_kafka',
-           'oslo_messaging_metrics', 'oslo_messaging_notifications',
-           'oslo_messaging_tracing', 'keystone_authtoken', 'oslo_policy',
-           'oslo_middleware', 'oslo_reports', 'cors', 'healthcheck')
-"""Sections of libraries that only some programs import: in a file that all
-read, they are not wrong."""
-
-FOREIGN_DEFAULTS = ('transport_url', 'control_exchange',
-                    'rpc_response_timeout', 'rpc_ping_enabled',
-                    'executor_thread_pool_size', 'rpc_thread_pool_size')
-"""Their options in [DEFAULT]."""

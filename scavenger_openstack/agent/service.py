@@ -69,6 +69,7 @@ def set_up_log(conf: cfg.ConfigOpts) -> None:
     log.setup(conf, 'scavenger')
     for handler in logging.getLogger().handlers:
         handler.addFilter(log_filter.Filter())
+    conf_.log_unused(conf)
 
 
 class MissingLog:

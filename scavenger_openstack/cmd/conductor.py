@@ -78,6 +78,7 @@ def run(options: argparse.Namespace) -> int:
         schema.check(connection)
         without = enrollment.without_token(connection)
     log.setup(conf, 'scavenger')
+    conf_.log_unused(conf)
     if without:
         LOG.warning('%d hosts have no token: %s; see "scavenger-manage host '
                     'enroll"', without, 'their reports are refused'

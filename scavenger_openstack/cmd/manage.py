@@ -123,7 +123,7 @@ def _add(action: Callable[..., command_line.Parser], name: str, text: str,
 def _main(arguments: Sequence[str]) -> int:
     options = command_line.parse(parser(), arguments)
     from scavenger_openstack.cmd import configuration
-    conf = configuration.load(PROG, options)
+    conf = configuration.load(PROG, options, has_log=False)
     commands = {
         ('db', 'upgrade'): _upgrade, ('db', 'version'): _version,
         ('db', 'purge'): _purge, ('host', 'enroll'): _enroll,

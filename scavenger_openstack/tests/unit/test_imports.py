@@ -25,7 +25,7 @@ LEVELS = {
     'restore': 0, 'amounts': 0, 'text': 0,
     'algorithms': 1, 'decision': 1,
     'conf_agent': 1, 'conf_check': 1, 'conf_cloud': 1, 'conf_control': 1,
-    'conf_host': 1, 'conf_params': 1,
+    'conf_host': 1, 'conf_libraries': 0, 'conf_params': 1,
     'conf': 2, 'rpc': 2, 'db': 2, 'drivers': 2, 'recording': 2,
     'simulator': 2,
     'agent': 3, 'conductor': 3, 'api': 3, 'nova': 3, 'osc': 3,
