@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if '--check' in arguments:
         return exit_.code(PROG, lambda: _monitored(arguments))
-    return exit_.code(PROG, lambda: _main(arguments))
+    return exit_.code(PROG, lambda: _main(arguments), 'rpc')
 
 
 def parser() -> command_line.Parser:
