@@ -118,29 +118,6 @@ def make(files: Files, conf: cfg.ConfigOpts, user: pwd.struct_passwd) -> None:
     _write(files.options, _options(files, conf).replace('$', '$$').encode())
 
 
-def environment(files: Files, conf: cfg.ConfigOpts) -> str:
-    """Lines for a shell, with which ``openstack`` finds the API.
-
-    :raises ScavengerError: the password is not there, or not for this user.
-    """
-    try:
-        password = files.password.read_text().strip()
-    except PermissionError as exc:
-        raise errors.ScavengerError(
-            f'{files.password}: only root may read the password: type it as '
-            'root') from exc
-    except FileNotFoundError as exc:
-        raise errors.ScavengerError(
-            f'{files.password}: not there; start scavenger-standalone first, '
-            'with the same options') from exc
-    variables = {'OS_AUTH_TYPE': 'http_basic', 'OS_USERNAME': NAME,
-                 'OS_PASSWORD': password,
-                 'OS_ENDPOINT': f'http://127.0.0.1:{conf.api.port}'}
-    return ''.join(('unset OS_CLOUD OS_AUTH_URL\n', *(
-        f'export {name}={shlex.quote(value)}\n'
-        for name, value in variables.items())))
-
-
 def _make_directory(path: pathlib.Path, group: int) -> None:
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = path.stat(follow_symlinks=False)
