@@ -29,7 +29,6 @@ from scavenger_openstack.wire import report
 MOST_WORKLOADS = 2000
 MOST_SERIES = 9
 MOST_SAMPLES = 120
-MOST_REFUSED = 200
 
 Evidence = Sequence[tuple[str, str, Sequence[float], Sequence[float | None]]]
 """Workload, what the values are, seconds before the incident began to be
@@ -118,6 +117,11 @@ def facts(seen: SeenTick, rates: Rates | None, *, version: str,
             seen.sample.cpu_model if seen.sample else None),
         modes={fit.name(name): Mode(mode).value
                for name, mode in modes.items()},
+        own_modes={fit.name(name): Mode(mode).value
+                   for name, mode in document.get('own_modes', {}).items()},
+        limited=document.get('limited'),
+        missing=[fit.sentence(what) for what in document.get(
+            'missing', ())[:report.MAX_MISSING]],
         capacity=_capacity(seen.sample),
         headroom=_headroom(document, rates, idle_cores), used=_used(rates),
         precision={fit.name(name): report.Precision(**{
@@ -128,7 +132,7 @@ def facts(seen: SeenTick, rates: Rates | None, *, version: str,
         tick_cpu_share=_amount(document.get('cpu_share')),
         spool_bytes=spool_bytes, dropped=dropped,
         refused={fit.name(what): fit.sentence(why) for what, why in list(
-            all_refused.items())[:MOST_REFUSED]})
+            all_refused.items())[:report.MAX_REFUSED]})
 
 
 def _amount(value: float | None) -> float | None:

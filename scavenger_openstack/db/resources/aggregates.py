@@ -99,6 +99,20 @@ def hosts_of(name: str) -> Select:
             other.c.aggregate == name, other.c.named.is_(True)).exists()))
 
 
+def names(connection: Connection) -> list[str]:
+    """Those of all that have a host."""
+    return list(connection.scalars(select(_T.aggregate).distinct()))
+
+
+def of_host(connection: Connection, host: str) -> list[str]:
+    """The aggregates that a host is in, by name."""
+    other = tables.aggregate_hosts.alias()
+    return list(connection.scalars(select(_T.aggregate).where(
+        _T.host == host, or_(_T.named.is_(True), ~select(other.c.id).where(
+            other.c.aggregate == _T.aggregate,
+            other.c.named.is_(True)).exists())).order_by(_T.aggregate)))
+
+
 def settings(connection: Connection, name: str, *, lock: bool = False
              ) -> Row | None:
     """The row with what is set for the hosts of an aggregate.
