@@ -354,7 +354,9 @@ specs = _table(
 audit = _table(
     'audit', _id(),
     Column('time_s', Double, nullable=False, index=True),
+    # The id of a user, or what else did it; and what it is called.
     Column('actor', NAME, nullable=False),
+    Column('actor_name', NAME, nullable=False, server_default=''),
     Column('project', PROJECT, nullable=False, default=''),
     Column('request_id', String(64), nullable=False, default=''),
     Column('action', String(64), nullable=False),
@@ -364,6 +366,7 @@ audit = _table(
     Column('reason', Text, nullable=False),
     Index('ix_audit_target', 'target', 'id'),
     Index('ix_audit_actor', 'actor', 'id'),
+    Index('ix_audit_actor_name', 'actor_name', 'id'),
     Index('ix_audit_action', 'action', 'id'))
 
 # Work that is done once: the holder until expires_s.

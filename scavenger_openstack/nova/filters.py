@@ -22,8 +22,8 @@ from nova.scheduler import utils
 from oslo_log import log
 
 from scavenger_openstack.algorithms import flavor
+from scavenger_openstack.algorithms import placing
 from scavenger_openstack.algorithms import resource_classes
-from scavenger_openstack.nova import placing
 from scavenger_openstack.nova import summary
 from scavenger_openstack.types import Priority
 

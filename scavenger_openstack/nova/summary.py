@@ -15,7 +15,6 @@ import os
 import threading
 import time
 from typing import Any
-from typing import NamedTuple
 
 from keystoneauth1 import exceptions as auth_exceptions
 from keystoneauth1 import loading
@@ -23,6 +22,7 @@ import nova.conf
 from oslo_config import cfg
 from oslo_log import log
 
+from scavenger_openstack.algorithms.placing import Host
 from scavenger_openstack.nova import options
 from scavenger_openstack import text
 
@@ -32,21 +32,6 @@ PATH = '/v1/summary'
 FIRST_S = 1.0
 IDLE_S = 900.0
 SHOWN = 200
-
-
-class Host(NamedTuple):
-    """A host: cores and bytes that background work could use besides what
-    it has, and all that there are, ``None`` where that is not known;
-    incidents that are open; virtual CPUs of background work; whether it sets
-    limits."""
-
-    silent: bool = True
-    free_cores: float | None = None
-    free_bytes: float | None = None
-    cores: float | None = None
-    incidents: int = 0
-    background_vcpus: float = 0.0
-    enforcing: bool = True
 
 
 Hosts = Mapping[str, Host]
@@ -59,9 +44,9 @@ def parse(answer: Any) -> dict[str, Host]:
     """
     try:
         return {one['name']: Host(
-            bool(one['silent']), _number(one['headroom'].get('cpu')),
-            _number(one['headroom'].get('memory')),
-            _number(one['capacity'].get('cpu')), int(one['incidents']),
+            bool(one['silent']), _number(one['headroom'].get('cpu_cores')),
+            _number(one['headroom'].get('memory_bytes')),
+            _number(one['capacity'].get('cpu_cores')), int(one['incidents']),
             float(one['background_vcpus']),
             bool(one.get('enforcing', True)))
             for one in answer['hosts']}

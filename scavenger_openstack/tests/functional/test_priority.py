@@ -83,8 +83,8 @@ class Refused(PriorityTestCase):
         self.ask()
         [host] = self.json('interference', 'host', 'list')
         self.wait_for('the host says so', lambda: 'allow_background' in str(
-            self.json('interference', 'host', 'show', host['name'])['facts']
-            .get('refused', {}).get(f'priority {self.guest.uuid}')),
+            self.json('interference', 'host', 'show', host['name'])[
+                'not_followed'].get(f'priority {self.guest.uuid}')),
             embedded.START_S)
         self.assertEqual('foreground', self.known()['priority'])
         self.assertEqual(self.before, self.limits())

@@ -75,6 +75,7 @@ HOMES = {
     'oslo_middleware': ('api',),
     'keystonemiddleware': ('api',),
     'bcrypt': ('api',),
+    'openstack': ('osc',),
     'osc_lib': ('osc',),
     'cliff': ('osc',),
     'keystoneauth1': ('conductor.placement_api', 'conductor.sessions', 'nova',

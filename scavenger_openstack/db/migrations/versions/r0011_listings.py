@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Indexes for each filter of workloads, limits, audit and evictions.
+"""Indexes for each filter of workloads, limits, audit and evictions, and the
+names of actors.
 
 A page of a filter of few rows is read from one index in its order.
 """
@@ -20,7 +21,8 @@ NEW = {
        for name in ('instance', 'project', 'knob')},
     'ix_evictions_host': ('evictions', ['host', 'id']),
     'ix_evictions_state': ('evictions', ['state', 'id']),
-    'ix_audit_actor': ('audit', ['actor', 'id'])}
+    'ix_audit_actor': ('audit', ['actor', 'id']),
+    'ix_audit_actor_name': ('audit', ['actor_name', 'id'])}
 """The table and the columns of each index."""
 
 OLD = {'ix_workloads_project': 'workloads', 'ix_caps_instance': 'caps',
@@ -33,6 +35,11 @@ UNTIL = 'ix_workloads_until'
 def upgrade() -> None:
     # MariaDB may have some, from an upgrade that was interrupted.
     there = sqlalchemy.inspect(op.get_bind())
+    if not any(column['name'] == 'actor_name'
+               for column in there.get_columns('audit')):
+        op.add_column('audit', sqlalchemy.Column(
+            'actor_name', sqlalchemy.String(255), nullable=False,
+            server_default=''))
     names = {str(index['name']) for table in ('workloads', 'caps',
                                               'evictions', 'audit')
              for index in there.get_indexes(table)}
