@@ -15,7 +15,8 @@ from scavenger_openstack.osc import table
 SHOWN = (
     table.Column('name', 'Aggregate'),
     table.Column('hosts', 'Hosts'),
-    table.Column('settings', 'Set Here', host.settings))
+    table.Column('settings', 'Set Here', host.settings),
+    table.Column('not_followed', 'Not Followed'))
 
 
 class ShowAggregate(command.ShowOne):
@@ -27,8 +28,8 @@ class ShowAggregate(command.ShowOne):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
-        return table.one(parsed_args, SHOWN, http.of(self.app).one(
-            'aggregate', 'GET', _path(parsed_args)))
+        return table.one(parsed_args, SHOWN, host.shape(http.of(
+            self.app).one('aggregate', 'GET', _path(parsed_args))))
 
 
 class SetAggregate(command.ShowOne):
@@ -46,9 +47,9 @@ class SetAggregate(command.ShowOne):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
-        return table.one(parsed_args, SHOWN, http.of(self.app).one(
-            'aggregate', 'PATCH', _path(parsed_args),
-            host.changes(parsed_args)))
+        return table.one(parsed_args, SHOWN, host.shape(http.of(
+            self.app).one('aggregate', 'PATCH', _path(parsed_args),
+                          host.changes(parsed_args))))
 
 
 def _add_aggregate(parser: argparse.ArgumentParser) -> None:

@@ -70,7 +70,8 @@ class Whole(embedded.EmbeddedTestCase):
         self.wait_for('it is shown', lambda: [
             one for one in self.json('interference', 'cap', 'list')
             if one['owner'] == 'operator'])
-        self.text('interference', 'cap', 'unset', *target)
+        self.text('interference', 'cap', 'unset', *target, '--reason',
+                  'the test')
         began = time.monotonic()
         self.wait_for('gone', lambda: self.cores() is None)
         self.took('no override', began)

@@ -65,7 +65,7 @@ class Followed(PriorityTestCase):
             if one['workload'] == self.guest.uuid
             and one['knob'] == 'cpu_idle'], embedded.START_S)
         self.text('interference', 'priority', 'unset', '--instance',
-                  self.guest.uuid)
+                  self.guest.uuid, '--reason', 'the test')
         self.wait_for('no limit', lambda: self.limits() == self.before,
                       embedded.START_S)
         self.wait_for('that is known', lambda: (
