@@ -152,7 +152,7 @@ class Journal:
                 {key: one.original for key, one in held.items()},
                 lambda _: 'the agent ends'),
             transitions.AgentEvent(
-                wall_s, 'ended', f'{problems} limits are not removed, '
+                wall_s, 'ended', f'limits not removed: {problems}, '
                 'scavenger-restore tries again' if problems else '',
                 os.getpid())])
 

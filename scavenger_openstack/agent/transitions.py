@@ -318,8 +318,9 @@ def _words(event: Event) -> str:
         return (f'incident {event.what} ({event.controller}): '
                 + status.of_incident(event.incident))
     if isinstance(event, KillEvent):
-        return (f'killed {event.processes} processes of '
-                f'{event.action.workload}: {event.action.reason} '
+        return ('killed '
+                f'{amounts.counted(event.processes, "process", "processes")} '
+                f'of {event.action.workload}: {event.action.reason} '
                 f'({event.action.owner})')
     return (f'agent {event.what}' + (f': {event.detail}' if event.detail
                                      else '')

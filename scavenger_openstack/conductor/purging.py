@@ -65,7 +65,7 @@ class Purging:
             raise
         self._hold(now + EVERY_S)
         if deleted:
-            LOG.info('%d rows were deleted that were over and old', deleted)
+            LOG.info('rows deleted that were over and old: %d', deleted)
         return deleted
 
     def _delete(self, now: float) -> int:

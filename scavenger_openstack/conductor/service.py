@@ -272,7 +272,7 @@ class Conductor:
             self._release(now)
             raise
         if count:
-            LOG.info('%d specs changed', count)
+            LOG.info('specs changed: %d', count)
         return count
 
     def _make_specs(self, now: float) -> int:

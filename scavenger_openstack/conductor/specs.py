@@ -119,6 +119,6 @@ def _write(connection: reports.Connection,
         reports.add_audit(connection, [{
             'time_s': now, 'actor': 'conductor',
             'action': directives.SPECS, 'target': '',
-            'reason': f'{len(new)} specs are new, {len(changed)} changed '
-                      f'and {len(have)} ended'}])
+            'reason': f'specs: {len(new)} new, {len(changed)} changed, '
+                      f'{len(have)} ended'}])
     return count

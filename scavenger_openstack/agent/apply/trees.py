@@ -15,6 +15,7 @@ from oslo_log import log
 
 from scavenger_openstack.agent.apply import originals
 from scavenger_openstack.agent import base as base_
+from scavenger_openstack import amounts
 from scavenger_openstack.drivers.base import RestoreAction
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
@@ -81,6 +82,7 @@ class Trees:
         self._leases.replace(*key, actions, held.original)
         changed = originals.changed_below(held.actions, actions)
         if changed:
-            LOG.warning('%s %s: another program changed it in %d groups '
-                        'below, which will be restored: %s', *key,
-                        len(changed), ', '.join(changed[:SHOWN]))
+            LOG.warning('%s %s: another program changed it in %s below, '
+                        'which will be restored: %s', *key,
+                        amounts.counted(len(changed), 'group'),
+                        ', '.join(changed[:SHOWN]))

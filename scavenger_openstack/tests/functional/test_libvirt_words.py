@@ -109,7 +109,7 @@ class WordsCase(domain_life.LifeCase):
 class TestLibvirtd(WordsCase):
 
     def late(self) -> int:
-        found, = re.findall('([0-9]+) limits were late', self.log.output)
+        found, = re.findall('limits that were late: ([0-9]+)', self.log.output)
         return int(found)
 
     def test_is_killed(self) -> None:

@@ -124,8 +124,7 @@ class Specs(cloud.Mixin):
         self.refresh()
         self.refresh()
         self.assertEqual(
-            [('conductor', 'specs', '1 specs are new, 0 changed and 0 '
-              'ended')],
+            [('conductor', 'specs', 'specs: 1 new, 0 changed, 0 ended')],
             self.rows(tables.audit, 'actor', 'action', 'reason'))
 
     def test_a_claim(self) -> None:
