@@ -55,13 +55,6 @@ PARAMS: dict[str, type] = {'scavenger': scavenger_params.Params,
                            'perfcloud': perfcloud.Params,
                            'attribution': attribution.Params}
 
-OLD_NAMES: Mapping[str, str] = {
-    f'{section}.{old}': f'{section}.{name}'
-    for section, params in PARAMS.items()
-    for old, name in conf_params.old_names(params).items()}
-"""What options of ``PARAMS`` were called before, as ``section.option`` -> what
-they are called now."""
-
 DRIVERS = frozenset({'host', 'replay'})
 
 REGULATORS: Mapping[str, tuple[Resource, ...]] = {
@@ -114,7 +107,8 @@ CGROUPS_OPTS: list[cfg.Opt] = [
                     'host.  Default: the machine itself.'),
     cfg.ListOpt('io_devices', default=[],
                 help='Disks that I/O limits are set on, such as sda.  '
-                     'Default: all whole disks.'),
+                     'Default: all whole disks that are not built on '
+                     'others, and multipath disks instead of their paths.'),
     cfg.BoolOpt('pressure', default=False,
                 help='Sample the pressure stall information of each '
                      'workload, where a cgroup v2 directory of the same '
@@ -252,9 +246,7 @@ def findings(conf: cfg.ConfigOpts) -> list[str]:
     found = []
     known = {'DEFAULT': {*conf, *conf_check.ALIASES,
                          *conf_libraries.USED_DEFAULTS},
-             **{name: {*conf[name], *(old for option in options for old
-                                   in conf_check.old_names(name, option))}
-                for name, options in list_opts() if name}}
+             **{name: {*conf[name]} for name, _ in list_opts() if name}}
     files = [(path, conf_libraries.without_unused(sections))
              for path, sections in conf_check.files(conf)]
     free = {*conf_libraries.USED_SECTIONS, *conf_libraries.named_sections(

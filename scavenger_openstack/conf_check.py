@@ -166,16 +166,6 @@ def is_set(conf: cfg.ConfigOpts, section: str, option: str) -> bool:
             and where.location is not cfg.Locations.opt_default)
 
 
-def old_names(section: str, option: cfg.Opt) -> list[str]:
-    """What an option of a section was called before: files may have it.
-
-    Of a name with hyphens oslo.config has a second one with underscores.
-    """
-    return [old.name for old in option.deprecated_opts
-            if old.name and '-' not in old.name
-            and old.group in (None, section)]
-
-
 def wrong_values(conf: cfg.ConfigOpts,
                  options: Iterable[tuple[str | None, Iterable[cfg.Opt]]]
                  ) -> Iterator[str]:
@@ -188,11 +178,7 @@ def wrong_values(conf: cfg.ConfigOpts,
     for title, group in options:
         section = title or 'DEFAULT'
         for option in group:
-            name = next((old for old in old_names(section, option)
-                         if (section, old) in written
-                         and (section, option.dest) not in written),
-                        option.dest)
-            path, text = written.get((section, name), ('', ''))
+            path, text = written.get((section, option.dest), ('', ''))
             try:
                 value = (conf[title] if title else conf)[option.dest]
             except cfg.NoSuchOptError as exc:
@@ -208,7 +194,7 @@ def wrong_values(conf: cfg.ConfigOpts,
                     why = f'{text or str(value)!r} is not a number'
                 else:
                     continue
-            yield f'{path}[{section}] {name}: {why}'
+            yield f'{path}[{section}] {option.dest}: {why}'
 
 
 def no_plugins(conf: cfg.ConfigOpts, option: str, names: Collection[str],

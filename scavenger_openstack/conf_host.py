@@ -96,7 +96,7 @@ LIBVIRT_OPTS: list[cfg.Opt] = [
                     'each QEMU.  io_shares moves its budget once for each '
                     'answer, so it learns and grows that much slower.  '
                     'Source of the default: PerfCloud, section '
-                    'III-C, intervals of 5 s.'),
+                    'III-D, intervals of 5 s.'),
     cfg.FloatOpt('timeout_s', default=2.0, min=0.1, max=60,
                  help='Seconds that libvirt may take to answer.  After '
                       'that the log and the status say that it, or the QEMU '
@@ -151,7 +151,9 @@ def interfaces(conf: cfg.ConfigOpts, known: Collection[str]
                ) -> dict[str, tuple[str, str]]:
     """Device that carries a workload's traffic, and its link, by workload.
 
-    :param known: the shared devices
+    The link is '' where it is the one that is found by itself.
+
+    :param known: the shared devices that are configured
     :raises ConfigError: an entry is not WORKLOAD=DEVICE, or its link is
         unknown or not clear.
     """
@@ -164,9 +166,9 @@ def interfaces(conf: cfg.ConfigOpts, known: Collection[str]
                 f'[network] interfaces: {entry!r} is not WORKLOAD=DEVICE')
         if not link and len(known) == 1:
             link = next(iter(known))
-        if link not in known:
+        if known and link not in known:
             raise errors.ConfigError(
                 f'[network] interfaces: {entry!r} does not name one of '
-                f'links ({", ".join(known) or "none is set"})')
+                f'links ({", ".join(known)})')
         found[workload] = (device, link)
     return found

@@ -7,6 +7,11 @@ for an operator to read.
 """
 
 
+MISREAD = (ArithmeticError, AttributeError, LookupError, RecursionError,
+           TypeError, ValueError)
+"""What reading a document raises that is of another shape than its kind."""
+
+
 class ScavengerError(Exception):
     """Anything that this project raises on purpose."""
 
@@ -26,7 +31,15 @@ class ConfigError(ScavengerError):
 
 
 class DriverError(ScavengerError):
-    """Something on the host did not do what was asked; the tick goes on."""
+    """Something on the host did not do what was asked; the tick goes on.
+
+    ``cause`` is the same for all that fails for one fact of the host, such as
+    an option of its kernel, or one of its files; '' where it is not one.
+    """
+
+    def __init__(self, message: str = '', *, cause: str = '') -> None:
+        super().__init__(message)
+        self.cause = cause
 
 
 class WorkloadGone(DriverError):

@@ -157,7 +157,8 @@ class Client:
             raise errors.WireError(text) from exc
         except oslo_messaging.UnsupportedVersion as exc:
             raise errors.Unreachable(MISMATCH) from exc
-        except (oslo_messaging.MessagingException, OSError) as exc:
+        except (oslo_messaging.MessagingException, OSError,
+                RuntimeError) as exc:   # the last: no thread can be started
             self.close()
             raise errors.Unreachable(
                 'the message broker cannot be reached: '
@@ -165,11 +166,11 @@ class Client:
         self._timeouts = 0
         if not isinstance(answer, str):
             raise errors.Unreachable('the answer of the conductor is no text')
-        data = answer.encode()
+        # No need to encode what is too long already.
+        data = answer[:MAX_ANSWER_BYTES + 1].encode(errors='surrogatepass')
         if len(data) > MAX_ANSWER_BYTES:
             raise errors.Unreachable(
-                f'an answer of {len(data)} bytes; at most {MAX_ANSWER_BYTES} '
-                'are taken')
+                f'an answer of more than {MAX_ANSWER_BYTES} bytes')
         return data
 
     def close(self) -> None:
@@ -252,10 +253,10 @@ class _Endpoint:
 
     @oslo_messaging.expected_exceptions(errors.ScavengerError)
     def tag(self, context: dict[str, Any], tag: object) -> None:
-        """A cast of nova-compute, since version 1.1."""
+        """A cast of nova-compute."""
         try:
             data = json.dumps(tag).encode()
-        except (TypeError, ValueError) as exc:
+        except (TypeError, ValueError, RecursionError) as exc:
             raise errors.WireError(f'a tag that is no JSON: {exc}') from None
         self._tag(data)
 

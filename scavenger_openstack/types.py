@@ -15,7 +15,9 @@ import enum
 import hashlib
 from typing import Any
 from typing import NamedTuple
+import zlib
 
+from scavenger_openstack.outcomes import Outcome
 # Defined where limits are restored, which imports nothing else of ours.
 from scavenger_openstack.restore.grammar import MAX_CPU as MAX_CPU
 from scavenger_openstack.restore.grammar import parse_cpus as parse_cpus
@@ -115,7 +117,7 @@ class Workload:
     ``instance`` is the UUID of the VM, which stays the same over a hard
     reboot; '' for what is another workload when it is made again.
     ``allowed_cpus`` is ``None`` when the workload may run everywhere.
-    ``dedicated_cpus`` are those of them that it has to itself; ``None`` when
+    ``dedicated_cpus`` are those that it has to itself; ``None`` when
     that is not known: see :mod:`.algorithms.scavenger.pins`.
     ``protected``: a detector may limit others for its sake.
     ``created_s`` is larger the younger a workload is, is the same after a
@@ -298,13 +300,14 @@ class Decision(NamedTuple):
     and plots: plain JSON values; nothing is decided from them.
     ``shortage_bytes`` is the memory that the background uses above what the
     foreground leaves it; 0 or less when there is no shortage, or none is
-    known.
+    known.  ``dropped`` says of limits that are wanted no more why.
     """
 
     caps: tuple[Cap, ...] = ()
     incidents: tuple[Incident, ...] = ()
     facts: Mapping[str, Any] = {}
     shortage_bytes: float = 0.0
+    dropped: Mapping[KnobKey, str] = {}
 
 
 LIMIT = 'limit '
@@ -313,10 +316,17 @@ LIMIT = 'limit '
 WOULD = 'would '
 """Stands before that where nothing is limited, in what operators are told."""
 
+UNPROTECTED = ('nothing: scavenger:protect of its flavor is false, so nothing '
+               'is limited for it')
+"""The action where the victim is not to be protected."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Incident:
-    """What suffered, what did it, what was done and what came of it."""
+    """What suffered, what did it, what was done and what came of it.
+
+    ``time_s`` is when the harm began, not when it was found.
+    """
 
     id: str
     time_s: float
@@ -329,7 +339,7 @@ class Incident:
     suspects: tuple[tuple[str, float], ...] = ()
     antagonists: tuple[str, ...] = ()
     action: str = ''
-    outcome: str = 'open'
+    outcome: str = Outcome.OPEN
 
 
 def more_done(before: str, now: str) -> str:
@@ -348,6 +358,12 @@ def incident_id(host: str, boot_id: str, victim: str, signal: str,
     told = '\0'.join((host, boot_id, victim, signal, repr(start_s)))
     return hashlib.sha256(
         told.encode('utf-8', 'surrogatepass')).hexdigest()[:32]
+
+
+def phase(name: str) -> float:
+    """Where in an interval a name begins, from 0 to 1: in each process the
+    same, and not all names at once.  Names of cgroups need not be UTF-8."""
+    return zlib.crc32(name.encode('utf-8', 'surrogatepass')) / 2 ** 32
 
 
 def format_cpus(cpus: Iterable[int]) -> str:

@@ -29,6 +29,8 @@ WORDS = {'success': 'ok', 'skip': 'SKIPPED', 'fail': 'FAILED',
 PREFIX = 'scavenger_openstack.tests.'
 AGAIN_TIMEOUT_S = 1800
 """For all of them; an emulated guest alone may take 1500 s."""
+ONLY_IN_ALL = 'runs in tools/test.sh all'
+"""The reason of tests.tiers.only_in_all begins so."""
 NO_MATCH = 'The specified regex doesn\'t match with anything'
 
 
@@ -155,7 +157,10 @@ def main() -> int:
         printer.count(status, name, reason)
     for reason in sorted({reason for _, reason in printer.skipped}):
         names = [name for name, why in printer.skipped if why == reason]
-        print(f'\nSKIPPED, {reason}:', *names, sep='\n  ')
+        if reason.startswith(ONLY_IN_ALL):
+            print(f'\nNOT IN THIS RUN, {reason}: {len(names)} tests')
+        else:
+            print(f'\nSKIPPED, {reason}:', *names, sep='\n  ')
     if printer.only_again:
         print('\nFAILED FIRST, PASSED BY ITSELF:', *printer.only_again,
               sep='\n  ')

@@ -1,12 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 
-# Set up this checkout, then run all linters and tests.
+# Set up this checkout, then run linters and tests.
 #
-#     tools/test.sh          everything
+#     tools/test.sh          what guards a change: some twelve minutes
+#     tools/test.sh all      the rest, too: see doc/source/contributor/tests.rst
 #     tools/test.sh unit     only the unit tests: no linters, no root
 #     tools/test.sh REGEX    only the tests whose name matches, no linters
-#     tools/test.sh --again [unit | REGEX]
+#     tools/test.sh --again [all | unit | REGEX]
 #                            the same; up to eight tests that failed run once
 #                            more, by themselves, and are listed
 #
@@ -26,12 +27,17 @@ tools/setup.sh test
 
 export PATH=$PWD/.venv/bin:$PATH
 scratch=$(mktemp -d)
-regex=${1:-}
+regex=
 only=
-if [ "$regex" = unit ]; then
-    only=unit
-    regex=
-fi
+case ${1:-} in
+    '') ;;
+    all) export SCAVENGER_TESTS=all ;;
+    unit) only=unit ;;
+    *) regex=$1
+       export SCAVENGER_TESTS=all ;;
+esac
+export SCAVENGER_SEED=${SCAVENGER_SEED:-$(date +%s)}
+echo "== SCAVENGER_SEED=$SCAVENGER_SEED chooses the instants of campaigns"
 checks=$scratch/checks
 : >"$checks"
 trap finish EXIT
@@ -108,7 +114,7 @@ if [ "$(id -u)" != 0 ] && [ -z "$only" ]; then
     echo "== not root: functional tests will be skipped"
 fi
 
-# Three stages.  Beside the unit tests run those that measure nothing here and
+# Stages.  Beside the unit tests run those that measure nothing here and
 # use only what they have made.  The others have agents, demos, and VMs that
 # wait more than they work: each kind in turn, beside the other kinds.  At the
 # end an OpenStack of many processes, by itself.
@@ -162,6 +168,11 @@ everything() {
         --exclude-regex "tests\.functional\.($first|$openstack)"
     tests OpenStack /functional --serial \
         --exclude-regex "tests\.functional\.(?!$openstack)"
+    # The oldest Nova that is supported, too.
+    if [ "${SCAVENGER_TESTS:-}" = all ] && [ -z "$regex" ]; then
+        SCAVENGER_NOVA=32.0.0 tests 'Nova 32' /functional --serial \
+            --exclude-regex 'tests\.functional\.(?!test_(nova|openstack)\.)'
+    fi
 }
 export checks
 export -f check static_checks docs shell_syntax

@@ -14,6 +14,7 @@ slow loop, to a file when it ends:
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
 import functools
 import importlib
@@ -94,11 +95,16 @@ def turns() -> list[Turn]:
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('file', type=pathlib.Path)
+    parser.add_argument('arguments', nargs=argparse.REMAINDER,
+                        help='of scavenger-standalone')
+    args = parser.parse_args()
     calls, ticks = count(), turns()
     try:
-        return standalone.main(sys.argv[2:])
+        return standalone.main(args.arguments)
     finally:
-        pathlib.Path(sys.argv[1]).write_text(json.dumps(
+        args.file.write_text(json.dumps(
             {'main': threading.main_thread().name, 'calls': calls,
              'turns': ticks}))
 

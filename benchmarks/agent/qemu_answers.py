@@ -294,6 +294,10 @@ def main() -> int:
     parser.add_argument('--boots', type=int, default=3)
     parser.add_argument('--ways', default=f'{OFF},{AGENT}')
     args = parser.parse_args()
+    return guarded(lambda: measure(args))
+
+
+def measure(args: argparse.Namespace) -> int:
     found: dict[str, list[Played]] = {}
     came: dict[tuple[str, str], list[Came]] = {}
     libvirt.registerErrorHandler(lambda _, error: None, None)
@@ -321,4 +325,4 @@ def main() -> int:
 
 
 if __name__ == '__main__':
-    sys.exit(guarded(main))
+    sys.exit(main())

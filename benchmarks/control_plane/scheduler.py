@@ -10,28 +10,27 @@ Beside Nova's own filters and weighers on the same hosts.  It needs Nova::
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
-import sys
 import time
 from typing import Any
-
-import nova.conf
-from nova import objects
-from nova.scheduler.filters import compute_capabilities_filter
-from nova.scheduler import host_manager
-from nova.scheduler.weights import cpu
-from nova import weights as nova_weights
-
-from scavenger_openstack.nova import filters
-from scavenger_openstack.nova import options
-from scavenger_openstack.nova import summary
-from scavenger_openstack.nova import weights
 
 TIMES = 50
 
 
-def main() -> None:
-    count = int(sys.argv[1]) if sys.argv[1:] else 1000
+def measure(count: int) -> None:
+    import nova.conf
+    from nova import objects
+    from nova.scheduler.filters import compute_capabilities_filter
+    from nova.scheduler import host_manager
+    from nova.scheduler.weights import cpu
+    from nova import weights as nova_weights
+
+    from scavenger_openstack.nova import filters
+    from scavenger_openstack.nova import options
+    from scavenger_openstack.nova import summary
+    from scavenger_openstack.nova import weights
+
     objects.register_all()
     nova.conf.CONF([], project='nova')
     options.register(nova.conf.CONF)
@@ -77,6 +76,12 @@ def median(call: Callable[[], Any]) -> float:
         call()
         took.append(time.thread_time() - began)
     return sorted(took)[TIMES // 2]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('hosts', type=int, nargs='?', default=1000)
+    measure(parser.parse_args().hosts)
 
 
 if __name__ == '__main__':

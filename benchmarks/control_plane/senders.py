@@ -11,6 +11,7 @@ a directory with a token for each host.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
 import pathlib
 import random
@@ -146,5 +147,14 @@ def send(name: str, url: str, seconds: float) -> None:
     sys.stdin.readline()
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('name')
+    parser.add_argument('url')
+    parser.add_argument('seconds', type=float)
+    args = parser.parse_args()
+    send(args.name, args.url, args.seconds)
+
+
 if __name__ == '__main__':
-    send(sys.argv[1], sys.argv[2], float(sys.argv[3]))
+    main()

@@ -121,7 +121,8 @@ def page(records: Mapping[str, Sequence[Mapping[str, Any]]],
         'without all of them). A victim is a service whose mean request is '
         f'at least {detection.VICTIM:.0%} slower than alone. Shares with '
         "Wilson's 95 % interval.", '',
-        'CPI2 runs once per signal (cpi, run_delay, io_wait) and is given '
+        'CPI2 runs once per signal (cpi, which is that of the paper, and '
+        'run_delay and io_wait, which it does not have) and is given '
         'the spec of each application from undisturbed samples; PerfCloud '
         'has its published thresholds. What both reach is printed, '
         'whatever it is.', '']

@@ -33,7 +33,7 @@ from interference_figures import perfcloud_4
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.algorithms.scavenger import scavenger
 from scavenger_openstack.laboratory import bench
-from scavenger_openstack.laboratory.fast import Isolation
+from scavenger_openstack.laboratory.isolation import SimulatedIsolation
 from scavenger_openstack.simulator.driver import GROUP
 from scavenger_openstack.simulator.driver import Simulator
 from scavenger_openstack.simulator.load import Phase
@@ -170,7 +170,7 @@ def boxed(rate: float, threads: int = 48, *, set_: Set = nothing,
     set_(simulator)
     each = None
     if buffer:
-        each = Isolation(simulator, perfiso.Params(
+        each = SimulatedIsolation(simulator, perfiso.Params(
             buffer_cores=buffer)).each()
     simulator.advance(1, each)
     simulator.plant.reset_truth()

@@ -14,7 +14,6 @@ from typing import NamedTuple
 from scavenger_openstack.agent import names
 from scavenger_openstack.agent import status
 from scavenger_openstack import amounts
-from scavenger_openstack import errors
 from scavenger_openstack.types import Mode
 
 OK, WARNING, CRITICAL = 0, 1, 2
@@ -37,12 +36,8 @@ def findings(document: Mapping[str, Any], now: float) -> list[Finding]:
     :param now: CLOCK_BOOTTIME in seconds
     :raises ScavengerError: the document is not one of this version.
     """
-    try:
+    with status.understood():
         return _findings(document, now)
-    except (ValueError, KeyError, TypeError, AttributeError) as exc:
-        raise errors.ScavengerError(
-            f'the status cannot be understood ({type(exc).__name__}: {exc}); '
-            'is the agent of another version? Restart it') from exc
 
 
 def line(found: Sequence[Finding], document: Mapping[str, Any], now: float
@@ -50,7 +45,14 @@ def line(found: Sequence[Finding], document: Mapping[str, Any], now: float
     """The exit code, and the line with what is worst first.
 
     :param document: the status; empty when there is none
+    :raises ScavengerError: as of :func:`findings`
     """
+    with status.understood():
+        return _line(found, document, now)
+
+
+def _line(found: Sequence[Finding], document: Mapping[str, Any], now: float
+          ) -> tuple[int, str]:
     ordered = sorted(found, key=lambda one: -one.code)
     code = ordered[0].code if ordered else OK
     text = '; '.join(one.text for one in ordered[:SHOWN])

@@ -20,6 +20,7 @@ import os
 import pathlib
 import stat
 from typing import Any
+from typing import BinaryIO
 
 from oslo_log import log
 
@@ -42,6 +43,9 @@ from scavenger_openstack.wire.json_fields import whole
 
 LOG = log.getLogger(__name__)
 
+MOST_LINE = 1 << 22
+"""A longer line, in bytes, is none of ours and must not fill the memory."""
+
 LOG_LINES = 100
 LOG_WINDOW_S = 60.0
 """So many lines go to the log in so many seconds; the file has the rest."""
@@ -52,9 +56,11 @@ KINDS: dict[str, tuple[type, dict[str, Check]]] = {
         'what': text, 'workload': text, 'knob': json_fields.knob,
         'owner': text, 'reason': text, 'original': lambda one, _: one,
         'value': lambda one, _: one, 'lowest': lambda one, _: one,
-        'highest': lambda one, _: one, 'since_s': number, 'why': text}),
+        'highest': lambda one, _: one, 'since_s': number, 'why': text,
+        'incident': text}),
     'incident': (IncidentEvent, {
-        'what': text, 'controller': text, 'incident': json_fields.incident}),
+        'what': text, 'controller': text, 'incident': json_fields.incident,
+        'begun_s': number}),
     'kill': (KillEvent, {'action': json_fields.action, 'processes': whole}),
 }
 """Each type of line: what it becomes, and its fields besides the time."""
@@ -180,7 +186,7 @@ def of_line(document: Any) -> Event:
     :raises ValueError: which field is wrong, and how.
     """
     kind = json_fields.mapping(document, 'line').get('type')
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise json_fields.bad('type', kind, 'one of ' + ', '.join(KINDS))
     cls, checks = KINDS[kind]
     found = json_fields.fields(
@@ -219,7 +225,9 @@ class Reader:
         found = False
         for path in (older(self._path), self._path):
             try:
-                data = _read(path)
+                with status.open_file(path) as file:
+                    found = True
+                    yield from self._parse(_lines(file), since_s)
             except FileNotFoundError:
                 continue
             except PermissionError as exc:
@@ -228,8 +236,6 @@ class Reader:
             except OSError as exc:
                 raise errors.ScavengerError(
                     f'{path}: not readable: {exc.strerror}') from exc
-            found = True
-            yield from self._parse(data, since_s)
         if not found:
             raise errors.ScavengerError(
                 f'{self._path}: no history; has an agent run with this '
@@ -249,8 +255,14 @@ class Reader:
                 yield event
 
 
-def _read(path: pathlib.Path) -> list[bytes]:
-    return [line for line in status.read_file(path).split(b'\n') if line]
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """The lines that are not empty, of one that is too long the first part.
+    """
+    begins = True
+    while line := file.readline(MOST_LINE):
+        if begins and line != b'\n':
+            yield line
+        begins = line.endswith(b'\n')
 
 
 def since(text: str, now_s: float) -> float:

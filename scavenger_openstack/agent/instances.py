@@ -11,14 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from collections.abc import Sequence
 import json
-import textwrap
 from typing import Any
 
 from scavenger_openstack.agent import names
 from scavenger_openstack import amounts
 from scavenger_openstack.decision import tags
+from scavenger_openstack import text
 from scavenger_openstack.types import Instance
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import printable
 from scavenger_openstack.types import Rates
 from scavenger_openstack.types import WorkloadRates
 
@@ -95,26 +96,20 @@ def table(document: Mapping[str, Any]) -> list[str]:
     stale = bool(document.get('stale'))
     if not found:
         return []
-    heads = [(row['name'], _cut(row['display_name'] or '-', 24),
-              _cut(row['flavor'] or '-', 20),
-              f'{row["priority"]} ({row["source"]})') for row in found]
+    heads = text.columns((), [
+        (row['name'], text.cut(printable(row['display_name'] or '-'), 24),
+         text.cut(printable(row['flavor'] or '-'), 20),
+         f'{row["priority"]} ({row["source"]})') for row in found],
+        left=range(4))
     known = names.of_status(document)
-    widths = [max(len(head[column]) for head in heads) for column in range(4)]
     lines = ['VMs (instance, name, flavor, priority and where it is from):']
     for head, row in zip(heads, found, strict=True):
-        lines.append('  ' + '  '.join(
-            f'{text:<{width}}' for text, width in zip(
-                head, widths, strict=True)).rstrip())
-        for text in (f'{row["uuid"]}  {_limits(row, stale)}', _use(row),
+        lines.append(f'  {head}')
+        for line in (f'{row["uuid"]}  {_limits(row, stale)}', _use(row),
                      *(known.beside(_suffers(one)) for one in row['suffers']),
                      *row['ignored']):
-            lines += textwrap.wrap(text, COLUMNS, initial_indent=' ' * 6,
-                                   subsequent_indent=' ' * 8)
+            lines += text.wrap(printable(line), COLUMNS, ' ' * 6, ' ' * 8)
     return lines
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[:most - 3] + '...'
 
 
 def _use(row: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 import os
 import time
@@ -18,19 +19,20 @@ from scavenger_openstack.agent import history as history_
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent import transitions
 from scavenger_openstack.algorithms.perfiso import perfiso
-from scavenger_openstack.decision import orders as orders_
+from scavenger_openstack.decision.changes import knob_of
+from scavenger_openstack.decision import removal
 from scavenger_openstack.types import Action
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import HostSample
+from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
+from scavenger_openstack.types import Value
 
 RUNNING = 'running'
 """The state of an agent that may set limits."""
-NOT_ASKED = 'no controller asks for it now'
-EXEMPT = 'it is exempt from limits'
-UNLIMITED = 'an override wants no limit'
-OVER = 'the override has ended'
+STOPPED = 'stopped: '
+"""How that of one begins that an operator has stopped."""
 LOST = 'the watcher could not restore it any more'
 NOT_THERE = 'it is no longer there'
 WAIT_S = 3.0
@@ -89,18 +91,21 @@ class Journal:
         if state != self._state:
             events.append(transitions.AgentEvent(wall_s, 'state', state))
             self._state = state
-        events += self._transitions.limits(
-            tick.time_s, wall_s, transitions.limits_in(
-                self._actuator.in_force,
-                [key for key in held if key[1] is Knob.CPU_SET
-                 and self._isolation.owns(key)],
-                perfiso.Controller.name, cpu_set),
+        in_force = limits_in(
+            self._actuator.in_force,
+            [key for key in held if key[1] is Knob.CPU_SET
+             and self._isolation.owns(key)],
+            perfiso.Controller.name, cpu_set)
+        events += of_tick(
+            # A recording that is played has a clock of its own.
+            self._transitions,
+            tick.time_s if tick.sample is None else tick.sample.time_s,
+            wall_s,
+            # Not known is not over.
+            None if tick.sample is None else tick.incidents, in_force,
             {key: one.original for key, one in held.items()},
             lambda cap: self._why(cap, state, tick),
             pending | self._unexplained(tick, held))
-        if tick.sample is not None:     # not known is not over
-            events += self._transitions.incidents(
-                tick.time_s, wall_s, tick.incidents)
         events += [transitions.KillEvent(wall_s, action, count)
                    for time_s, action, count in kills
                    if time_s == tick.time_s]
@@ -118,12 +123,12 @@ class Journal:
             return (gone if gone != originals.MADE_AGAIN
                     else self._ended(key[0]) or gone)
         if key not in self._went and key[0] in _workloads(tick.sample):
-            decided = tick.decided
-            return (LOST if key in self._lost or key in tick.lost
-                    else OVER if cap.owner == orders_.OWNER
-                    else UNLIMITED if decided and key in decided.unlimited
-                    else EXEMPT if decided and key[0] in decided.exempt
-                    else NOT_ASKED)
+            if key in self._lost or key in tick.lost:
+                return LOST
+            return (removal.why(cap, tick.decided, tick.orders, str(
+                        self._isolation.facts().get('state', '')))
+                    if tick.decided else
+                    removal.NOT_NEEDED.format(cap.owner))
         return self._ended(key[0]) or NOT_THERE
 
     def _unexplained(self, tick: loop_.Tick, held: Collection[KnobKey]
@@ -151,10 +156,56 @@ class Journal:
                 now, wall_s, {},
                 {key: one.original for key, one in held.items()},
                 lambda _: 'the agent ends'),
+            *self._transitions.incidents(now, wall_s, {}),
             transitions.AgentEvent(
                 wall_s, 'ended', f'limits not removed: {problems}, '
                 'scavenger-restore tries again' if problems else '',
                 os.getpid())])
+
+
+def of_tick(before: transitions.Transitions, now: float, wall_time_s: float,
+            incidents: Mapping[tuple[str, str], Incident] | None,
+            in_force: Mapping[KnobKey, Cap],
+            originals: Mapping[KnobKey, Value | None],
+            why: Callable[[Cap], str] = lambda cap: '',
+            pending: Collection[KnobKey] = ()) -> list[transitions.Event]:
+    """Return the lines of one tick: an incident before its limits.
+
+    :param before: what was told; see its methods for the rest
+    :param incidents: those that are open, ``None`` when that is not known
+    """
+    events: list[transitions.Event] = []
+    if incidents is not None:
+        events += before.incidents(
+            now, wall_time_s, incidents, {
+                answered(cap, incidents) for cap in in_force.values()
+                } if incidents else ())
+    return events + before.limits(
+        now, wall_time_s, in_force, originals, why, pending,
+        lambda cap: answered(cap, incidents or {}))
+
+
+def limits_in(in_force: Mapping[KnobKey, Cap], held: Sequence[KnobKey],
+              owner: str, cpu_set: str | None) -> dict[KnobKey, Cap]:
+    """The limits of the slow loop and, where that has none, CPU sets that
+    the fast loop moves.
+
+    :param held: the CPU sets that the fast loop writes
+    :param cpu_set: what it wrote last, ``None`` when it wrote nothing yet
+    """
+    if not held or cpu_set is None:
+        return dict(in_force)
+    return {**{key: Cap(*key, cpu_set, owner,
+                        'the fast loop keeps CPUs idle for the foreground')
+               for key in held}, **in_force}
+
+
+def answered(cap: Cap, incidents: Mapping[tuple[str, str], Incident]) -> str:
+    """The id of the incident that a limit answers, '' if none does."""
+    return next((name for (controller, name), incident in incidents.items()
+                 if controller == cap.owner
+                 and cap.workload in incident.antagonists
+                 and knob_of(incident) in (None, cap.knob)), '')
 
 
 def _workloads(sample: HostSample) -> set[str]:

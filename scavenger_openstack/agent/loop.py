@@ -27,6 +27,7 @@ from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack import amounts
 from scavenger_openstack.decision import changes
 from scavenger_openstack.decision.controller import Controller
+from scavenger_openstack.decision.controller import Tunable
 from scavenger_openstack.decision import decider
 from scavenger_openstack.decision import orders as orders_
 from scavenger_openstack.decision import settle
@@ -188,6 +189,11 @@ class Loop:
         self._count(tick)
         tick.cost_s = time.thread_time() - began
         return tick
+
+    @property
+    def tunable(self) -> dict[str, Tunable]:
+        """See :attr:`.decider.Decider.tunable`."""
+        return self._decider.tunable
 
     def state(self) -> dict[str, Any]:
         return self._decider.state()

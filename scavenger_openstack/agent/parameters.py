@@ -83,8 +83,7 @@ def replaced(params: Any, asked: Asked) -> tuple[Any, dict[str, str]]:
 class Parameters:
     """What holds on this host; for one thread.
 
-    :param conf: that of the agent.  What is asked for at the start is put
-        into it, so that all of the agent begins with that.
+    :param conf: that of the agent, as its files say it
     """
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
@@ -102,12 +101,21 @@ class Parameters:
         """Each that does not hold, as ``parameter section.option``: why."""
 
     def begin(self, asked: Asked) -> None:
-        """Begin with these, before anything is made of the configuration."""
+        """Begin with these, also those that hold from the start on."""
         for name, params in self._take(asked).items():
-            for option, value in _differences(params, self._file[name]):
-                self._conf.set_override(option, value, name)
             self._say(name, params)
             self._now[name] = params
+
+    def of(self, section: str, kind: Any) -> Any:
+        """The ``Params`` that hold; of a controller of another package those
+        of the file.
+
+        :param kind: their class
+        :raises oslo_config.cfg.Error: a value of the file is wrong.
+        :raises ValueError: the class refuses them together.
+        """
+        return (self._now.get(section)
+                or conf_params.params_of(self._conf, section, kind))
 
     @property
     def now(self) -> Mapping[str, Any]:
@@ -133,7 +141,6 @@ class Parameters:
               ) -> dict[str, Any]:
         """What is to hold by section."""
         self._asked, refused = asked, {}
-        asked = conf_params.by_new_names(asked, conf_.OLD_NAMES)
         by_section: dict[str, dict[str, float | str]] = {
             name: {} for name in self._file
             if controllers is None or name in controllers}

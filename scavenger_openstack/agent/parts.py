@@ -15,7 +15,6 @@ from stevedore import exception as stevedore_exception
 
 from scavenger_openstack import conf as conf_
 from scavenger_openstack import conf_host
-from scavenger_openstack import conf_params
 from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack.decision.controller import is_detector
 from scavenger_openstack.drivers import base
@@ -37,25 +36,28 @@ def load_driver(conf: cfg.ConfigOpts) -> base.Driver:
     return driver
 
 
-def load_controllers(conf: cfg.ConfigOpts
+def load_controllers(conf: cfg.ConfigOpts,
+                     params_of: Callable[[str, Any], Any]
                      ) -> list[tuple[Controller, Mode]]:
     """The configured controllers and their modes.
 
+    :param params_of: the ``Params`` of a section, of this class
     :raises ConfigError: one of them does not exist.
     """
     found = []
     for name in conf.agent.controllers:
         cls = controller_type(name, '[agent] controllers')
         try:
-            params = conf_params.params_of(conf, name, cls.params_type)
+            params = params_of(name, cls.params_type)
         except (cfg.Error, ValueError) as exc:
             raise errors.ConfigError(f'[{name}]: {exc}') from exc
         mode = conf_.mode(conf, name)
         if mode is Mode.ENFORCE and is_detector(cls) and cls.only_observes:
             raise errors.ConfigError(
-                f'[{name}] mode: enforce: as published it names too many '
-                'workloads that are innocent; set mode = observe, or use '
-                'attribution')
+                f'[{name}] mode: enforce: {name} does not check that a '
+                'limit helps, so it only observes; set mode = observe, or '
+                'list attribution in [agent] controllers and let that '
+                'enforce')
         found.append((cls(params, interval_s=conf.agent.interval_s,
                           host=conf.agent.host,
                           boot_id=records.boot_id()),

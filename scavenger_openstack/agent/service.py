@@ -36,10 +36,10 @@ from scavenger_openstack.agent import unix_signals
 from scavenger_openstack.agent import windows
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack import conf as conf_
-from scavenger_openstack import conf_params
 from scavenger_openstack.decision.controller import is_detector
 from scavenger_openstack.decision import orders
 from scavenger_openstack.drivers import base
+from scavenger_openstack import errors
 from scavenger_openstack.recording import writer
 from scavenger_openstack.restore import messages
 from scavenger_openstack.restore import scheduling
@@ -141,8 +141,8 @@ class Service:
         self._parameters = parameters.Parameters(conf)
         if self._sync:      # those that were kept hold from the start
             self._parameters.begin(self._sync.orders.parameters)
+        self._controllers = parts.load_controllers(conf, self._parameters.of)
         self._driver = parts.load_driver(conf)
-        self._controllers = parts.load_controllers(conf)
         modes = {'perfiso': conf_.mode(conf, 'perfiso'),
                  **{one.name: mode for one, mode in self._controllers}}
         self._signals = unix_signals.Signals(conf, modes)
@@ -162,10 +162,8 @@ class Service:
             self._leases, conf.agent.write_deadline_s)
         self._isolation = isolation_.BlindIsolation(
             self._driver, self._leases,
-            conf_params.params_of(conf, 'perfiso', perfiso.Params),
+            self._parameters.of('perfiso', perfiso.Params),
             modes['perfiso'])
-        self._tunable = {'perfiso': self._isolation,
-                         **{one.name: one for one, _ in self._controllers}}
         self._journal = journal.Journal(
             self._history, self._leases, self._actuator, self._isolation,
             self._driver.ended,
@@ -177,6 +175,9 @@ class Service:
             stop_file, conf.agent.require_watcher,
             self._isolation, conf_.limited_knobs(conf.agent.protect),
             self._orders)
+        self._tunable = {'perfiso': self._isolation,
+                         **{one.name: one for one, _ in self._controllers},
+                         **self._loop.tunable}
 
     def stop(self, signum: int = 0, frame: FrameType | None = None) -> None:
         """End after the tick at hand; may be a signal handler."""
@@ -190,19 +191,27 @@ class Service:
         :raises ScavengerError: the state directory cannot be used.
         """
         self._leases.open()
+        failed = False
         try:
             loaded_s = now()
             state = windows.load(self._windows, self._loop, loaded_s)
             if self._recorder:
                 self._recorder.start(writer.header(
-                    self._conf, self._controllers, state, loaded_s))
+                    self._conf, self._controllers, self._parameters.of,
+                    state, loaded_s))
             renewer = heartbeat.Renewer(self._leases, lambda: self._ticked_s,
                                         self._interval_s)
-            renewer.start()
+            renewer.begin()
             try:
-                self._turn()
+                self._turn(renewer)
             finally:
                 renewer.stop()
+        except (errors.ScavengerError, OSError):
+            raise
+        except Exception:
+            # At once: what follows may take long, and fail, too.
+            LOG.exception('the agent ends: unexpected failure')
+            failed = True
         finally:
             try:
                 problems = self._loop.close()
@@ -219,9 +228,9 @@ class Service:
                 (self._state_dir / 'status.json').unlink(missing_ok=True)
         for one in problems:
             LOG.error('not removed, scavenger-restore tries again: %s', one)
-        return 1 if problems else 0
+        return 1 if failed or problems else 0
 
-    def _turn(self) -> None:
+    def _turn(self, renewer: heartbeat.Renewer) -> None:
         self._signals.install(self.stop)
         modes = ', '.join(f'{c.name} {m}' for c, m in self._controllers)
         LOG.info('started: %s', modes or 'no controller')
@@ -240,6 +249,7 @@ class Service:
         saved_s, due = now(), time.monotonic()
         while not self._stop.requested:
             began = time.monotonic()
+            renewer.begin()
             self._signals.act(self._loop.counters['ticks'],
                               now() - self._ticked_s)
             self._parameters.follow(self._orders().parameters, self._tunable)
@@ -270,7 +280,7 @@ class Service:
         self._cpu_s, self._seen_s = used_s, seen_s
 
     def _tell(self, tick: loop_.Tick) -> None:
-        state = (f'stopped: {tick.why_stopped}' if tick.stopped else
+        state = (journal.STOPPED + tick.why_stopped if tick.stopped else
                  'holding back: no watcher' if tick.unwatched else
                  'cannot read the host' if tick.sample is None else
                  journal.RUNNING)
@@ -281,6 +291,7 @@ class Service:
                            self._loop.actions)
         document = self._document(tick, state, isolation, facts)
         if self._sync:
+            self._sync.start()      # if it could not be yet
             refused = {**orders.refused_modes(self._signals.modes,
                                               self._sync.orders.modes),
                        **tick.refused}

@@ -9,30 +9,30 @@ still turns; nothing else has to be asked.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
-import errno
+import contextlib
 import json
 import os
 import pathlib
 import stat
 from typing import Any
+from typing import BinaryIO
 
 from scavenger_openstack.agent import instances as instances_
 from scavenger_openstack.agent import names
 from scavenger_openstack import amounts
 from scavenger_openstack import errors
+from scavenger_openstack.restore import files
+from scavenger_openstack import text
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import printable
 from scavenger_openstack.wire import json_fields
 
 SCHEMA = 2
-"""Version of the status that is written."""
-SCHEMAS = (1, SCHEMA)
-"""Those that are read: an agent may run on while the software is replaced.
-In version 1 the counter ``removals`` was ``lifts``, and the fact
-``disturbances`` of ``attribution`` was ``cases``."""
+"""Version of the status; another one is refused."""
 MAX_BYTES = 1 << 26
 """No status is longer."""
 STALE_TICKS = 3
@@ -69,10 +69,10 @@ def _row(limit: Cap, words: dict[str, str]) -> str:
         if not isinstance(word, str):
             found.append(json.dumps(word))
             continue
-        text = words.get(word)
-        if text is None:
-            text = words[word] = json.dumps(word)
-        found.append(text)
+        encoded = words.get(word)
+        if encoded is None:
+            encoded = words[word] = json.dumps(word)
+        found.append(encoded)
     return _LIMIT % tuple(found)
 
 
@@ -88,20 +88,10 @@ def write(path: pathlib.Path, document: Mapping[str, Any],
     :param fields: the JSON of more fields, not empty
     :raises OSError: the directory is full or gone.
     """
-    temporary = path.with_name(path.name + '.new')
     data = _encoded(document)
     for name, encoded in fields.items():
         data = b'%s,"%s":%s}' % (data[:-1], name.encode(), encoded)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-                         | os.O_NOFOLLOW, 0o640)
-    try:
-        # The kernel writes what has room, and says so only by the count.
-        if os.write(descriptor, data) < len(data):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC),
-                          str(temporary))
-    finally:
-        os.close(descriptor)
-    os.replace(temporary, path)
+    files.replace(path, data, draft=f'{path}.new', mode=0o640)
 
 
 def read(path: pathlib.Path) -> dict[str, Any]:
@@ -121,24 +111,52 @@ def read(path: pathlib.Path) -> dict[str, Any]:
             f'{path}: permission denied; must run as root') from None
     except (OSError, ValueError, RecursionError) as exc:
         raise errors.ScavengerError(f'{path}: not readable: {exc}') from exc
-    if (not isinstance(document, dict)
-            or document.get('schema') not in SCHEMAS
-            or not isinstance(document.get('time_s'), int | float)):
+    try:
+        if json_fields.mapping(document, 'status').get('schema') != SCHEMA:
+            raise ValueError('another version')
+        json_fields.number(document.get('time_s'), 'time_s')
+        json_fields.quantity(document.get('interval_s', 1.0), 'interval_s')
+    except (ValueError, RecursionError):
         raise errors.ScavengerError(
-            f'{path}: not a status of version '
-            f'{" or ".join(map(str, SCHEMAS))}; restart the agent')
-    return document
+            f'{path}: not a status of version {SCHEMA}; restart the agent'
+        ) from None
+    status: dict[str, Any] = document
+    return status
 
 
-def read_file(path: pathlib.Path, most: int = -1) -> bytes:
+@contextlib.contextmanager
+def understood() -> Iterator[None]:
+    """Around what goes by the shape of a status.
+
+    :raises ScavengerError: it is not what :func:`write` was given by an agent
+        of this version.
+    """
+    try:
+        yield
+    except errors.MISREAD as exc:
+        raise errors.ScavengerError(
+            f'the status cannot be understood ({type(exc).__name__}: '
+            f'{exc!s:.200}); is the agent of another version? Restart it'
+        ) from exc
+
+
+def read_file(path: pathlib.Path, most: int) -> bytes:
     """What an agent wrote, up to so many bytes.
 
     :raises OSError: it cannot be read.
     :raises ScavengerError: others may have written it.
     """
+    with open_file(path) as file:
+        return file.read(most)
+
+
+def open_file(path: pathlib.Path) -> BinaryIO:
+    """What an agent wrote, to be read; it raises what :func:`read_file`
+    does."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
                  | os.O_NONBLOCK)
-    with open(fd, 'rb') as file:
+    file = open(fd, 'rb')
+    try:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
             raise errors.ScavengerError(f'{path}: not a regular file')
@@ -148,7 +166,10 @@ def read_file(path: pathlib.Path, most: int = -1) -> bytes:
                 f'{path}: owner {found.st_uid}, mode '
                 f'{stat.S_IMODE(found.st_mode):o}: others may have written '
                 'it, so it is not shown; look at it and delete it')
-        return file.read(most)
+    except BaseException:
+        file.close()
+        raise
+    return file
 
 
 def is_stale(document: Mapping[str, Any], now: float) -> bool:
@@ -160,16 +181,11 @@ def table(document: Mapping[str, Any], now: float) -> str:
     """The status for people to read.
 
     :param now: CLOCK_BOOTTIME in seconds
-    :raises ScavengerError: the document is not what :func:`write` was given
-        by an agent of this version.
+    :raises ScavengerError: see :func:`understood`.
     """
-    try:
-        return shown('\n'.join(_lines(
+    with understood():
+        return '\n'.join(map(printable, _lines(
             {**document, 'stale': is_stale(document, now)}, now)))
-    except (ValueError, KeyError, TypeError, AttributeError) as exc:
-        raise errors.ScavengerError(
-            f'the status cannot be understood ({type(exc).__name__}: {exc}); '
-            'is the agent of another version? Restart it') from exc
 
 
 def _lines(document: Mapping[str, Any], now: float) -> list[str]:
@@ -191,8 +207,11 @@ def _lines(document: Mapping[str, Any], now: float) -> list[str]:
         f'{count} {priority}'
         for priority, count in document['workloads'].items()))
     for name, controller in sorted(document['controllers'].items()):
-        lines.append(f'{name:<10} {controller["mode"]}'
-                     + _facts(controller.get('facts', {})))
+        facts = controller.get('facts', {})
+        lines.append(f'{text.padded(printable(name), 10)} '
+                     + controller['mode'] + _facts(facts))
+        lines += [f'suffers    {printable(victim)}: {printable(why)}'
+                  for victim, why in facts.get('suffering', {}).items()]
     if document.get('isolation'):
         lines.append(f'isolation  {document["isolation"]["state"]}')
     lines.append(f'cost       {100 * document["cpu_share"]:.2f} % of one CPU, '
@@ -269,9 +288,9 @@ def _title(document: Mapping[str, Any]) -> str:
         'no watcher runs: scavenger-restore --all restores them')
 
 
-def shown(text: str) -> str:
+def shown(lines: str) -> str:
     """Lines that say what they hold."""
-    return '\n'.join(map(printable, text.split('\n')))
+    return '\n'.join(map(printable, lines.split('\n')))
 
 
 def of_incident(incident: Incident) -> str:
@@ -347,11 +366,7 @@ def _caps(document: Mapping[str, Any], name: str) -> list[Cap]:
 def _rows(title: str, caps: list[Cap], known: names.Names) -> list[str]:
     if not caps:
         return []
-    rows = sorted((known.beside(cap.workload), str(cap.knob),
-                   amounts.of_knob(cap.knob, cap.value),
-                   f'{cap.reason} ({cap.owner})')
-                  for cap in caps)
-    widths = [max(len(row[i]) for row in rows) for i in range(3)]
-    return [f'{title}:', *(
-        f'  {a:<{widths[0]}}  {b:<{widths[1]}}  {c:>{widths[2]}}  {d}'
-        for a, b, c, d in rows)]
+    return [f'{title}:', *(f'  {line}' for line in text.columns((), sorted(
+        (known.beside(cap.workload), str(cap.knob),
+         amounts.of_knob(cap.knob, cap.value), f'{cap.reason} ({cap.owner})')
+        for cap in caps), left=(0, 1, 3)))]

@@ -23,6 +23,7 @@ from scavenger_openstack.agent import names
 from scavenger_openstack.agent import status
 from scavenger_openstack.algorithms.scavenger import leftover
 from scavenger_openstack import amounts
+from scavenger_openstack.outcomes import outcome_of
 from scavenger_openstack.types import Action
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Incident
@@ -60,7 +61,8 @@ class LimitEvent(NamedTuple):
 
     ``lowest`` and ``highest``: what it was since the line before.
     ``since_s`` is the wall time when it was set, or when its owner took it
-    over: to the control plane that is another limit.
+    over: to the control plane that is another limit.  ``incident`` is the id
+    of the one that it answers, '' for none.
     """
 
     wall_time_s: float
@@ -75,15 +77,21 @@ class LimitEvent(NamedTuple):
     highest: Value | None = None
     since_s: float = 0.0
     why: str = ''
+    incident: str = ''
 
 
 class IncidentEvent(NamedTuple):
-    """An incident ``began``, ``changed`` or ``ended``."""
+    """An incident ``began``, ``changed`` or ``ended``.
+
+    ``begun_s`` is the wall time when the harm began: before there was
+    evidence, which is when ``began`` is told.
+    """
 
     wall_time_s: float
     what: str
     controller: str
     incident: Incident
+    begun_s: float = 0.0
 
 
 class KillEvent(NamedTuple):
@@ -116,15 +124,18 @@ class _Limit:
     present: bool = True
     moved: bool = False
     told: Cap | None = None
+    incident: str = ''
     times: Times = dataclasses.field(
         default_factory=lambda: collections.deque(maxlen=BURST))
 
 
 @dataclasses.dataclass(slots=True)
 class _Incident:
-    """``action`` is what the line about its end says was done."""
+    """``action`` is what the line about its end says was done.  The wall
+    clock may be set while an incident lasts: ``begun_s`` stays."""
 
     incident: Incident
+    begun_s: float
     present: bool = True
     told: Incident | None = None
     action: str = ''
@@ -143,7 +154,8 @@ class Transitions:
                in_force: Mapping[KnobKey, Cap],
                originals: Mapping[KnobKey, Value | None],
                why: Callable[[Cap], str] = lambda cap: '',
-               pending: Collection[KnobKey] = ()
+               pending: Collection[KnobKey] = (),
+               answered: Callable[[Cap], str] = lambda cap: ''
                ) -> list[Event]:
         """The lines about limits.
 
@@ -154,6 +166,7 @@ class Transitions:
         :param why: why a limit is removed now
         :param pending: what is being written: what came of it is seen, and
             told with the rest of that workload, when that has ended
+        :param answered: the id of the incident that a limit answers
         """
         for key, cap in in_force.items():
             if key in pending:
@@ -188,7 +201,7 @@ class Transitions:
             if limit.present and limit.told is not None and (
                     not limit.moved or not _due(limit, now)):
                 continue    # most of them: no change, or too early for one
-            event = self._limit(limit, now, wall_time_s, why)
+            event = self._limit(limit, now, wall_time_s, why, answered)
             if event is not None:
                 found.append(event)
             elif (not limit.present and limit.told is None
@@ -198,7 +211,8 @@ class Transitions:
 
     @staticmethod
     def _limit(limit: _Limit, now: float, wall_time_s: float,
-               why: Callable[[Cap], str]) -> LimitEvent | None:
+               why: Callable[[Cap], str], answered: Callable[[Cap], str]
+               ) -> LimitEvent | None:
         cap = limit.cap
         if limit.told is None:
             what = 'set' if limit.present else ''
@@ -216,20 +230,29 @@ class Transitions:
                 limit.since_s = limit.owned_wall_s
             else:       # the line is about the limit that has had one
                 cap = limit.told
+        if what != 'removed':
+            limit.incident = answered(cap)
         event = LimitEvent(
             wall_time_s, what, cap.workload, cap.knob, cap.owner, cap.reason,
             limit.original, cap.value, limit.lowest, limit.highest,
-            limit.since_s, why(cap) if what == 'removed' else '')
+            limit.since_s, why(cap) if what == 'removed' else '',
+            limit.incident)
         limit.times.append(now)
         limit.told = cap if limit.present else None
         limit.lowest = limit.highest = cap.value
         return event
 
     def incidents(self, now: float, wall_time_s: float,
-                  present: Mapping[IncidentKey, Incident]) -> list[Event]:
-        """The lines about incidents; as :meth:`limits`."""
+                  present: Mapping[IncidentKey, Incident],
+                  answered: Collection[str] = ()) -> list[Event]:
+        """The lines about incidents; as :meth:`limits`.
+
+        :param answered: the ids of those that a limit answers: each of these
+            has a line before the limit has
+        """
         for key, incident in present.items():
-            one = self._incidents.setdefault(key, _Incident(incident))
+            one = self._incidents.setdefault(key, _Incident(
+                incident, wall_time_s - max(0.0, now - incident.time_s)))
             one.incident = incident
             one.action = more_done(one.action, incident.action)
         found: list[Event] = []
@@ -243,14 +266,18 @@ class Transitions:
                 del self._incidents[key]    # over before there was room
                 continue
             if what == 'ended':
-                incident = dataclasses.replace(incident, action=one.action)
+                incident = dataclasses.replace(
+                    incident, action=one.action, outcome=outcome_of(
+                        incident.outcome, ended=True))
             times = self._times.setdefault(
                 (key[0], incident.victim, incident.signal),
                 collections.deque(maxlen=BURST))
-            if what and _room(times, now):
+            # Each incident whose begin had a line has one for its end.
+            if what and (what == 'ended' or _room(times, now) or (
+                    what == 'began' and key[1] in answered)):
                 times.append(now)
                 found.append(IncidentEvent(wall_time_s, what, key[0],
-                                           incident))
+                                           incident, one.begun_s))
                 one.told = incident
                 if what == 'ended':
                     del self._incidents[key]
@@ -315,13 +342,15 @@ def _words(event: Event) -> str:
     if isinstance(event, LimitEvent):
         return _of_limit(event)
     if isinstance(event, IncidentEvent):
-        return (f'incident {event.what} ({event.controller}): '
+        lasts_s = round(max(0.0, event.wall_time_s - event.begun_s))
+        when = {'began': f' {lasts_s} s ago', 'ended': f' after {lasts_s} s'
+                }.get(event.what, '') if lasts_s and event.begun_s else ''
+        return (f'incident {event.what}{when} ({event.controller}): '
                 + status.of_incident(event.incident))
     if isinstance(event, KillEvent):
-        return ('killed '
-                f'{amounts.counted(event.processes, "process", "processes")} '
-                f'of {event.action.workload}: {event.action.reason} '
-                f'({event.action.owner})')
+        count = amounts.counted(event.processes, 'process', 'processes')
+        return (f'killed {count} of {event.action.workload}: '
+                f'{event.action.reason} ({event.action.owner})')
     return (f'agent {event.what}' + (f': {event.detail}' if event.detail
                                      else '')
             + (f' (process {event.pid})' if event.pid else ''))
@@ -369,18 +398,3 @@ def _of_limit(event: LimitEvent) -> str:
     return (f'{what} = {value}'
             + (f', before: {before}' if event.what == 'set' else '')
             + f'{spread}: {event.reason} ({event.owner})')
-
-
-def limits_in(in_force: Mapping[KnobKey, Cap], held: Sequence[KnobKey],
-              owner: str, cpu_set: str | None) -> dict[KnobKey, Cap]:
-    """The limits of the slow loop and, where that has none, CPU sets that
-    the fast loop moves.
-
-    :param held: the CPU sets that the fast loop writes
-    :param cpu_set: what it wrote last, ``None`` when it wrote nothing yet
-    """
-    if not held or cpu_set is None:
-        return dict(in_force)
-    return {**{key: Cap(*key, cpu_set, owner,
-                        'the fast loop keeps CPUs idle for the foreground')
-               for key in held}, **in_force}

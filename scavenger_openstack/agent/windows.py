@@ -13,6 +13,7 @@ from oslo_log import log
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent import status
 from scavenger_openstack.decision.controller import UNUSABLE
+from scavenger_openstack import errors
 
 LOG = log.getLogger(__name__)
 
@@ -34,13 +35,13 @@ def load(path: pathlib.Path, loop: loop_.Loop, now: float
     """
     state: dict[str, Any] = {}
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(status.read_file(path, status.MAX_BYTES))
         if not isinstance(found, dict):
             raise ValueError('not an object')
         state = found
         loop.load(state, now)
     except FileNotFoundError:
         pass
-    except (OSError, *UNUSABLE) as exc:
+    except (OSError, errors.ScavengerError, *UNUSABLE) as exc:
         LOG.warning('%s: not usable, learning again: %r', path, exc)
     return state

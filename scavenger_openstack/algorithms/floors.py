@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import incident_id
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import LIMIT
 from scavenger_openstack.types import WorkloadRates
 
 DEFAULT_FLOORS: Mapping[Knob, float] = {
@@ -33,13 +35,27 @@ def floors(background: Iterable[WorkloadRates], knob: Knob) -> list[float]:
     return [one[0].floor.get(knob, default) for one in background]
 
 
+QUIET_S = 300.0
+"""An incident ends when the floors have fitted for so long: DESIGN 7.13."""
+
+
+class Shortage(NamedTuple):
+    """The sum of the floors and the budget, since when it is less, and when
+    it was last."""
+
+    least: float
+    budget: float
+    since_s: float
+    last_s: float
+
+
 class Overcommitted:
     """Incidents of budgets that are less than the floors alone."""
 
     def __init__(self, host: str, boot_id: str) -> None:
         self._host = host
         self._boot_id = boot_id
-        self._since: dict[str, float] = {}
+        self._short: dict[str, Shortage] = {}
 
     def incidents(self, now: float,
                   found: Mapping[str, tuple[float, float]],
@@ -49,15 +65,20 @@ class Overcommitted:
         ``found`` maps what is short to the sum of the floors and the
         budget.  ``now`` in seconds.
         """
-        self._since = {signal: self._since.get(signal, now)
-                       for signal in found}
+        before = self._short
+        self._short = {
+            **{signal: one for signal, one in before.items()
+               if now - one.last_s < QUIET_S},
+            **{signal: Shortage(least, budget, before[signal].since_s
+                                if signal in before else now, now)
+               for signal, (least, budget) in found.items()}}
         return tuple(
             Incident(
                 id=incident_id(self._host, self._boot_id, 'foreground',
-                               signal, self._since[signal]),
-                time_s=self._since[signal], host=self._host,
-                victim='foreground', signal=signal, value=least,
-                threshold=budget, cause='overcommitted',
-                action='background stays at its floors: move some of it '
-                       'away or lower its floors')
-            for signal, (least, budget) in found.items())
+                               signal, one.since_s),
+                time_s=one.since_s, host=self._host,
+                victim='foreground', signal=signal, value=one.least,
+                threshold=one.budget, cause='overcommitted',
+                action=LIMIT + 'all background to its floors: move some of '
+                       'it away, or lower its floors')
+            for signal, one in self._short.items())

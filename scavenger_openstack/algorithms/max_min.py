@@ -7,6 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 import math
 
+LIGHTEST = 2.0 ** -100
+"""A weight has to be above that: what is divided by less is not finite."""
+
 
 def split(budget: float, demands: Sequence[float], weights: Sequence[float],
           floors: Sequence[float]) -> list[float]:
@@ -20,16 +23,16 @@ def split(budget: float, demands: Sequence[float], weights: Sequence[float],
     are the floors: the caller opens an incident ``overcommitted``.
 
     All arguments in the unit of the budget, weights without unit.  A weight
-    that is not above 0 gets its floor and no more, except when no weight is
-    above 0: then all weigh the same.  A demand that is not a number counts
-    as 0, so does a budget.  Source: DESIGN 7.6.
+    that is not above 0 (:data:`LIGHTEST`) gets its floor and no more, except
+    when none is: then all weigh the same.  A demand that is not a number
+    counts as 0, so does a budget.  Source: DESIGN 7.6.
 
     :raises ValueError: the three sequences differ in length.
     """
     lows = list(floors)
     if not lows and not demands and not weights:
         return []
-    if not any(0 < weight < math.inf for weight in weights):
+    if not any(LIGHTEST < weight < math.inf for weight in weights):
         weights = [1.0] * len(weights)
     used = math.fsum(lows)
     if not budget > used:
@@ -41,7 +44,7 @@ def split(budget: float, demands: Sequence[float], weights: Sequence[float],
     for demand, weight, low in zip(demands, weights, lows, strict=True):
         high = demand if demand > low else low
         highs.append(high)
-        if 0 < weight < math.inf and high > low:
+        if LIGHTEST < weight < math.inf and high > low:
             events.append((low / weight, weight))
             events.append((high / weight, -weight))
     events.sort()
@@ -58,7 +61,7 @@ def split(budget: float, demands: Sequence[float], weights: Sequence[float],
     level += (budget - used) / slope
     shares = []
     for high, weight, low in zip(highs, weights, lows, strict=True):
-        share = weight * level if 0 < weight < math.inf else low
+        share = weight * level if LIGHTEST < weight < math.inf else low
         shares.append(low if share < low else min(share, high))
     return shares
 
@@ -66,9 +69,10 @@ def split(budget: float, demands: Sequence[float], weights: Sequence[float],
 def _give_rest(budget: float, highs: Sequence[float],
                weights: Sequence[float], lows: Sequence[float],
                ) -> list[float]:
-    shares = [high if 0 < weight < math.inf else low
+    shares = [high if LIGHTEST < weight < math.inf else low
               for high, weight, low in zip(highs, weights, lows, strict=True)]
-    total = math.fsum(weight for weight in weights if 0 < weight < math.inf)
+    total = math.fsum(weight for weight in weights
+                      if LIGHTEST < weight < math.inf)
     level = max(0.0, budget - math.fsum(shares)) / total
-    return [share + weight * level if 0 < weight < math.inf else share
+    return [share + weight * level if LIGHTEST < weight < math.inf else share
             for share, weight in zip(shares, weights, strict=True)]

@@ -13,24 +13,34 @@ antagonist i, C_max its cap at the last decrease, T_i the intervals since
 then; beta, gamma, tau as in the paper.  Units in equation 1, on which gamma
 depends: CPU as a share of the host, I/O in MB/s, T in intervals (DESIGN
 7.10).
+
+Not as in the paper, which has one high-priority application on a host: each
+application has an algorithm 1 of its own, and the tightest cap counts; for VMs
+with ``scavenger:protect=false``, an application apart, nothing is capped.
+``io_wait`` has the time of service in it, the paper's wait is that in the
+queue.  What suspects used is not averaged over intervals, signals are.
 """
 
 from __future__ import annotations
 
 import collections
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import math
 from operator import mul
 from typing import Any
+from typing import NamedTuple
 
 from scavenger_openstack.algorithms.allowance import Budget
 from scavenger_openstack.algorithms.cpi2.specs import Specs
 from scavenger_openstack.algorithms.sampling import Sample
 from scavenger_openstack.algorithms.sampling import Sampler
+from scavenger_openstack.algorithms import series
 from scavenger_openstack.algorithms.signals import CPI
+from scavenger_openstack.algorithms.signals import io_bytes
 from scavenger_openstack.algorithms.signals import IO_WAIT
 from scavenger_openstack.algorithms.signals import llc_misses
 from scavenger_openstack.algorithms.signals import number
@@ -39,14 +49,22 @@ from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import incident_id
-from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
+from scavenger_openstack.types import LIMIT
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
-from scavenger_openstack.types import WorkloadRates
+from scavenger_openstack.types import UNPROTECTED
 
 NAME = 'perfcloud'
 
 MB = 1e6
+
+CORRELATED = {CPI: ('llc_misses_per_s', llc_misses),
+              IO_WAIT: ('io_bytes_per_s', io_bytes)}
+"""What a suspect's series is of, by signal: PerfCloud, section III-B."""
+
+Application = tuple[str, str, bool]
+"""Project ('' for none), name, and whether its VMs are protected."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,12 +83,14 @@ class Params:
     io_wait_threshold_s: float = dataclasses.field(
         default=0.010, metadata={
             'help': 'Deviation of the seconds per disk operation across an '
-                    "application's VMs from which there is contention.",
+                    "application's VMs from which there is contention: the "
+                    'most that there is without.',
             'min': 0.0, 'max': 3600.0,
             'source': 'PerfCloud, section III-C: 10, read as ms'})
     cpi_threshold: float = dataclasses.field(default=1.0, metadata={
         'help': 'Deviation of the cycles per instruction across an '
-                "application's VMs from which there is contention.",
+                "application's VMs from which there is contention: the most "
+                'that there is without.',
         'min': 0.0, 'max': 1000.0, 'source': 'PerfCloud, section III-C'})
     correlation_threshold: float = dataclasses.field(default=0.8, metadata={
         'help': 'Pearson correlation from which a VM is an antagonist.',
@@ -92,12 +112,10 @@ class Params:
         'min': 1, 'max': 1000,
         'source': 'PerfCloud, algorithm 1, gives no number'})
     remove_factor: float = dataclasses.field(default=2.0, metadata={
-        'deprecated_name': 'lift_factor',
         'help': 'A limit is removed when it has been so many times the demand '
                 'for remove_intervals.',
         'min': 1.0, 'max': 100.0, 'source': 'not in the paper'})
     remove_intervals: int = dataclasses.field(default=3, metadata={
-        'deprecated_name': 'lift_intervals',
         'help': 'Intervals after which a limit that binds nothing is removed.',
         'min': 1, 'max': 1000, 'source': 'not in the paper'})
 
@@ -164,158 +182,186 @@ def next_cap(c: float, C_max: float, T: float, *, contention: bool,
     return gamma * (T - math.cbrt(C_max * beta / gamma)) ** 3 + C_max
 
 
+class _Interval(NamedTuple):
+    """What the low-priority VMs used in one interval, on average.
+
+    :param correlated: what is correlated, where that is known
+    :param capped: what is capped, in the unit of equation 1, of each that is
+        there
+    """
+
+    time_s: float
+    correlated: Mapping[str, float]
+    capped: Mapping[str, float | None]
+
+
+@dataclasses.dataclass(slots=True)
 class _Antagonist:
     """One VM's cap on one resource, in the unit of equation 1."""
 
-    __slots__ = ('cap', 'highest', 'since', 'loose', 'score')
-
-    def __init__(self, use: float, score: float) -> None:
-        self.cap = use
-        self.highest = use
-        self.since = 0
-        self.loose = 0
-        self.score = score
+    cap: float
+    highest: float
+    score: float
+    since: int = 0
+    loose: int = 0
 
 
-class _Control:
-    """Algorithm 1 for one signal: CPU control or I/O control."""
+class _Loop:
+    """Algorithm 1 for one application: CPU control or I/O control.
 
-    def __init__(self, signal: Signal, limit: float,
-                 params: Params) -> None:
-        self.signal = signal
-        self.limit = limit
-        self.params = params
+    ``intervals`` are those in which there was a deviation, with it: each
+    value of a suspect's series belongs to that of the victims' at its place.
+    """
+
+    def __init__(self, samples: int) -> None:
         self.level: float | None = None
-        self.last = 0.0
-        self.application = ''
         self.victim = ''
-        self.history: collections.deque[float] = collections.deque(
-            maxlen=params.samples)
-        self.uses: dict[str, collections.deque[float | None]] = {}
-        self.smooth: dict[str, float] = {}
+        self.intervals: collections.deque[tuple[float, _Interval]] = (
+            collections.deque(maxlen=samples))
         self.antagonists: dict[str, _Antagonist] = {}
         self.scores: dict[str, float] = {}
         self.began_s: float | None = None
-        self.t = 0
-        self.blind = 0
+        self.t = self.missing = 0
 
-    def turn(self, sample: Sample, cores: float) -> None:
-        """One interval."""
-        self._smooth(sample)
-        self._deviate(sample)
-        if self.level is None:
-            # Fewer than two VMs to compare: hold, then give up.
-            self.blind += 1
-            if self.blind >= self.params.remove_intervals:
-                self.antagonists.clear()
-                self.began_s = None
+    def turn(self, values: Mapping[str, float], interval: _Interval,
+             limit: float, params: Params) -> None:
+        """One interval; ``values`` are the signal of each of the VMs."""
+        for name in self.antagonists.keys() - interval.capped:
+            del self.antagonists[name]
+        level = deviation(values.values())
+        if level is None:
+            # Fewer than two VMs to compare: hold, until this one is dropped.
+            self.missing += 1
             return
-        self.blind = 0
-        if self.t % self.params.tau == 0:
-            self._identify()
-            self._name(sample, cores)
+        self.missing = 0
+        self.level = level
+        self.victim = max(values, key=values.__getitem__)
+        self.intervals.append((level, interval))
+        contention = level > limit
+        if self.t % params.tau == 0:
+            self.scores = (self._identify(params.correlation_threshold)
+                           if contention else {})
+            for name, score in self.scores.items():
+                use = interval.capped[name]
+                if name not in self.antagonists and use:
+                    # It begins at what is used: algorithm 1, t = 1.
+                    self.antagonists[name] = _Antagonist(use, use, score)
         self.t += 1
-        contention = self.level > self.limit
         if contention and self.began_s is None:
-            self.began_s = sample.time_s
+            self.began_s = interval.time_s
         elif not contention and not self.antagonists:
             self.began_s = None
-        for name, one in list(self.antagonists.items()):
-            use = self._capped_use(sample.rates.get(name), cores)
-            if use is None:
-                del self.antagonists[name]
-                continue
-            self._move(name, one, use, contention)
+        for name in list(self.antagonists):
+            self._move(name, interval.capped[name], contention, params)
 
-    def _move(self, name: str, one: _Antagonist, use: float,
-              contention: bool) -> None:
-        params = self.params
+    def _identify(self, least: float) -> dict[str, float]:
+        """Low-priority VMs whose use correlates: III-B and III-D."""
+        names = list(self.intervals[-1][1].capped)
+        scores = pearsons(
+            [level for level, _ in self.intervals],
+            [[one.correlated.get(name) for _, one in self.intervals]
+             for name in names])
+        return {name: score for name, score
+                in zip(names, scores, strict=True) if score >= least}
+
+    def _move(self, name: str, use: float | None, contention: bool,
+              params: Params) -> None:
+        one = self.antagonists[name]
         if contention:
             if name not in self.scores:
                 return
-            one.highest = one.cap
-            one.since = 0
+            one.highest, one.since = one.cap, 0
         else:
             one.since += 1
         one.cap = next_cap(one.cap, one.highest, one.since,
                            contention=contention, beta=params.beta,
                            gamma=params.gamma)
-        one.loose = (one.loose + 1
-                     if one.cap >= params.remove_factor * use else 0)
+        one.loose = (one.loose + 1 if use is None
+                     or one.cap >= params.remove_factor * use else 0)
         if one.loose >= params.remove_intervals and not contention:
             del self.antagonists[name]
 
-    def _smooth(self, sample: Sample) -> None:
-        alpha = self.params.ewma_alpha
+    def evidence(self, incident: Incident, what: str) -> list[series.Series]:
+        return series.of(
+            incident, [one.time_s for _, one in self.intervals],
+            [level for level, _ in self.intervals],
+            lambda name: (what, [one.correlated.get(name)
+                                 for _, one in self.intervals]))
+
+
+class _Control:
+    """CPU control or I/O control: one signal, application by application."""
+
+    def __init__(self, signal: Signal, limit: float, every_s: float) -> None:
+        self.signal, self.limit = signal, limit
+        self.used, correlated = CORRELATED[signal]
+        self.sampler = Sampler(signal, duration_s=every_s,
+                               interval_s=every_s, correlated=correlated)
+        self.smooth: dict[str, float] = {}
+        self.loops: dict[Application, _Loop] = {}
+
+    def turn(self, sample: Sample, cores: float, params: Params) -> None:
+        """One interval of all applications."""
         self.smooth = {
-            name: ewma(self.smooth.get(name), value, alpha)
+            name: ewma(self.smooth.get(name), value, params.ewma_alpha)
             for name, value in sample.values.items()}
-        for name, one in sample.rates.items():
-            if one.workload.priority is Priority.BACKGROUND:
-                past = self.uses.get(name)
-                if past is None:
-                    past = self.uses[name] = collections.deque(
-                        [None] * len(self.history),
-                        maxlen=self.params.samples)
-                past.append(self._correlated_use(one))
-        for name in set(self.uses) - set(sample.rates):
-            del self.uses[name]
-
-    def _correlated_use(self, one: WorkloadRates) -> float | None:
-        """I/O throughput for io_wait, LLC misses for cpi: III-B."""
-        return (self.signal.use(one) if self.signal is IO_WAIT
-                else llc_misses(one))
-
-    def _capped_use(self, one: WorkloadRates | None,
-                    cores: float) -> float | None:
-        """Use of the capped resource in the unit of equation 1."""
-        use = None if one is None else self.signal.use(one)
-        if use is None:
-            return None
-        return use / MB if self.signal is IO_WAIT else use / cores
-
-    def _deviate(self, sample: Sample) -> None:
-        """I(t) of the application that suffers most."""
-        by_application: dict[tuple[str, str], dict[str, float]] = {}
-        for name, value in self.smooth.items():
-            workload = sample.rates[name].workload
-            if (workload.priority is Priority.FOREGROUND
-                    and workload.application):
+        applications: dict[Application, dict[str, float]] = {}
+        capped: dict[str, float | None] = {}
+        unit = MB if self.signal is IO_WAIT else cores
+        for name, rates in sample.rates.items():
+            one = rates.workload
+            if one.priority is Priority.BACKGROUND:
+                use = sample.uses.get(name)
+                capped[name] = None if use is None else use / unit
+            elif one.application and name in self.smooth:
                 # Another project may use the same name.
-                by_application.setdefault(
-                    (workload.project or '', workload.application),
-                    {})[name] = value
-        self.level = None
-        for (_, application), values in by_application.items():
-            found = deviation(values.values())
-            if found is not None and (self.level is None
-                                      or found > self.level):
-                self.level, self.application = found, application
-                self.victim = max(values, key=values.__getitem__)
-        if self.level is not None:
-            self.history.append(self.level)
-            self.last = self.level
+                applications.setdefault(
+                    (one.project or '', one.application, one.protected),
+                    {})[name] = self.smooth[name]
+        interval = _Interval(sample.time_s, sample.correlated, capped)
+        for key, values in applications.items():
+            if key not in self.loops and len(values) > 1:
+                self.loops[key] = _Loop(params.samples)
+        for key, loop in list(self.loops.items()):
+            loop.turn(applications.get(key, {}), interval, self.limit, params)
+            if loop.missing >= params.remove_intervals:
+                del self.loops[key]
 
-    def _identify(self) -> None:
-        """Low-priority VMs whose use correlates: III-B and III-D."""
-        history = list(self.history)
-        self.scores = {}
-        if self.level is None or not self.level > self.limit:
-            return
-        count = len(history)
-        scores = pearsons(history, [
-            [*[None] * (count - len(past)), *past][-count:]
-            for past in self.uses.values()])
-        self.scores = {
-            name: score for name, score in zip(self.uses, scores, strict=True)
-            if score >= self.params.correlation_threshold}
+    def caps(self, cores: float) -> Iterator[Cap]:
+        scale = MB if self.signal is IO_WAIT else cores
+        for (_, application, protected), loop in self.loops.items():
+            for name, one in loop.antagonists.items() if protected else ():
+                yield Cap(
+                    name, self.signal.knob, max(0.0, one.cap * scale), NAME,
+                    f'deviation of {self.signal.name} across {application} '
+                    f'is {loop.level:.3g} (threshold {self.limit:g}), '
+                    f'correlation {one.score:.2f}')
 
-    def _name(self, sample: Sample, cores: float) -> None:
-        """A cap begins at what its antagonist uses: algorithm 1, t = 1."""
-        for name, score in self.scores.items():
-            use = self._capped_use(sample.rates.get(name), cores)
-            if name not in self.antagonists and use:
-                self.antagonists[name] = _Antagonist(use, score)
+    def incidents(self, host: str, boot_id: str) -> Iterator[Incident]:
+        for (project, application, protected), loop in self.loops.items():
+            if loop.began_s is not None:
+                yield Incident(
+                    id=incident_id(host, boot_id, repr((
+                        project, application, protected)),
+                        self.signal.name, loop.began_s),
+                    time_s=loop.began_s, host=host, victim=loop.victim,
+                    signal=self.signal.name, value=loop.level,
+                    threshold=self.limit, cause='unknown',
+                    suspects=tuple(sorted(loop.scores.items(),
+                                          key=lambda one: -one[1])),
+                    antagonists=tuple(loop.antagonists),
+                    action='nothing: no suspect correlates enough'
+                    if not loop.antagonists else
+                    LIMIT + ', '.join(loop.antagonists) if protected
+                    else UNPROTECTED)
+
+    def facts(self) -> dict[str, Any]:
+        levels = [loop.level for loop in self.loops.values()
+                  if loop.level is not None and not loop.missing]
+        return {'deviation': max(levels, default=None),
+                'threshold': self.limit,
+                'antagonists': len({name for loop in self.loops.values()
+                                    for name in loop.antagonists})}
 
 
 def _limits(params: Params) -> list[tuple[Signal, float]]:
@@ -340,19 +386,17 @@ class Controller:
         self._host = host
         self._boot_id = boot_id
         every_s = max(params.interval_s, interval_s)
-        self._controls = [
-            (Sampler(signal, duration_s=every_s, interval_s=every_s),
-             _Control(signal, limit, params))
-            for signal, limit in _limits(params)]
+        self._controls = [_Control(signal, limit, every_s)
+                          for signal, limit in _limits(params)]
         self._time_s = -math.inf
         self._decision = Decision()
 
     def tune(self, params: Params) -> None:
         """See :class:`.decision.controller.Controller`."""
         self.params = params
-        for (_, control), (_, limit) in zip(
+        for control, (_, limit) in zip(
                 self._controls, _limits(params), strict=True):
-            control.params, control.limit = params, limit
+            control.limit = limit
 
     def compare(self, found: Specs) -> None:
         """It compares the VMs of one application with each other."""
@@ -360,9 +404,15 @@ class Controller:
     def allow(self, budget: Budget | None) -> None:
         """It only observes."""
 
-    def evidence(self, incident: Incident) -> tuple[()]:
-        """No series are kept."""
-        return ()
+    def evidence(self, incident: Incident) -> list[series.Series]:
+        """The deviation, which the victim has most part in, and what
+        antagonists and suspects used, in the intervals that were compared."""
+        return next((loop.evidence(incident, control.used)
+                     for control in self._controls
+                     for loop in control.loops.values()
+                     if (control.signal.name, loop.victim, loop.began_s) == (
+                         incident.signal, incident.victim, incident.time_s)),
+                    [])
 
     def step(self, now: float, rates: Rates) -> Decision:
         """All caps that should be in force, and the open incidents."""
@@ -372,46 +422,23 @@ class Controller:
         cores = float(len(rates.topology)) or math.fsum(
             number(one.workload.vcpus) or 0.0
             for one in rates.workloads) or 1.0
-        for sampler, control in self._controls:
-            sample = sampler.add(now, rates)
+        for control in self._controls:
+            sample = control.sampler.add(now, rates)
             if sample is not None:
-                control.turn(sample, cores)
+                control.turn(sample, cores, self.params)
         alive = {one.workload.id for one in rates.workloads}
+        caps: dict[KnobKey, Cap] = {}
+        for cap in [cap for control in self._controls
+                    for cap in control.caps(cores) if cap.workload in alive]:
+            caps[cap[:2]] = min(caps.get(cap[:2], cap), cap,
+                                key=lambda one: float(one.value))
         self._decision = Decision(
-            tuple(cap for _, control in self._controls
-                  for cap in self._caps(control, cores)
-                  if cap.workload in alive),
-            tuple(found for _, control in self._controls
-                  for found in self._incidents(control)),
-            {control.signal.name: {
-                'deviation': control.level, 'threshold': control.limit,
-                'antagonists': len(control.antagonists)}
-             for _, control in self._controls})
+            tuple(caps.values()),
+            tuple([incident for control in self._controls for incident
+                   in control.incidents(self._host, self._boot_id)]),
+            {control.signal.name: control.facts()
+             for control in self._controls})
         return self._decision
-
-    def _caps(self, control: _Control, cores: float) -> list[Cap]:
-        scale = MB if control.signal.knob is Knob.IO_BYTES_PER_S else cores
-        return [Cap(name, control.signal.knob, max(0.0, one.cap * scale),
-                    NAME,
-                    f'deviation of {control.signal.name} across '
-                    f'{control.application} is {control.last:.3g} '
-                    f'(threshold {control.limit:g}), correlation '
-                    f'{one.score:.2f}')
-                for name, one in control.antagonists.items()]
-
-    def _incidents(self, control: _Control) -> list[Incident]:
-        if control.began_s is None or control.level is None:
-            return []
-        start = control.began_s
-        return [Incident(
-            id=incident_id(self._host, self._boot_id, control.application,
-                           control.signal.name, start),
-            time_s=start, host=self._host, victim=control.victim,
-            signal=control.signal.name, value=control.level,
-            threshold=control.limit, cause='unknown',
-            suspects=tuple(sorted(control.scores.items(),
-                                  key=lambda one: -one[1])),
-            antagonists=tuple(control.antagonists))]
 
     def state(self) -> dict[str, Any]:
         """Nothing outlives the process: two minutes teach it all again."""

@@ -9,6 +9,8 @@ minute (table 2), PerfCloud at 5 seconds (III-D).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from scavenger_openstack.algorithms.signals import number
@@ -21,13 +23,16 @@ SLACK_S = 0.001
 
 
 class Sample(NamedTuple):
-    """One sample: by workload id, the signal and the use; what could not
-    be measured is left out.  ``time_s`` is when it ended."""
+    """One sample: by workload id, the means of the signal, of the use and of
+    what else the sampler was made with; what could not be measured is left
+    out.  ``time_s`` is when it ended, ``rates`` are those of the last tick.
+    """
 
     time_s: float
     values: dict[str, float]
     uses: dict[str, float]
     rates: dict[str, WorkloadRates]
+    correlated: Mapping[str, float] = {}
 
 
 def weight(signal: Signal, rates: WorkloadRates) -> float:
@@ -46,11 +51,16 @@ def weight(signal: Signal, rates: WorkloadRates) -> float:
 
 
 class Sampler:
-    """Collects ticks for ``duration_s`` out of every ``interval_s``."""
+    """Collects ticks for ``duration_s`` out of every ``interval_s``.
+
+    :param correlated: of which there is a mean besides that of the use
+    """
 
     def __init__(self, signal: Signal, *, duration_s: float,
-                 interval_s: float) -> None:
+                 interval_s: float, correlated: Callable[
+                     [WorkloadRates], float | None] | None = None) -> None:
         self._signal = signal
+        self._correlated = correlated
         self._duration_s = duration_s
         self._interval_s = interval_s
         self._began_s: float | None = None
@@ -71,7 +81,7 @@ class Sampler:
             name = one.workload.id
             sums = self._sums.get(name)
             if sums is None:
-                sums = self._sums[name] = [0.0, 0.0, 0.0, 0.0]
+                sums = self._sums[name] = [0.0] * 6
             self._rates[name] = one
             value = signal.value(one)
             if value is not None:
@@ -82,6 +92,11 @@ class Sampler:
             if use is not None:
                 sums[2] += use
                 sums[3] += 1
+            if self._correlated is not None:
+                use = self._correlated(one)
+                if use is not None:
+                    sums[4] += use
+                    sums[5] += 1
         if passed < self._interval_s - SLACK_S:
             return None
         found = Sample(
@@ -90,7 +105,9 @@ class Sampler:
              if sums[1] > 0},
             {name: sums[2] / sums[3] for name, sums in self._sums.items()
              if sums[3]},
-            self._rates)
+            self._rates,
+            {name: sums[4] / sums[5] for name, sums in self._sums.items()
+             if sums[5]})
         self._restart(now)
         return found
 

@@ -213,7 +213,12 @@ def _answer(route: Route, call: Call, engine: Any) -> flask.Response:
     except errors.ScavengerError:
         raise
     except Exception:
-        _check(engine)      # tables of another version explain the most
+        try:
+            _check(engine)
+        except errors.SchemaError:
+            raise       # tables of another version explain the most
+        except errors.DatabaseError as exc:
+            LOG.error('%s: %s', call.request_id, exc)
         raise
     return (flask.Response(status=HTTPStatus.NO_CONTENT) if result is None
             else _json(result))

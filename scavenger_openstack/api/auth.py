@@ -166,9 +166,11 @@ def _users(path: str) -> tuple[dict[str, bytes], Any]:
         a hash is not bcrypt's.
     """
     try:
-        with open(path, 'rb') as file:
-            is_ = os.fstat(file.fileno())
-            data = file.read(_FILE_MOST_BYTES)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC
+                             | os.O_NONBLOCK)
+        with open(descriptor, 'rb') as file:
+            is_ = os.fstat(descriptor)
+            data = file.read(_FILE_MOST_BYTES + 1)
     except OSError as exc:
         raise errors.ConfigError(
             f'[api] http_basic_file {path}: {exc.strerror}') from exc
@@ -176,6 +178,10 @@ def _users(path: str) -> tuple[dict[str, bytes], Any]:
         raise errors.ConfigError(
             f'[api] http_basic_file {path}: others can read it; type '
             f'"chmod 600 {path}"')
+    if len(data) > _FILE_MOST_BYTES:
+        raise errors.ConfigError(
+            f'[api] http_basic_file {path}: longer than {_FILE_MOST_BYTES} '
+            'bytes')
     users = {}
     for number, line in enumerate(data.splitlines(), 1):
         name, colon, hashed = line.strip().partition(b':')

@@ -17,6 +17,7 @@ from scavenger_openstack.api import schemas
 from scavenger_openstack.api import times
 from scavenger_openstack.db.resources import audit
 from scavenger_openstack.db.resources.rankings import Rankings
+from scavenger_openstack.wire import fit
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,6 +70,10 @@ class Call:
     @property
     def limit(self) -> int:
         return self.query.get('limit', schemas.LIMIT_DEFAULT)
+
+    def name(self, field: str) -> str | None:
+        """What a host calls something, out of the query, as it reports it."""
+        return fit.maybe_name(self.query.get(field)) or None
 
     def time_s(self, name: str) -> float | None:
         """A time that is in the query."""

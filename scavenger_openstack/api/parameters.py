@@ -14,7 +14,6 @@ from typing import Any
 
 from scavenger_openstack.api.schemas import Schema
 from scavenger_openstack import conf
-from scavenger_openstack import conf_params
 
 CONTROLLERS = tuple(conf.PARAMS)
 
@@ -41,17 +40,10 @@ SCHEMAS: dict[str, Schema] = {
     f'{section}.{field.name}': _schema(field)
     for section, params in conf.PARAMS.items()
     for field in dataclasses.fields(params)}
-SCHEMAS |= {old: {**SCHEMAS[name], 'deprecated': True}
-            for old, name in conf.OLD_NAMES.items()}
-
-
-def by_new_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that were stored when an option had another name, too."""
-    return conf_params.by_new_names(values, conf.OLD_NAMES)
 
 
 def checked(values: Mapping[str, Any]) -> dict[str, Any]:
     """As they are stored and sent: yes and no are ``true`` and ``false``, as
     in a configuration file."""
     return {name: str(value).lower() if isinstance(value, bool) else value
-            for name, value in by_new_names(values).items()}
+            for name, value in values.items()}

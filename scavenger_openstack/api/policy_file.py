@@ -31,9 +31,9 @@ def check(conf: cfg.ConfigOpts) -> None:
         raise errors.ConfigError(
             f'{path}: a rule refers to one that does not exist, or to '
             f'itself: {exc}') from exc
-    except (ValueError, TypeError, AttributeError) as exc:
+    except errors.MISREAD as exc:
         raise errors.ConfigError(
-            f'{path}: not lines of "name": "rule": {exc}') from exc
+            f'{path}: not lines of "name": "rule": {exc!r:.200}') from exc
     except (OSError, cfg.Error) as exc:
         raise errors.ConfigError(f'{path}: {exc}') from exc
     known = [rule.name for rule in policies.list_rules()]

@@ -10,6 +10,7 @@ import copy
 from typing import Any
 
 from scavenger_openstack.api import times
+from scavenger_openstack.outcomes import Outcome
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Priority
@@ -90,7 +91,7 @@ FLAG: Schema = {'type': 'boolean'}
 KNOBS = one_of(Knob)
 MODES = one_of(Mode)
 PRIORITIES = one_of(Priority)
-OUTCOMES = one_of(('open', 'confirmed', 'refuted', 'unclear', 'recommended'))
+OUTCOMES = one_of(Outcome)
 VALUE: Schema = {'type': ['number', 'string', 'null']}
 """A limit: a number in its knob's unit, or a CPU list; null for none."""
 

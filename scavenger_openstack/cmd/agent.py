@@ -200,9 +200,10 @@ def show_status(places: places_.Places, *, as_json: bool) -> int:
     from scavenger_openstack.agent import status
     document, now = _document(places)
     if as_json:
-        document['age_s'] = now - document['time_s']
-        document['instances'] = instances.complete(document)
-        names.complete(document)
+        with status.understood():
+            document['age_s'] = now - document['time_s']
+            document['instances'] = instances.complete(document)
+            names.complete(document)
         print(text.json_page(document))
     else:
         print(status.table(document, now))

@@ -6,6 +6,7 @@ of OpenStack."""
 from __future__ import annotations
 
 import argparse
+import contextlib
 import re
 import sys
 import time
@@ -53,9 +54,11 @@ def remove(conf: cfg.ConfigOpts, prog: str) -> int:
         try:
             stays = placement.remove()
         finally:
-            connect.retried(engine, lambda connection: claims.extend(
-                connection, placement_writer.CLAIM, HOLDER, time.time()),
-                idempotent=True)
+            # Else it ends by itself, after WORK_S.
+            with contextlib.suppress(errors.DatabaseError):
+                connect.retried(engine, lambda connection: claims.extend(
+                    connection, placement_writer.CLAIM, HOLDER, time.time()),
+                    idempotent=True)
     finally:
         engine.dispose()
     for sentence in stays:

@@ -23,7 +23,7 @@ MAX_BYTES = 1 << 22
 """No configuration is larger."""
 
 UNREADABLE = '\ufffd'
-"""What stands for bytes that are not UTF-8."""
+"""What stands for bytes that are not UTF-8, or that no path has."""
 
 NEEDED = (('DEFAULT', 'state_dir'), ('agent', 'stop_file'),
           ('agent', 'history_file'))
@@ -119,7 +119,8 @@ def _read_file(path: str, found: dict[tuple[str, str], str]) -> bool:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         with open(fd, 'rb') as file:
-            text = file.read(MAX_BYTES).decode(errors='replace')
+            text = file.read(MAX_BYTES).decode(errors='replace').replace(
+                '\0', UNREADABLE)
     except OSError:
         return False
     whole, section, in_value = UNREADABLE not in text, '', False

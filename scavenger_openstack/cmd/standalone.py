@@ -204,12 +204,23 @@ class Watcher:
                                 start_new_session=True)
 
     def _keep(self) -> None:
+        failed = False
         while not self._stop.wait(0.5):
-            if self._process.poll() is not None:
+            if self._process.poll() is None:
+                continue
+            if not failed:
                 LOG.warning('the watcher ended with %s, starting another',
                             self._process.returncode)
-                time.sleep(0.5)
+            time.sleep(0.5)
+            try:
                 self._process = self._start()
+            except OSError as exc:
+                if not failed:
+                    LOG.warning('the watcher cannot be started, no limit is '
+                                'set until it is: %s', exc)
+                failed = True
+            else:
+                failed = False
 
 
 if __name__ == '__main__':

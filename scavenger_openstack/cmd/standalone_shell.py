@@ -73,6 +73,9 @@ def _password(path: pathlib.Path) -> str:
         raise errors.ScavengerError(
             f'{path}: not there; start scavenger-standalone first, '
             'with the same options') from exc
+    except (OSError, ValueError) as exc:
+        raise errors.ScavengerError(
+            f'{path}: cannot be read: {exc}') from exc
 
 
 def _check_listener(state_dir: pathlib.Path, port: int) -> None:

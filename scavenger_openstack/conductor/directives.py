@@ -42,7 +42,8 @@ MOST = 2000
 MOST_SPECS = 10000
 
 LEAST_SAMPLES = MIN_TASKS * MIN_SAMPLES
-"""A spec of fewer samples is not handed out.  How many tasks they are of is
+"""A spec of fewer samples is not handed out, nor one of an application of
+fewer than ``MIN_TASKS`` workloads.  How many samples are of which of them is
 not known.  Source: CPI2, section 3.1."""
 
 
@@ -193,7 +194,8 @@ def specs(connection: reports.Connection, cpu_model: str,
     if not cpu_model or not applications:
         return []
     return [report.Spec(**row) for row in rows.specs(
-        connection, cpu_model, applications, LEAST_SAMPLES)][:MOST_SPECS]
+        connection, cpu_model, applications, LEAST_SAMPLES, MIN_TASKS
+        )][:MOST_SPECS]
 
 
 def tags(wanted: rows.Wanted, aggregates: Sequence[str],

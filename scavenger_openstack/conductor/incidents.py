@@ -19,6 +19,7 @@ from scavenger_openstack.db import reports
 from scavenger_openstack.db import tables
 from scavenger_openstack.db import totals
 from scavenger_openstack import errors
+from scavenger_openstack.outcomes import outcome_of
 from scavenger_openstack.types import more_done
 from scavenger_openstack.wire.report import Incident
 
@@ -100,7 +101,8 @@ def merged(row: reports.Row | None, entry: Incident, now: float
             value=entry.value, threshold=entry.threshold,
             action=entry.action if entry.what != 'ended' else more_done(
                 row.get('action') or '', entry.action),
-            outcome=entry.outcome, changed_s=time_s,
+            outcome=outcome_of(entry.outcome, ended=entry.what == 'ended'),
+            changed_s=time_s,
             ended_s=time_s if entry.what == 'ended' else None,
             suspects=list({one.workload: (one.workload, one.score,
                                           one.antagonist)

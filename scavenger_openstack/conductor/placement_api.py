@@ -11,6 +11,8 @@ there now.
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Iterator
+import contextlib
 from typing import Any
 
 from keystoneauth1 import adapter
@@ -44,8 +46,22 @@ class Refused(errors.ScavengerError):
         self.status = status
 
 
+@contextlib.contextmanager
+def _understood() -> Iterator[None]:
+    """Around what reads answers.
+
+    :raises Failed: one is something else.
+    """
+    try:
+        yield
+    except errors.MISREAD as exc:
+        raise Failed('Placement: an answer that is not understood: '
+                     f'{exc!r:.200}') from exc
+
+
 class Placement:
-    """A client; for one thread.
+    """A client; for one thread.  Each of its methods raises :class:`Failed`
+    for an answer that is not one of Placement.
 
     :param session: an adapter of keystoneauth for the service ``placement``
     """
@@ -64,6 +80,7 @@ class Placement:
         for name in placement.TRAITS:
             self._ask('PUT', f'/traits/{name}')
 
+    @_understood()
     def listed(self) -> tuple[dict[str, str], dict[str, str]]:
         """UUIDs of the providers without a parent, by name, and of the
         background providers, by the name of their host."""
@@ -76,6 +93,7 @@ class Placement:
                          ] = one['uuid']
         return roots, children
 
+    @_understood()
     def make_child(self, host: str, root: str) -> str:
         """The background provider of a host, which may be there; its UUID.
 
@@ -99,12 +117,14 @@ class Placement:
         found: str = made['uuid']
         return found
 
+    @_understood()
     def allocated(self, provider: str) -> dict[str, int]:
         """What instances hold of a provider, by resource class."""
         found: dict[str, int] = self._ask(
             'GET', f'/resource_providers/{provider}/usages')['usages']
         return found
 
+    @_understood()
     def inventory(self, provider: str) -> dict[str, placement.Amount]:
         """What is written for a provider."""
         found = self._ask('GET', f'/resource_providers/{provider}/inventories'
@@ -112,6 +132,7 @@ class Placement:
         return {name: placement.Amount(one['total'], one['reserved'])
                 for name, one in found.items()}
 
+    @_understood()
     def write(self, provider: str, inventory: placement.Inventory) -> None:
         """Replace the inventory of a background provider.
 
@@ -129,6 +150,7 @@ class Placement:
 
         self._again(provider, once)
 
+    @_understood()
     def set_traits(self, provider: str, wanted: frozenset[str]) -> None:
         """Have a provider have these of our traits, and all of others.
 
@@ -146,6 +168,7 @@ class Placement:
 
         self._again(provider, once)
 
+    @_understood()
     def remove(self) -> list[str]:
         """Take away all that was made; what stays, as sentences.
 

@@ -29,6 +29,7 @@ from scavenger_openstack.db import reports
 from scavenger_openstack import errors
 from scavenger_openstack.types import printable
 from scavenger_openstack.wire import codec
+from scavenger_openstack.wire import fit
 from scavenger_openstack.wire.report import AgentEvent
 from scavenger_openstack.wire.report import Answer
 from scavenger_openstack.wire.report import AnyEntry
@@ -169,22 +170,23 @@ def _new(entries: Iterable[AnyEntry], done: int) -> Iterator[AnyEntry]:
     for entry in sorted(entries, key=lambda entry: entry.sequence):
         if entry.sequence > done:
             done = entry.sequence
-            yield _without_blanks(entry)
+            yield _fitted(entry)
 
 
-def _without_blanks(entry: AnyEntry) -> AnyEntry:
-    """The entry with no name that ends with a blank: to MariaDB 'a' and 'a '
-    are the same, and two rows of it a duplicate."""
+def _fitted(entry: AnyEntry) -> AnyEntry:
+    """The entry with each name as our agents write it: to MariaDB 'a' and
+    'a ' are the same, and two rows of it a duplicate."""
     changes: dict[str, Any] = {
-        name: text.rstrip(' ') or '?' for name in ('victim', 'workload')
-        if (text := getattr(entry, name, '')).endswith(' ')}
+        name: fit.name(text) for name in ('victim', 'workload', 'application')
+        if (text := getattr(entry, name, ''))}
     if isinstance(entry, Incident):
-        if entry.cause.endswith(' '):
-            changes['cause'] = entry.cause.rstrip(' ')
-        if any(one.workload.endswith(' ') for one in entry.suspects):
-            changes['suspects'] = [codec.replace(
-                one, workload=one.workload.rstrip(' ') or '?')
-                for one in entry.suspects]
+        changes['cause'] = fit.maybe_name(entry.cause)
+        for name in ('suspects', 'evidence'):
+            changes[name] = [
+                codec.replace(one, workload=fit.name(one.workload))
+                for one in getattr(entry, name)]
+    elif isinstance(entry, Statistics):
+        changes['project'] = fit.project(entry.project)
     return codec.replace(entry, **changes) if changes else entry
 
 
@@ -289,7 +291,7 @@ def _apply(connection: reports.Connection, host_id: int, report: Report,
         {'host_id': host_id, 'hour_s': interference.hour(
             entry.hour_s + clocks.moved_s(entry.hour_s, now)),
          'project': entry.project, 'application': entry.application,
-         'cpu_model': entry.cpu_model or report.facts.cpu_model,
+         'cpu_model': entry.cpu_model,
          'signal': entry.signal,
          'n': entry.n, 'mean': entry.mean, 'm2': entry.m2,
          'least': entry.least, 'most': entry.most}

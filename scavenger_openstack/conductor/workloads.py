@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from scavenger_openstack.db import reports
 from scavenger_openstack.db import tables
+from scavenger_openstack.wire import fit
 from scavenger_openstack.wire.report import Workload
 
 IDENTITY = ('kind', 'instance')
@@ -23,7 +24,7 @@ def apply(connection: reports.Connection, host_id: int,
           listed: Sequence[Workload], now: float) -> None:
     """Make the rows of a host those that its agent lists."""
     have = reports.workloads(connection, host_id)
-    want = {one.id: _row(one) for one in listed}
+    want = {row['name']: row for row in map(_row, listed)}
     gone = {name: row['id'] for name, row in have.items()
             if name not in want or any(row[each] != want[name][each]
                                        for each in IDENTITY)}
@@ -39,8 +40,9 @@ def apply(connection: reports.Connection, host_id: int,
 
 def _row(one: Workload) -> reports.Row:
     return reports.cut(tables.workloads, {
-        'name': one.id, 'kind': one.kind, 'instance': one.instance,
-        'display_name': one.display_name, 'flavor': one.flavor,
-        'project': one.project, 'application': one.application,
+        'name': fit.name(one.id), 'kind': one.kind,
+        'instance': one.instance, 'display_name': one.display_name,
+        'flavor': one.flavor, 'project': fit.project(one.project),
+        'application': fit.maybe_name(one.application),
         'priority': one.priority, 'source': one.source,
         'vcpus': min(MOST_VCPUS, one.vcpus), 'floor': dict(one.floor)})

@@ -108,7 +108,7 @@ def reading(engine: Engine) -> Iterator[Connection]:
 
     :raises DatabaseError: the database cannot be used.
     """
-    with faults.translated(engine.url), _connect(engine) as connection:
+    with faults.translated(engine.url), _connected(engine) as connection:
         yield connection
 
 
@@ -120,12 +120,12 @@ def read(engine: Engine, work: Callable[[Connection], T]) -> T:
     """
     with faults.translated(engine.url):
         try:
-            with _connect(engine) as connection:
+            with _connected(engine) as connection:
                 return work(connection)
         except exc.DBAPIError as exc_:
             if not exc_.connection_invalidated:
                 raise
-        with _connect(engine) as connection:
+        with _connected(engine) as connection:
             return work(connection)
 
 
@@ -166,29 +166,42 @@ def retried(engine: Engine, work: Callable[[Connection], T], *,
 
 @contextlib.contextmanager
 def _transaction(engine: Engine) -> Iterator[Connection]:
-    with _connect(engine) as connection:
+    with _connected(engine) as connection:
         connection = connection.execution_options(**{_WRITES: True})
-        with contextlib.closing(connection.begin()) as transaction:
-            yield connection
-            try:
-                transaction.commit()
-            except exc.DBAPIError as exc_:
-                connection.invalidate()     # it may not be as it was
-                if exc_.connection_invalidated:
-                    raise errors.CommitUncertain(
-                        f'{faults.shown(engine.url)}: the connection was '
-                        'lost while data was being stored; look whether it '
-                        'is there before doing it again') from exc_
-                raise
+        transaction = connection.begin()
+        yield connection
+        try:
+            transaction.commit()
+        except exc.DBAPIError as exc_:
+            connection.invalidate()     # it may not be as it was
+            if exc_.connection_invalidated:
+                raise errors.CommitUncertain(
+                    f'{faults.shown(engine.url)}: the connection was '
+                    'lost while data was being stored; look whether it '
+                    'is there before doing it again') from exc_
+            raise
 
 
-def _connect(engine: Engine) -> Connection:
+@contextlib.contextmanager
+def _connected(engine: Engine) -> Iterator[Connection]:
+    """A connection, rolled back at the end; that hides no error."""
     try:
-        return engine.connect()
+        connection = engine.connect()
     except TypeError as exc_:   # of the driver
         raise errors.DatabaseError(
             f'{faults.shown(engine.url)}: the URL has an option that does '
             f'not exist: {exc_}') from exc_
+    try:
+        yield connection
+    except BaseException:
+        try:
+            connection.close()
+        except exc.DBAPIError:
+            if not connection.closed:   # by some versions of SQLAlchemy
+                connection.invalidate()
+                connection.close()
+        raise
+    connection.close()
 
 
 def _parsed(url: str) -> URL:

@@ -17,8 +17,6 @@ from sqlalchemy import insert
 from sqlalchemy import select
 from sqlalchemy import tuple_
 
-from scavenger_openstack import conf
-from scavenger_openstack import conf_params
 from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import aggregates
 from scavenger_openstack.db.rows import Row
@@ -86,8 +84,8 @@ class Wanted(NamedTuple):
         """
         found: dict[str, Any] = {}
         for name in reversed(self.aggregates.get(host, ())):
-            found = _over(found, self.settings.get(name, {}).get(kind, {}))
-        return _over(found, own)
+            found |= self.settings.get(name, {}).get(kind, {})
+        return found | own
 
     def scopes(self, host: str) -> list[tuple[str, str]]:
         """The scopes and targets that a host is in, the widest first."""
@@ -122,10 +120,6 @@ def of_host(connection: Connection, host: str) -> Wanted:
         settings=dict(connection.execute(select(
             common.aggregate, common.settings).where(
                 common.aggregate.in_(names))).tuples().all()))
-
-
-def _over(values: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
-    return conf_params.laid_over(values, more, conf.OLD_NAMES)
 
 
 def wanted(connection: Connection, now: float, before: Wanted | None = None
@@ -211,19 +205,28 @@ def present(connection: Connection, host_id: int
 
 
 def specs(connection: Connection, cpu_model: str,
-          applications: Collection[tuple[str, str]], least_n: int
-          ) -> list[Row]:
+          applications: Collection[tuple[str, str]], least_n: int,
+          least_tasks: int) -> list[Row]:
     """The specs of applications, each (project, name), on a CPU model.
 
     :param least_n: specs of fewer samples are left out
+    :param least_tasks: those of applications of which there are fewer
+        workloads on all hosts together, too
     """
     table, found = tables.specs.c, []
+    # The last of so many: no more of them are read than that.
+    last_task = select(_workloads.id).where(
+        _workloads.application == table.application,
+        _workloads.project == table.project,
+        _workloads.until_s.is_(None)).order_by(_workloads.id).limit(
+            1).offset(least_tasks - 1).scalar_subquery()
     for names in reports.batches(sorted({name for _, name in applications})):
         found += [dict(row) for row in connection.execute(select(
             table.project, table.application, table.cpu_model, table.signal,
             table.mean, table.stddev, table.n).where(
                 table.application.in_(names),
-                table.cpu_model == cpu_model, table.n >= least_n)
+                table.cpu_model == cpu_model, table.n >= least_n,
+                last_task.is_not(None))
             .order_by(table.id)).mappings()
             if (row['project'], row['application']) in applications]
     return found

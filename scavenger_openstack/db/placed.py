@@ -36,7 +36,7 @@ class Wrong(NamedTuple):
     placed_on: str
 
 
-def read_now(connection: Connection, now: float, until_s: float) -> None:
+def read_now(connection: Connection, until_s: float) -> None:
     """Nova has been read."""
     if not connection.execute(update(tables.claims).where(
             _C.name == READ).values(expires_s=until_s)).rowcount:

@@ -31,6 +31,7 @@ from sqlalchemy import Table
 from sqlalchemy import update
 
 from scavenger_openstack.db import tables
+from scavenger_openstack.outcomes import OUTCOME_OF
 
 Row = dict[str, Any]
 """Column to value."""
@@ -247,7 +248,9 @@ def end_incidents(connection: Connection, host_id: int, now: float,
         table.host_id == host_id, table.ended_s.is_(None))
     if not ever:
         statement = statement.where(table.changed_s < now)
-    connection.execute(statement.values(ended_s=_later(table.changed_s, now)))
+    connection.execute(statement.values(
+        ended_s=_later(table.changed_s, now), outcome=case(
+            OUTCOME_OF[True], value=table.outcome, else_=table.outcome)))
 
 
 def set_suspects(connection: Connection, had: Collection[int],

@@ -3,8 +3,8 @@
 
 """The version of the tables: which one is there, and how to get the newest.
 
-Versions are numbers that only grow, ``0001`` the first; alembic keeps the one
-that is there in the table ``alembic_version``.
+Versions are numbers that only grow; alembic keeps the one that is there in the
+table ``alembic_version``.
 """
 
 from __future__ import annotations
@@ -37,11 +37,15 @@ VERSION = sqlalchemy.table('alembic_version',
 
 
 @functools.cache
+def _versions() -> tuple[str, ...]:
+    """The versions that this program knows, the newest first."""
+    return tuple(step.revision for step in script.ScriptDirectory.from_config(
+        _config()).walk_revisions())
+
+
 def newest() -> str:
     """The version that this program works with."""
-    head = script.ScriptDirectory.from_config(_config()).get_current_head()
-    assert head is not None
-    return head
+    return _versions()[0]
 
 
 def current(connection: Connection) -> str | None:
@@ -55,17 +59,15 @@ def current(connection: Connection) -> str | None:
 def check(connection: Connection) -> None:
     """Do nothing if the tables are those of this version.
 
-    :raises SchemaError: they are older, newer or not there.
+    :raises SchemaError: they are older, newer, of an unknown version or not
+        there.
     """
-    there, url = current(connection), connection.engine.url
-    if there == newest():
-        return
-    if there is not None and there > newest():
-        raise _newer(connection, there)
-    raise errors.SchemaError(
-        f'{faults.shown(url)}: its tables have '
-        + ('no version' if there is None else f'version {there}')
-        + f' and this program needs version {newest()}: {faults.UPGRADE}')
+    there = _checked_version(connection)
+    if there != newest():
+        raise errors.SchemaError(
+            f'{faults.shown(connection.engine.url)}: its tables have '
+            + ('no version' if there is None else f'version {there}')
+            + f' and this program needs version {newest()}: {faults.UPGRADE}')
 
 
 def check_writable(connection: Connection) -> None:
@@ -85,13 +87,12 @@ def upgrade(engine: Engine) -> tuple[str | None, str]:
     change of a table at once: what a first upgrade that was interrupted has
     left there, empty tables, is made again.
 
-    :raises SchemaError: the tables are newer, or not from here.
+    :raises SchemaError: the tables are of an unknown version, or not from
+        here.
     """
     _create_file(engine)
     with _lock(engine), connect.writing(engine) as connection:
-        before = current(connection)
-        if before is not None and before > newest():
-            raise _newer(connection, before)
+        before = _checked_version(connection)
         if before is None:
             _clear_remains(connection)
         config = _config()
@@ -100,12 +101,24 @@ def upgrade(engine: Engine) -> tuple[str | None, str]:
     return before, newest()
 
 
-def _newer(connection: Connection, there: str) -> errors.SchemaError:
-    return errors.SchemaError(
-        f'{faults.shown(connection.engine.url)}: its tables have version '
-        f'{there} and this program knows versions to {newest()}: install '
-        'the newer scavenger-openstack here, or restore the backup from '
-        'before the upgrade')
+def _checked_version(connection: Connection) -> str | None:
+    """The version that is there; None where there is none.
+
+    :raises SchemaError: this program does not know that version.
+    """
+    there = current(connection)
+    if there is None or there in _versions():
+        return there
+    text = (f'{faults.shown(connection.engine.url)}: its tables have version '
+            f'{there} and this program knows versions ')
+    if there > newest():
+        raise errors.SchemaError(
+            f'{text}to {newest()}: install the newer scavenger-openstack '
+            'here, or restore the backup from before the upgrade')
+    raise errors.SchemaError(
+        f'{text}from {_versions()[-1]} on: tables from before the first '
+        'release cannot be upgraded; name an empty database in [database] '
+        f'connection, and {faults.UPGRADE}')
 
 
 def _config() -> config_.Config:
@@ -149,8 +162,10 @@ def _lock(engine: Engine) -> Iterator[None]:
             yield
         finally:
             if name not in ('sqlite', 'postgresql'):
-                connection.execute(sqlalchemy.select(
-                    sqlalchemy.func.release_lock(LOCK)))
+                # A connection that is lost has no lock any more.
+                with contextlib.suppress(sqlalchemy.exc.DBAPIError):
+                    connection.execute(sqlalchemy.select(
+                        sqlalchemy.func.release_lock(LOCK)))
 
 
 def _clear_remains(connection: Connection) -> None:

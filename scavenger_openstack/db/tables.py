@@ -16,7 +16,6 @@ from sqlalchemy import BigInteger
 from sqlalchemy import Boolean
 from sqlalchemy import Column
 from sqlalchemy import Double
-from sqlalchemy import false
 from sqlalchemy import ForeignKey
 from sqlalchemy import Index
 from sqlalchemy import Integer
@@ -25,7 +24,6 @@ from sqlalchemy import MetaData
 from sqlalchemy import String
 from sqlalchemy import Table
 from sqlalchemy import Text
-from sqlalchemy import true
 from sqlalchemy import UniqueConstraint
 
 METADATA = MetaData(naming_convention={
@@ -74,8 +72,8 @@ hosts = _table(
     Column('settings', JSON, nullable=False),
     Column('first_seen_s', Double, nullable=False),
     Column('last_seen_s', Double, nullable=False, index=True),
-    # Up to which hour antagonist_totals are; 0: they are not made yet.
-    Column('totals_hour_s', BigInteger, nullable=False, server_default='0',
+    # Up to which hour antagonist_totals are.
+    Column('totals_hour_s', BigInteger, nullable=False, default=0,
            index=True))
 
 # The last entry of each run of an agent that is in the database.
@@ -150,7 +148,7 @@ suspects = _table(
     Column('score', Double),
     Column('antagonist', Boolean, nullable=False),
     # When the incident began.
-    Column('begun_s', Double, nullable=False, server_default='0'),
+    Column('begun_s', Double, nullable=False),
     UniqueConstraint('incident_id', 'workload'),
     # For "incidents of this antagonist", in their order.
     Index('ix_suspects_instance', 'instance', 'antagonist', 'begun_s',
@@ -296,11 +294,10 @@ flavor_tags = _table(
     Column('source', String(32), nullable=False),
     Column('application', NAME, nullable=False),
     Column('floor', JSON, nullable=False),
-    # A conductor of the release before does not write it.
-    Column('protect', Boolean, nullable=False, server_default=true()),
+    Column('protect', Boolean, nullable=False),
     Column('changed_s', Double, nullable=False, index=True),
     # The broker has told it, and Nova was not asked since.
-    Column('told', Boolean, nullable=False, server_default=false()),
+    Column('told', Boolean, nullable=False),
     Index('ix_flavor_tags_host', 'host', 'changed_s'))
 
 # Instances that Nova is asked to take away; ended_s is NULL until it has.
@@ -356,7 +353,7 @@ audit = _table(
     Column('time_s', Double, nullable=False, index=True),
     # The id of a user, or what else did it; and what it is called.
     Column('actor', NAME, nullable=False),
-    Column('actor_name', NAME, nullable=False, server_default=''),
+    Column('actor_name', NAME, nullable=False, default=''),
     Column('project', PROJECT, nullable=False, default=''),
     Column('request_id', String(64), nullable=False, default=''),
     Column('action', String(64), nullable=False),

@@ -6,8 +6,7 @@ A total is the sum of a workload's rows of ``antagonist_hours`` that are in
 the span: those of the hour ``hosts.totals_hour_s`` less the span, and later.
 It is changed in the transaction that changes these rows, so what happened is
 in it at once.  Only what leaves the span does so later, when a conductor
-advances the hour of the host.  0 means that the totals of a host are not made
-yet.
+advances the hour of the host.
 
 All functions that write are called with the host's row locked, or lock it.
 """
@@ -109,8 +108,6 @@ def change(connection: Connection, host_id: int,
             hour_s = end_s
             if span_s is not None:
                 before[host_id, span_s, workload] = _read(parts)
-    if not hour_s:
-        return
     after = {key: dict(parts) for key, parts in before.items()}
     for old, new in changes:
         for row, sign in ((old, -1), (new, 1)):
@@ -126,7 +123,6 @@ def remove(connection: Connection, ids: Collection[int]) -> list[int]:
     :param ids: of the rows of ``antagonist_hours``
     :return: those to delete now: the others are of too many hosts at once
     """
-    # Those of hosts without totals, too: another process may be making them.
     counted = select(tables.antagonist_hours).join(tables.hosts).where(
         _H.id.in_(ids), _H.hour_s >= _HOST.totals_hour_s - SPANS_S[-1])
     hosts = {row.id: row.host_id for row in connection.execute(counted)}

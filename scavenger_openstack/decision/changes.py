@@ -129,15 +129,23 @@ def told_incidents(decided: Decided) -> dict[tuple[str, str], Incident]:
         for key, incident in incidents_by_key(decided.decisions).items()}
 
 
+def knob_of(incident: Incident) -> Knob | None:
+    """The knob that answers an incident; ``None`` where that is not known."""
+    signal = SIGNALS.get(incident.signal)
+    name = incident.signal.partition(' ')[0]    # of a device, perhaps
+    return (signal.knob if signal is not None
+            else Knob(name) if name in set(Knob) else None)
+
+
 def _told_action(decided: Decided, controller: str, incident: Incident
                  ) -> str:
-    signal = SIGNALS.get(incident.signal)
+    knob = knob_of(incident)
     if controller in decided.observed or (
-            signal is not None and signal.knob not in decided.limited):
+            knob is not None and knob not in decided.limited):
         return WOULD + incident.action
     names = incident.action.removeprefix(LIMIT).split(', ')
     limited = [name for name in names if name not in decided.exempt and (
-        signal is None or (name, signal.knob) not in decided.unlimited)]
+        knob is None or (name, knob) not in decided.unlimited)]
     return (LIMIT + ', '.join(limited) if limited
             else WOULD + incident.action)
 

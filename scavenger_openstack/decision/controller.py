@@ -24,7 +24,7 @@ DETECTOR = 'detector'
 :class:`Detector`."""
 
 UNUSABLE = (ValueError, LookupError, TypeError, AttributeError,
-            OverflowError, RecursionError)
+            ArithmeticError, RecursionError)
 """What :meth:`Controller.load` may raise for a state that is damaged."""
 
 

@@ -27,6 +27,8 @@ from typing import Any
 
 from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack.decision.controller import is_detector
+from scavenger_openstack.decision.controller import Tunable
+from scavenger_openstack.decision import linger
 from scavenger_openstack.decision import memory_shortage
 from scavenger_openstack.decision import orders as orders_
 from scavenger_openstack.decision import rates as rates_
@@ -44,11 +46,27 @@ FAULT_REST_S = 60.0
 """A detector that failed is not asked for so long."""
 
 
+class _Tuned:
+    """A controller whose limits do not stay because of what its parameters
+    were."""
+
+    def __init__(self, controller: Controller, lingers: linger.Linger
+                 ) -> None:
+        self.at_start = controller.at_start
+        self._controller = controller
+        self._linger = lingers
+
+    def tune(self, params: Any) -> None:
+        self._controller.tune(params)
+        self._linger.reset(self._controller.name)
+
+
 class Decider:
     """The controllers of one host and what stands between them and a knob.
 
-    It remembers the last sample, and the workloads that are paused because
-    a memory limit was refused.
+    It remembers the last sample, the limits that stay although they are not
+    wanted any more, and the workloads that are paused because a memory limit
+    was refused.
 
     :param controllers: each with its mode; those that are off are left out
     :param limited: the knobs that may be set; caps on others are only shown
@@ -63,7 +81,14 @@ class Decider:
                             if mode is not Mode.OFF]
         self._previous: HostSample | None = None
         self._pauses = memory_shortage.Pauses()
+        self._linger = linger.Linger()
         self._failed: dict[str, tuple[float, str]] = {}
+
+    @property
+    def tunable(self) -> dict[str, Tunable]:
+        """The controllers, by name, to continue with other parameters."""
+        return {controller.name: _Tuned(controller, self._linger)
+                for controller, _ in self.controllers}
 
     def state(self) -> dict[str, Any]:
         """What the controllers keep over a restart, by name."""
@@ -113,14 +138,18 @@ class Decider:
                 mode = orders_.mode(controller.name, mode, orders)
                 if mode is Mode.OFF:    # it still learns
                     decision = Decision()
+                    self._linger.reset(controller.name)
             decisions[controller.name] = decision
+            caps = decision.caps
+            if not is_detector(controller):
+                caps = self._linger.caps(controller.name, decision, rates)
             if mode is not Mode.ENFORCE:
                 observed.add(controller.name)
-                would.extend(decision.caps)
+                would.extend(caps)
             elif not self._shown_only:
-                wishes.extend(decision.caps)
+                wishes.extend(caps)
             else:
-                for cap in decision.caps:
+                for cap in caps:
                     (would if cap.knob in self._shown_only
                      else wishes).append(cap)
         if held_back:

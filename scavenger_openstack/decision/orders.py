@@ -25,11 +25,11 @@ from scavenger_openstack.types import Floor
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Mode
-from scavenger_openstack.types import printable
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
 from scavenger_openstack.types import Value
 from scavenger_openstack.types import Workload
+from scavenger_openstack.wire import fit
 
 OWNER = 'operator'
 
@@ -46,7 +46,7 @@ class Override(NamedTuple):
     """A limit that an operator asks for, ``None`` for no limit at all.
 
     ``instance`` is the UUID of a VM, '' to go by the name of the workload or
-    group.  ``until_s`` is CLOCK_BOOTTIME.
+    group, which is that of :func:`.fit.name`.  ``until_s`` is CLOCK_BOOTTIME.
     """
 
     id: str
@@ -100,7 +100,8 @@ class Orders(NamedTuple):
     ``applications`` are the names by instance, ``unprotected`` those whose
     flavor wants nothing limited for their sake; see :mod:`.tags`.
 
-    ``exempt`` are the instances and projects that only an override may limit.
+    ``exempt`` are the instances and projects, as :func:`.fit.project` writes
+    them, that only an override may limit.
     ``budget`` is for new limits of detectors.  ``specs`` are those of all
     hosts.
     """
@@ -210,7 +211,8 @@ def exempt(workloads: Iterable[Workload], orders: Orders) -> frozenset[str]:
         return frozenset()
     return frozenset(
         name for one in workloads
-        if one.instance in orders.exempt or one.project in orders.exempt
+        if one.instance in orders.exempt
+        or fit.project(one.project) in orders.exempt
         for name in (one.id, _group(one)))
 
 
@@ -225,8 +227,7 @@ def _by_name(workloads: Iterable[Workload]
     """Those that a name of an override may mean, by UUID if that is true."""
     found: dict[tuple[str, bool], list[Workload]] = {}
     for one in workloads:
-        group = _group(one)
-        for name in {one.id, printable(one.id), group, printable(group)}:
+        for name in {fit.name(one.id), fit.name(_group(one))}:
             found.setdefault((name, False), []).append(one)
         if one.instance:
             found.setdefault((one.instance, True), []).append(one)
@@ -241,21 +242,25 @@ def _target(one: Override, workloads: Collection[Workload]
                     + ', '.join(sorted(OVERRIDABLE)))
     meant = [workload for workload in workloads
              if (workload.instance == one.instance if one.instance else
-                 one.workload in _names(one.knob, workload))]
+                 one.workload == fit.name(_limited(one.knob, workload)))]
     if not meant:
         return '', ('no such group on this host' if one.knob in OF_GROUPS
-                    and any(one.workload in (w.id, printable(w.id))
-                            for w in workloads)
+                    and any(one.workload == fit.name(workload.id)
+                            for workload in workloads)
                     else 'no such workload on this host')
+    targets = {_limited(one.knob, workload) for workload in meant}
+    if len(targets) > 1:
+        return '', (f'{len(targets)} cgroups of this host are reported by '
+                    'this name; rename all but one')
     if any(workload.priority is not Priority.BACKGROUND
            for workload in meant):
         return '', 'it is foreground, which is never limited'
-    return (_group(meant[0]) if one.knob in OF_GROUPS else meant[0].id), ''
+    return targets.pop(), ''
 
 
-def _names(knob: Knob, workload: Workload) -> tuple[str, str]:
-    own = _group(workload) if knob in OF_GROUPS else workload.id
-    return own, printable(own)
+def _limited(knob: Knob, workload: Workload) -> str:
+    """The id of what a knob of a workload is set on."""
+    return _group(workload) if knob in OF_GROUPS else workload.id
 
 
 def _group(workload: Workload) -> str:

@@ -21,6 +21,10 @@ MOST_THROTTLED = 0.05
 """Part of the time that its own quota may hold a workload back while what
 it waits for a CPU is still another workload's doing.  Not in the papers."""
 
+SHORTEST_S = 1e-7
+"""Two samples within less are of no two times; what is divided by it would
+not be finite."""
+
 INFINITY = math.inf
 
 
@@ -139,7 +143,7 @@ def rates(prev: HostSample | None, cur: HostSample) -> Rates:
     link_tx: dict[str, float | None] = dict.fromkeys(cur.link_tx_bytes)
     if prev is not None and prev.boot_id == cur.boot_id:
         passed = cur.time_s - prev.time_s
-        if 0 < passed < INFINITY:
+        if SHORTEST_S <= passed < INFINITY:
             interval_s = passed
             before = _before(prev, cur)
             for link, sent in cur.link_tx_bytes.items():

@@ -191,7 +191,7 @@ def _picture(options: argparse.Namespace) -> int:
         found = json.loads(source.read_text())
         drawn = (who_report.svg(found['record']) if options.who
                  else picture.svg(found))
-    except (OSError, ValueError, KeyError, TypeError) as exc:
+    except (OSError, *errors.MISREAD) as exc:
         raise errors.ScavengerError(
             f'{source}: no result of the demo ({exc}); play it first, or '
             'say where the result is with --output') from exc

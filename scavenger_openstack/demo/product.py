@@ -100,7 +100,7 @@ class Status:
             if inode == self._seen:
                 return False
             document = json.loads(self._path.read_text())
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return False
         self._seen = inode
         if not isinstance(document, dict):

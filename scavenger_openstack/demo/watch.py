@@ -16,6 +16,7 @@ from scavenger_openstack import amounts
 from scavenger_openstack.demo import interrupt as interrupt_
 from scavenger_openstack.demo import product
 from scavenger_openstack import errors
+from scavenger_openstack.types import printable
 
 
 def watch(foreground: str, background: str, *, seconds: float,
@@ -68,7 +69,7 @@ def _show(status: product.Status, process: subprocess.Popen[bytes],
             raise errors.DriverError('scavenger-standalone has no status: '
                                      + _last(log))
     for problem in status.last.get('problems') or ():
-        print(f'problem: {problem}', file=sys.stderr)
+        print(printable(f'problem: {problem}'), file=sys.stderr)
     if not before:
         print('the agent would set nothing')
 
@@ -77,13 +78,15 @@ def _changes(before: Mapping[tuple[str, str], Any],
              now: Mapping[tuple[str, str], Any], at_s: float) -> None:
     for key, cap in now.items():
         if key not in before or before[key].get('value') != cap.get('value'):
-            print(f'{at_s:5.1f} s  {key[0]}: would set {key[1]} to '
-                  f'{amounts.of_knob(key[1], cap.get("value"))}  '
-                  f'({cap.get("reason", "")})', flush=True)
+            print(printable(
+                f'{at_s:5.1f} s  {key[0]}: would set {key[1]} to '
+                f'{amounts.of_knob(key[1], cap.get("value"))}  '
+                f'({cap.get("reason", "")})'), flush=True)
     for key in before:
         if key not in now:
-            print(f'{at_s:5.1f} s  {key[0]}: would remove {key[1]}',
-                  flush=True)
+            print(printable(
+                f'{at_s:5.1f} s  {key[0]}: would remove {key[1]}'),
+                flush=True)
 
 
 def _last(log: pathlib.Path) -> str:

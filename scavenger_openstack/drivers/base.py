@@ -25,6 +25,10 @@ from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Value
 
+LOOK_TICKS = 30
+"""Ticks from one look to the next at what seldom changes on a host: mounts,
+disks, links, what a resource takes."""
+
 RestoreAction = grammar.RestoreAction
 """One action of a lease's way back, out of the closed set that
 :mod:`scavenger_openstack.restore.actions` knows; plain JSON."""

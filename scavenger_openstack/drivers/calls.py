@@ -7,6 +7,9 @@ The kernel reclaims before it takes a memory limit, libvirtd waits for a QEMU
 that does not answer, and none of it can be called off once it has begun.  So
 such a call is made in a thread of its own: one at a time for each target, and
 few targets at once.
+
+Where the system has no thread left, what needs one fails, and is tried again
+by its owner: see :func:`start`.
 """
 
 from __future__ import annotations
@@ -14,9 +17,11 @@ from __future__ import annotations
 from collections.abc import Callable
 import logging
 import threading
+import time
 from typing import Any
 
 from scavenger_openstack import errors
+from scavenger_openstack.restore import grammar
 
 LOG = logging.getLogger(__name__)
 
@@ -25,9 +30,41 @@ MOST = 4
 libvirtd, which Nova needs, too."""
 
 
+QUIET_S = 300.0
+"""That no thread can be started is logged once, and again when for so long
+each one could."""
+
+
+class NoThread(errors.DriverError):
+    """The system has no thread left."""
+
+
+class _Refusals:
+    """When a thread was refused last, in any part of this process."""
+
+    last_s = -QUIET_S
+
+
+def start(thread: threading.Thread) -> None:
+    """Start a thread; one that was refused may be started later.
+
+    :raises NoThread: the system has none left; that was logged.
+    """
+    try:
+        thread.start()
+    except RuntimeError as exc:
+        now_s, before_s = time.monotonic(), _Refusals.last_s
+        _Refusals.last_s = now_s
+        if now_s - before_s >= QUIET_S:
+            LOG.warning('no thread can be started (%s): what needs one waits '
+                        'until there is; %s', exc, grammar.MORE_TASKS)
+        raise NoThread(f'no thread can be started: {exc}') from None
+
+
 class Call:
     """One call.  When ``done`` is set it came back: with a ``result``, or
-    with an ``error`` of this project; any other is logged."""
+    with an ``error`` of this project, :class:`NoThread` if it was never made;
+    any other is logged."""
 
     def __init__(self, do: Callable[[], Any]) -> None:
         self.do = do
@@ -56,18 +93,21 @@ class Executor:
         self._queues: dict[str, list[Call]] = {}
 
     def submit(self, target: str, do: Callable[[], Any]) -> Call:
-        """Make a call as soon as all others for this target came back.
-
-        :raises RuntimeError: no thread can be started.
-        """
+        """Make a call as soon as all others for this target came back."""
         call = Call(do)
         with self._mutex:
             if target in self._queues:
                 self._queues[target].append(call)
                 return call
-            threading.Thread(target=self._run, args=(target,), daemon=True,
-                             name=self._name.format(target)).start()
             self._queues[target] = [call]
+            try:
+                start(threading.Thread(
+                    target=self._run, args=(target,), daemon=True,
+                    name=self._name.format(target)))
+            except NoThread as exc:
+                del self._queues[target]
+                call.error = exc
+                call.done.set()
         return call
 
     @property

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import itertools
+import logging
 import time
 import typing
 
@@ -27,6 +28,7 @@ from scavenger_openstack.drivers.perf import perf
 from scavenger_openstack.drivers import prerequisites
 from scavenger_openstack.drivers.qemu import cgroup_overlap
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import Floor
 from scavenger_openstack.types import HostSample
@@ -43,6 +45,12 @@ if typing.TYPE_CHECKING:
     from scavenger_openstack.drivers.libvirt import domains
     from scavenger_openstack.drivers.network import egress
     from scavenger_openstack.drivers.network import tap
+
+
+LOG = logging.getLogger(__name__)
+
+_LIBVIRT_CAME = ('libvirt was started on this host after the agent: restart '
+                 'the agent, so that it watches the VMs')
 
 
 def _is_cgroup(workload: str) -> bool:
@@ -64,7 +72,9 @@ def _network(links: Mapping[str, float | None],
                 for workload, (device, _) in interfaces.items()}, root_dir)
 
 
-def _domains(conf: cfg.ConfigOpts, uri: str, missing: list[str]
+def _domains(conf: cfg.ConfigOpts, uri: str, missing: list[str],
+             logged: log_once.LogOnce,
+             mounts: Mapping[str, cgroup_mounts.Mount]
              ) -> domains.Domains | None:
     """The VMs of this host; ``None``, and a sentence more in ``missing``,
     where libvirt-python is not there.
@@ -76,7 +86,8 @@ def _domains(conf: cfg.ConfigOpts, uri: str, missing: list[str]
         return domains.Domains(
             uri, run_dir=virtual.run_dir, floors=conf_.floors(conf),
             stats_ticks=virtual.stats_ticks, timeout_s=virtual.timeout_s,
-            root_dir=conf.root_dir, pressure=conf.cgroups.pressure)
+            root_dir=conf.root_dir, pressure=conf.cgroups.pressure,
+            logged=logged, mounts=mounts)
     except client.Missing as exc:
         missing.append('the VMs of this host are not watched, and their load '
                        f'counts as foreground: {exc}')
@@ -93,12 +104,15 @@ class Host:
         self._name: str = conf.agent.host
         self._topology: Mapping[int, Cpu] = {}
         group = conf.cgroups
+        logged = log_once.LogOnce()
         uri = conf_host.libvirt_uri(conf)
+        self._conf = conf
         self._links = conf_host.links(conf)
-        if not self._links and (uri or conf.network.interfaces):
-            found = uplinks.find(conf.root_dir)
-            self._links = {found[0]: None} if len(found) == 1 else {}
         self._interfaces = conf_host.interfaces(conf, self._links)
+        self._finds_links = not self._links and bool(
+            uri or self._interfaces)
+        if self._finds_links:
+            self._links = self._uplink()
         self._cgroups = cgroups.Cgroups(
             background_parents=group.background_parents,
             foreground_parents=group.foreground_parents,
@@ -106,29 +120,32 @@ class Host:
             background_groups=group.background_groups,
             floors=conf_.floors(conf), memory_root=group.memory_root,
             io_devices=group.io_devices, root_dir=conf.root_dir,
-            pressure=group.pressure)
-        self._proc = proc.Proc(conf.root_dir)
+            pressure=group.pressure, logged=logged)
+        self._proc = proc.Proc(conf.root_dir, logged)
         self._network = (
             _network(self._links, self._interfaces, conf.root_dir)
             if self._links or self._interfaces or uri else None)
         self._perf = perf.Perf(perf.Settings(
             **{name: getattr(conf.perf, name)
-               for name in perf.Settings._fields}), conf.root_dir)
+               for name in perf.Settings._fields}), conf.root_dir,
+            logged=logged)
         self._delays = accounting.DelayAccounting(
             accounting.Settings(
                 tasks=group.delay_tasks,
                 cpu_s=group.delay_cpu_s),
-            cgroup_mounts.find_mounts(conf.root_dir), conf.root_dir)
-        self._link_of = dict(self._interfaces.values())
+            self._cgroups.mounts, conf.root_dir)
+        self._link_of = self._links_of([])
         self._with_interfaces: dict[str, tuple[Workload, Workload]] = {}
         self._taps: dict[str, tuple[str, ...]] = {}
-        self._machines = cgroup_overlap.DomainCgroups(
-            cgroup_mounts.find_mounts(conf.root_dir))
+        self._unseen: dict[str, int] = {}
+        self._machines = cgroup_overlap.DomainCgroups(self._cgroups.mounts)
         self._linked: list[tuple[str, ...]] = []
         self._seen_changes = 0
         self._runs: dict[str, float] = {}
+        self._ticks = 0
         always: list[str] = []
-        self._domains = _domains(conf, uri, always) if uri else None
+        self._domains = _domains(conf, uri, always, logged,
+                                 self._cgroups.mounts) if uri else None
         self._without_libvirt = ''.join(always)
         if not uri and not group.background_parents:
             always.append(
@@ -137,11 +154,13 @@ class Host:
                 + ' and no [cgroups] background_parents: only '
                 + ('the foreground is measured' if group.foreground_parents
                    else "the host's own use is measured"))
+        self._always = always
         self._prerequisites = prerequisites.Prerequisites(
             [Resource(one) for one in conf.agent.protect] or list(Resource),
             always, self._cgroups.lacks,
             lambda: str(self._delays.facts()['why']),
-            links=bool(self._links), interfaces=self._interfaces)
+            links=bool(self._links), interfaces=self._interfaces,
+            libvirt=self._domains is not None)
 
     def facts(self) -> base.Facts:
         grade = {**self._perf.facts(), 'delays': self._delays.facts()}
@@ -160,6 +179,9 @@ class Host:
                 else self._domains.ends.why(workload))
 
     def sample(self) -> HostSample:
+        self._ticks += 1
+        if not self._ticks % base.LOOK_TICKS:
+            self._look_again()
         topology = self._proc.topology()
         if topology is not self._topology:
             self._cgroups.cpus_changed()
@@ -208,6 +230,8 @@ class Host:
 
     def write(self, workload: str, knob: Knob, value: Value,
               original: Sequence[base.RestoreAction]) -> Value | None:
+        if knob is Knob.EGRESS_BYTES_PER_S and self._domains is not None:
+            self._name_unseen(workload, self._domains)
         return self._knobs(workload, knob).write(
             workload, knob, value, original)
 
@@ -215,11 +239,12 @@ class Host:
         return self._part(workload, knob).queue(workload, knob)
 
     def refresh(self, held: Collection[KnobKey]) -> base.Changes:
-        gone = self._cgroups.refresh(held).changed
+        ours = self._cgroups.refresh(held)
         if self._domains is None:
-            return base.Changes(gone)
+            return ours
         found = self._domains.refresh(held)
-        return found._replace(changed={*gone, *found.changed})
+        return found._replace(changed={*ours.changed, *found.changed},
+                              rewrite={*ours.rewrite, *found.rewrite})
 
     def notify(self, event: base.Event) -> bool:
         key = event.keys[0] if isinstance(event, base.TimedOut) else event[:2]
@@ -253,7 +278,8 @@ class Host:
         if knob is Knob.EGRESS_BYTES_PER_S:
             if self._network is None:
                 raise errors.Unsupported(
-                    'no network interface is configured; see [network]')
+                    'no network interface is configured; see [network]',
+                    cause='no network interface')
             if not self._taps.get(workload, ('any',)):
                 raise errors.Unsupported(
                     f'domain {workload} has no network device on this host')
@@ -304,18 +330,58 @@ class Host:
         for workload in self._taps:
             if not found.get(workload):
                 self._network.detach(workload)
+                self._unseen.pop(workload, None)
         for workload, names in found.items():
             if names and self._taps.get(workload) != names:
                 self._network.attach(workload, _tap(names))
         self._taps = dict(found)
 
+    def _look_again(self) -> None:
+        """A link may come up, and libvirt may be installed, after us."""
+        if (self._domains is None and not self._without_libvirt
+                and conf_host.libvirt_uri(self._conf)):
+            self._always[:] = [_LIBVIRT_CAME]
+        links = self._uplink() if self._finds_links else self._links
+        if links == self._links or self._network is None:
+            return
+        LOG.info('network link that foreground and background share: %s',
+                 ', '.join(links) or 'none is found any more')
+        self._links = links
+        self._network.follow_links(links)
+        self._prerequisites.links = bool(links)
+        self._link_of = self._links_of(self._linked)
+
+    def _uplink(self) -> dict[str, float | None]:
+        """The one device by which all leaves; while none is up, it is that of
+        before."""
+        found = uplinks.find(self._conf.root_dir)
+        return (dict.fromkeys(found) if len(found) == 1 else
+                {} if found else self._links)
+
+    def _links_of(self, taps: list[tuple[str, ...]]) -> dict[str, str]:
+        """The link of each device, where it is known.
+
+        All taps of VMs, the foreground's too, lead to the only link.
+        """
+        only = next(iter(self._links)) if len(self._links) == 1 else ''
+        found = {**dict.fromkeys(itertools.chain.from_iterable(taps), only),
+                 **{device: link or only
+                    for device, link in self._interfaces.values()}}
+        return {device: link for device, link in found.items()
+                if link in self._links}
+
+    def _name_unseen(self, workload: str, found: domains.Domains) -> None:
+        """Log once that a VM sends by more than its taps."""
+        count = found.unseen_interfaces(workload)
+        if count and self._unseen.get(workload) != count:
+            LOG.warning('domain %s: %d of its network interfaces have no '
+                        'device on this host (SR-IOV, vhost-user): what it '
+                        'sends by them is not limited', workload, count)
+        self._unseen[workload] = count
+
     def _follow_links(self, found: list[tuple[str, ...]]) -> None:
-        """All taps of VMs, the foreground's too, lead to the only link."""
-        if found != self._linked and len(self._links) == 1:
-            self._link_of = {
-                **dict.fromkeys(itertools.chain.from_iterable(found),
-                                next(iter(self._links))),
-                **dict(self._interfaces.values())}
+        if found != self._linked:
+            self._link_of = self._links_of(found)
             self._linked = found
 
     def _add_network(self, sample: WorkloadSample) -> WorkloadSample:

@@ -14,13 +14,11 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 
 from scavenger_openstack import amounts
+from scavenger_openstack.drivers.base import LOOK_TICKS
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Resource
 from scavenger_openstack.types import WorkloadSample
-
-LOOK_TICKS = 30
-"""Ticks from one look to the next: files of cgroups are opened for it."""
 
 KNOBS: Mapping[Resource, tuple[Knob, ...]] = {
     Resource.CPU: (Knob.CPU_CORES, Knob.CPU_SET),
@@ -33,26 +31,29 @@ class Prerequisites:
     """Looks for them now and then; ``missing`` has what it found last.
 
     :param protect: the resources to look at
-    :param always: what is missing whatever the workloads are
+    :param always: what is missing whatever the workloads are; may change
     :param lacks: why a knob of a cgroup cannot be set; empty if it can
     :param delays_off: why waits of cgroups are not measured; empty if they
         are
-    :param links: whether a link is known that all share
+    :ivar links: whether a link is known that all share; may change
     :param interfaces: cgroups whose network device is known
+    :param libvirt: whether libvirt is asked for VMs, of which it measures the
+        waits, also of those that come later
     """
 
     def __init__(self, protect: Collection[Resource], always: Sequence[str],
                  lacks: Callable[[str, Knob], str],
                  delays_off: Callable[[], str], *, links: bool,
-                 interfaces: Collection[str]) -> None:
+                 interfaces: Collection[str], libvirt: bool) -> None:
         self._protect = protect
-        self._always = tuple(always)
+        self._always = always
         self._lacks = lacks
         self._delays_off = delays_off
-        self._links = links
+        self.links = links
         self._interfaces = interfaces
+        self._libvirt = libvirt
         self._ticks = 0
-        self.missing: tuple[str, ...] = self._always
+        self.missing: tuple[str, ...] = tuple(always)
 
     def look(self, cgroups: Sequence[WorkloadSample],
              domains: Sequence[WorkloadSample]) -> None:
@@ -71,7 +72,7 @@ class Prerequisites:
             found += self._files(background)
         if background or any(one[0].priority is Priority.BACKGROUND
                              for one in domains):
-            found += self._disk(cgroups, domains)
+            found += self._disk(cgroups)
             found += self._network(background)
         self.missing = tuple(found)
 
@@ -86,17 +87,15 @@ class Prerequisites:
                 for workload in first.values()
                 if (why := self._lacks(workload, knob))]
 
-    def _disk(self, cgroups: Sequence[WorkloadSample],
-              domains: Sequence[WorkloadSample]) -> list[str]:
+    def _disk(self, cgroups: Sequence[WorkloadSample]) -> list[str]:
         if Resource.DISK not in self._protect:
             return []
-        foreground, virtual = [
-            any(one[0].priority is Priority.FOREGROUND for one in samples)
-            for samples in (cgroups, domains)]
+        foreground = any(one[0].priority is Priority.FOREGROUND
+                         for one in cgroups)
         if foreground and (why := self._delays_off()):
             return ['disk: how long foreground cgroups wait for disks is not '
                     f'known: {why}']
-        if not foreground and not virtual:
+        if not foreground and not self._libvirt:
             return ['disk: no foreground workload is known whose waits could '
                     'be measured: name the parents of some in [cgroups] '
                     'foreground_parents']
@@ -105,7 +104,7 @@ class Prerequisites:
     def _network(self, background: Sequence[str]) -> list[str]:
         if Resource.NETWORK not in self._protect:
             return []
-        if not self._links:
+        if not self.links:
             return ['network: the device that foreground and background send '
                     'over cannot be found on this host: name it in [network] '
                     'links']

@@ -66,7 +66,11 @@ class Policy:
 
 
 def scavenger_alone() -> scavenger.Params:
-    """What the paper has, and nothing of ours beside it."""
+    """The rules of the paper, without ``cpu.idle`` and what goes with it.
+
+    With the least headroom and the smoothing, least deviation and gate of
+    the IPC, which are ours.
+    """
     return scavenger.Params(use_cpu_idle=False)
 
 

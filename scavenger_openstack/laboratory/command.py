@@ -15,7 +15,6 @@ import time
 from types import FrameType
 from typing import Any
 
-from scavenger_openstack.agent import status
 from scavenger_openstack import command_line
 from scavenger_openstack import errors
 from scavenger_openstack.laboratory import catalogue
@@ -27,6 +26,7 @@ from scavenger_openstack.laboratory import progress as progress_
 from scavenger_openstack.laboratory import summary
 from scavenger_openstack.laboratory import table
 from scavenger_openstack import text as text_
+from scavenger_openstack.types import printable
 
 SCHEMA = 1
 SEEDS = 20
@@ -102,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         target.write(text + '\n')
     if options.format == 'json' or options.output == '-':
         return output.show(text)
-    return output.show(status.shown('\n'.join(_tables(document))))
+    return output.show('\n'.join(map(printable, _tables(document))))
 
 
 def play(tasks: Sequence[Task], jobs: int | None) -> list[dict[str, Any]]:
@@ -164,10 +164,9 @@ def _controllers(text: str) -> tuple[str, ...]:
 
 
 def _listing() -> str:
-    found = catalogue.find([catalogue.ALL])
-    width = max([len(one.name) for one in found], default=0)
-    return '\n'.join([f'{one.name.ljust(width)}  {one.about}'
-                      for one in found])
+    return '\n'.join(text_.columns(
+        (), [(one.name, one.about) for one in catalogue.find(
+            [catalogue.ALL])], left=(0, 1)))
 
 
 def _compare(options: argparse.Namespace) -> dict[str, Any]:

@@ -186,7 +186,7 @@ def _step(name: str, drawn: Drawn, alone: Run
     """A fresh detector, with what the paper's would know.
 
     CPI2 has specs from other hosts: here from the same application while
-    it is alone.  It runs once for each signal, as one of its own would.
+    it is alone.  It runs once for each signal; the paper has cpi alone.
     """
     if name == 'perfcloud':
         return perfcloud.Controller(interval_s=drawn.interval_s).step
@@ -215,8 +215,8 @@ def _specs(ticks: Iterable[Rates], params: cpi2.Params, drawn: Drawn
            ) -> dict[str, specs.Spec]:
     """Spec of each application from undisturbed samples of 10 s.
 
-    Taken without pause, so that the few minutes of a scenario do; its
-    samples are the paper's.
+    Taken without pause, so that the few minutes of a scenario do; they are
+    as long as the paper's.
     """
     every_s = max(params.sample_s, drawn.interval_s)
     sampler = Sampler(SIGNALS[params.signal], duration_s=every_s,

@@ -44,7 +44,7 @@ class SimulatedIsolation:
             params, topology=topology, current=self._allowed)
         self._cpus: frozenset[int] | None = None
         self._polls = 0
-        self._asked = (0, 0)
+        self._shortage = perfiso.Shortage()
 
     @property
     def active(self) -> bool:
@@ -81,9 +81,8 @@ class SimulatedIsolation:
 
         Source: DESIGN 7.7.
         """
-        polls, short = self._asked
-        now = self._asked = (self._polls, self._controller.short_steps)
-        if 2 * (now[1] - short) <= now[0] - polls:
+        if not self._shortage.look(self._polls,
+                                   self._controller.short_steps):
             return []
         return [Cap(one.workload.id, Knob.CPU_CORES, DEFAULT_FLOORS[
                     Knob.CPU_CORES], perfiso.Controller.name,

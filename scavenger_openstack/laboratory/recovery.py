@@ -37,7 +37,7 @@ Wanted = Mapping[KnobKey, float]
 CapPolicy = Callable[[float, Rates], Wanted]
 
 STATIC = 0.2
-"""Of what an antagonist uses, left to it: PerfCloud, section IV-C."""
+"""Of what an antagonist uses, left to it: PerfCloud, section IV-B."""
 
 SHARES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8)
 """Among these is the best static cap, found with hindsight: the loosest

@@ -135,9 +135,8 @@ class Player:
         """Go on with the parameters that changed."""
         for name, values in turn.params.items():
             self.settings = self.settings.tuned(name, values)
-            for controller, _ in self._decider.controllers:
-                if controller.name == name:
-                    controller.tune(self.settings.params(name))
+            if name in self._decider.tunable:
+                self._decider.tunable[name].tune(self.settings.params(name))
 
     def _turn(self, turn: line_format.RecordedTick) -> Decided:
         assert turn.sample is not None

@@ -16,6 +16,7 @@ from typing import Any
 
 from scavenger_openstack.decision.changes import IncidentChange
 from scavenger_openstack.laboratory.replay import Step
+from scavenger_openstack import text
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
@@ -100,14 +101,14 @@ class Table:
                             'REASON'))
         for row in rows:
             for column, width in enumerate(self._widths):
-                self._widths[column] = max(width, len(row[column]))
+                self._widths[column] = max(width, text.width(row[column]))
         for row in rows:
-            time, host, owner, who, knob, value = (
-                f'{text:{">" if column in (0, 5) else "<"}{width}}'
-                for column, (text, width) in enumerate(
-                    zip(row, self._widths, strict=False)))
-            yield '  '.join((time, *((host,) if self._several else ()),
-                             owner, who, knob, value, row[-1])).rstrip()
+            cells = [text.padded(cell, width, left=column not in (0, 5))
+                     for column, (cell, width) in enumerate(
+                         zip(row, (*self._widths, 0), strict=True))]
+            if not self._several:
+                del cells[1]
+            yield '  '.join(cells).rstrip()
 
     def _row(self, one: Mapping[str, Any]) -> tuple[str, ...]:
         time = f'{one["time_s"]:.3f}'

@@ -92,8 +92,7 @@ class Settings:
                 **one.params, **{
                     option: _checked(_options(one.kind.params_type), name,
                                      option, value)
-                    for option, value in _by_new_names(
-                        one.kind.params_type, values).items()
+                    for option, value in values.items()
                     if (name, option) not in self.fixed}})
             for one in self.controllers))
 
@@ -133,8 +132,7 @@ def of_header(header: line_format.Header) -> tuple[Settings, list[str]]:
         kind = parts.controller_type(one.name, 'the recording')
         params = {}
         options = _options(kind.params_type)
-        for name, value in _by_new_names(
-                kind.params_type, one.params).items():
+        for name, value in one.params.items():
             params[name] = _checked(options, one.name, name, value)
         for name in sorted(options.keys() - params.keys() - {'mode'}):
             params[name] = options[name].default
@@ -193,7 +191,6 @@ def changed(settings: Settings, changes: Sequence[str]) -> Settings:
         one = found[section]
         options = _options(one.kind.params_type)
         name = name.replace('-', '_')
-        name = conf_params.old_names(one.kind.params_type).get(name, name)
         if name not in options:
             raise errors.ConfigError(
                 f'--set {change}: {section} has no option {name}'
@@ -211,13 +208,6 @@ def changed(settings: Settings, changes: Sequence[str]) -> Settings:
 
 def _options(params_type: type) -> dict[str, cfg.Opt]:
     return {option.name: option for option in conf_params.opts_of(params_type)}
-
-
-def _by_new_names(params_type: type, values: Mapping[str, Any]
-                  ) -> dict[str, Any]:
-    """Recorded parameters by what these are called now."""
-    return conf_params.by_new_names(values,
-                                    conf_params.old_names(params_type))
 
 
 def _checked(options: Mapping[str, cfg.Opt], section: str, name: str,

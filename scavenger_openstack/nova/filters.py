@@ -15,6 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
+import math
+import time
 from typing import Any
 
 from nova.scheduler import filters
@@ -30,15 +33,24 @@ from scavenger_openstack.types import Priority
 LOG = log.getLogger(__name__)
 
 
+EVERY_S = 60.0
+"""Why no host takes a background instance is logged once in so long."""
+MOST_REASONS, MOST_HOSTS = 5, 3
+"""So many are in such a line, and so many hosts for each."""
+
+
 class BackgroundFilter(filters.BaseHostFilter):
     """Passes the foreground everywhere, and everything when there is no
     summary of the hosts."""
 
     RUN_ON_REBUILD = False
+    clock = staticmethod(time.monotonic)
 
     def __init__(self) -> None:
         super().__init__()
         self._summary = summary.shared()
+        self._logged_s = -math.inf
+        self._refused = 0
 
     def filter_all(self, filter_obj_list: Iterable[Any], spec_obj: Any
                    ) -> Iterator[Any]:
@@ -49,8 +61,7 @@ class BackgroundFilter(filters.BaseHostFilter):
             wanted = wanted_of(spec_obj)
             if wanted.background and not utils.request_is_rebuild(spec_obj):
                 hosts = self._summary.hosts()
-            passed = [state for state in states
-                      if _passes(state, hosts, wanted)] if hosts else states
+            passed = self._passing(states, hosts, wanted) if hosts else states
         except Exception:
             LOG.exception('all hosts pass: BackgroundFilter failed')
             passed = states
@@ -59,13 +70,45 @@ class BackgroundFilter(filters.BaseHostFilter):
     def host_passes(self, host_state: Any, spec_obj: Any) -> bool:
         return bool(list(self.filter_all([host_state], spec_obj)))
 
+    def _passing(self, states: Sequence[Any], hosts: summary.Hosts,
+                 wanted: placing.Wanted) -> list[Any]:
+        whys: dict[str, list[str]] = {}
+        passed = []
+        for state in states:
+            why = placing.fits(hosts.get(state.host), wanted)
+            if why:
+                LOG.debug('%s takes no background work: %s', state, why)
+                whys.setdefault(why, []).append(state.host)
+            else:
+                passed.append(state)
+        if whys and not passed:
+            self._refused += 1
+            self._log(whys, wanted)
+        return passed
 
-def _passes(state: Any, hosts: summary.Hosts, wanted: placing.Wanted
-            ) -> bool:
-    why = placing.fits(hosts.get(state.host), wanted)
-    if why:
-        LOG.debug('%s takes no background work: %s', state, why)
-    return not why
+    def _log(self, whys: Mapping[str, Sequence[str]], wanted: placing.Wanted
+             ) -> None:
+        """Log why no host takes an instance: to its user no valid host was
+        found, and to Nova a filter returned none."""
+        if self.clock() - self._logged_s < EVERY_S:
+            return
+        self._logged_s = self.clock()
+        LOG.info('no host takes a background instance of %d vCPUs and %d MiB '
+                 '(%d requests since the last such line): %s', wanted.vcpus,
+                 wanted.memory_mib, self._refused, _listed(whys))
+        self._refused = 0
+
+
+def _listed(whys: Mapping[str, Sequence[str]]) -> str:
+    """The reasons of most hosts, each with some of these."""
+    ordered = sorted(whys.items(), key=lambda one: -len(one[1]))
+    found = [f'{why}: {", ".join(hosts[:MOST_HOSTS])}' + (
+        f' and {len(hosts) - MOST_HOSTS} more'
+        if len(hosts) > MOST_HOSTS else '')
+        for why, hosts in ordered[:MOST_REASONS]]
+    if len(ordered) > MOST_REASONS:
+        found.append('and others')
+    return '; '.join(found)
 
 
 def wanted_of(spec_obj: Any) -> placing.Wanted:

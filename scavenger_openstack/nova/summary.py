@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Mapping
+import math
 import os
 import threading
 import time
@@ -47,11 +48,11 @@ def parse(answer: Any) -> dict[str, Host]:
             bool(one['silent']), _number(one['headroom'].get('cpu_cores')),
             _number(one['headroom'].get('memory_bytes')),
             _number(one['capacity'].get('cpu_cores')), int(one['incidents']),
-            float(one['background_vcpus']),
-            bool(one.get('enforcing', True)))
+            _number(one['background_vcpus']) or 0.0,
+            bool(one['enforcing']))
             for one in answer['hosts']}
-    except (KeyError, TypeError, AttributeError) as exc:
-        raise ValueError(f'not a summary: {exc!r}') from None
+    except (ArithmeticError, LookupError, TypeError, AttributeError) as exc:
+        raise ValueError(f'not a summary: {exc!r:.200}') from None
 
 
 class Summary:
@@ -173,7 +174,10 @@ class Reader:
 
 
 def _number(value: Any) -> float | None:
-    return None if value is None else float(value)
+    number = None if value is None else float(value)
+    if number is not None and not math.isfinite(number):
+        raise ValueError(f'not a summary: {number} of something')
+    return number
 
 
 _shared: Summary | None = None

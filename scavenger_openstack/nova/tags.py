@@ -19,7 +19,7 @@ from scavenger_openstack import errors
 from scavenger_openstack.nova import options
 
 TOPIC = 'scavenger-conductor'
-VERSION = '1.1'
+VERSION = '1.0'
 
 ACTIONS = ('create', 'rebuild', 'resize_finish', 'finish_resize',
            'resize_revert', 'resize.revert', 'unshelve', 'power_on',

@@ -18,11 +18,11 @@ import statistics
 from typing import Any
 from typing import NamedTuple
 from typing import TextIO
-import unicodedata
 
 from scavenger_openstack.osc import amounts
 from scavenger_openstack.osc.terminal import printable
 from scavenger_openstack.osc import times
+from scavenger_openstack import text
 
 VICTIM_LINES = 3
 MIN_WIDTH = 24
@@ -111,12 +111,14 @@ def lines(incident: Mapping[str, Any], *, width: int, ink: Ink
     for one in sorted(drawn, key=lambda one: _rank(one, victim, suspects)):
         first = one.workload == victim
         title = _title(one, incident, suspects.get(one.workload), first)
-        yield cut(printable(title), axis.columns)
+        yield text.cut(printable(title), axis.columns)
         yield from chart(one.points, axis, ink,
                          VICTIM_LINES if first else 1)
         if first and one.signal == incident.get('signal') \
                 and incident.get('threshold') is not None:
             yield from _above(one.points, incident['threshold'], axis, ink)
+        if first:
+            yield from _begun(incident, axis)
         for limit in incident.get('caps') or ():
             if limit.get('workload') == one.workload and not first:
                 yield from _limited(limit, axis, ink)
@@ -210,6 +212,22 @@ def _above(points: Sequence[tuple[float, float | None]], threshold: float,
     yield f'{ink.mark} above the threshold {threshold:.3g}'
 
 
+def _begun(incident: Mapping[str, Any], axis: Axis) -> Iterator[str]:
+    """Where the incident began: with the first of the marks above it that is
+    attributed to an antagonist."""
+    if incident.get('begun_at') is None:
+        return
+    begun_s = times.parse(incident['begun_at'])
+    at = axis.column(begun_s)
+    text = f'begun {times.clock(begun_s)}'
+    if at < 0 or at >= axis.columns:
+        yield text
+    elif at + len(text) + 2 <= axis.columns:
+        yield ' ' * at + f'| {text}'
+    else:
+        yield ' ' * (at - len(text) - 1) + f'{text} |'
+
+
 def _limited(limit: Mapping[str, Any], axis: Axis, ink: Ink
              ) -> Iterator[str]:
     begin = axis.column(times.parse(limit['set_at']))
@@ -221,8 +239,8 @@ def _limited(limit: Mapping[str, Any], axis: Axis, ink: Ink
     begin, end = max(begin, 0), min(end, axis.columns - 1)
     yield ' ' * begin + ink.line * (end - begin + 1)
     value = amounts.human(limit.get('knob') or '', limit.get('value'))
-    yield cut(printable(f'{ink.line} limited: {limit.get("knob")} {value}'),
-              axis.columns)
+    yield text.cut(printable(
+        f'{ink.line} limited: {limit.get("knob")} {value}'), axis.columns)
 
 
 def _ticks(axis: Axis) -> list[int]:
@@ -242,24 +260,8 @@ def clocks(axis: Axis) -> str:
     line = ''
     ticks = _ticks(axis)
     for i, at in enumerate(ticks):
-        text = times.clock(axis.begin_s + (axis.end_s - axis.begin_s)
-                           * i / (len(ticks) - 1))
-        begin = min(max(at - len(text) // 2, 0), axis.columns - len(text))
-        line = f'{line:<{begin}}{text}'
+        clock = times.clock(axis.begin_s + (axis.end_s - axis.begin_s)
+                            * i / (len(ticks) - 1))
+        begin = min(max(at - len(clock) // 2, 0), axis.columns - len(clock))
+        line = text.padded(line, begin) + clock
     return line
-
-
-def cut(text: str, width: int) -> str:
-    """The text, shortened to so many columns of a terminal."""
-    if columns(text) <= width:
-        return text
-    while text and columns(text) > width - 3:
-        text = text[:-1]
-    return f'{text}...'
-
-
-def columns(text: str) -> int:
-    """How many columns of a terminal a text takes."""
-    return sum(0 if unicodedata.combining(char) else
-               2 if unicodedata.east_asian_width(char) in 'WF' else 1
-               for char in text)

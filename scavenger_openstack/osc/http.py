@@ -44,6 +44,11 @@ class Client:
         """
         url = self.url + path
         try:
+            json.dumps([query, body], ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise exceptions.CommandError(
+                'An argument is not valid Unicode.') from None
+        try:
             answer = self._session.request(
                 url, method, params=query, json=body, raise_exc=False,
                 timeout=TIMEOUT_S, headers={'Accept': 'application/json'})
@@ -56,10 +61,10 @@ class Client:
             return {}
         try:
             found = answer.json()
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
-            raise exceptions.CommandError(self._foreign())
+            raise exceptions.CommandError(self.foreign())
         return found
 
     def one(self, noun: str, method: str, path: str,
@@ -87,18 +92,23 @@ class Client:
                 rows = min(rows, limit - len(found))
             page = self.request('GET', path, query={
                 **query, 'limit': rows, 'marker': marker})
-            found += self._field(page, noun, list)
+            rows_of_page = self._field(page, noun, list)
+            found += rows_of_page
             marker = page.get('next')
+            if not all(isinstance(row, dict) for row in rows_of_page) or (
+                    marker is not None and not rows_of_page):
+                raise exceptions.CommandError(self.foreign())
             if marker is None or limit is not None and len(found) >= limit:
                 return found, marker
 
     def _field(self, answer: Mapping[str, Any], noun: str, kind: type) -> Any:
         found = answer.get(noun)
         if not isinstance(found, kind):
-            raise exceptions.CommandError(self._foreign())
+            raise exceptions.CommandError(self.foreign())
         return found
 
-    def _foreign(self) -> str:
+    def foreign(self) -> str:
+        """What to say of an answer that is of something else."""
         return (f'{self.url} did not answer like the interference API; check '
                 'the endpoint.')
 
@@ -141,8 +151,12 @@ def path_of(*parts: str) -> str:
     for part in parts:
         if part in ('', '.', '..'):
             raise exceptions.CommandError(f'"{part}" is not a name.')
-    return '/'.join(['/v1', *(urllib.parse.quote(part, safe='')
-                              for part in parts)])
+    try:
+        return '/'.join(['/v1', *(urllib.parse.quote(part, safe='')
+                                  for part in parts)])
+    except UnicodeEncodeError:
+        raise exceptions.CommandError(
+            'An argument is not valid Unicode.') from None
 
 
 def explain(status: str, text: str) -> str:
@@ -154,7 +168,8 @@ def explain(status: str, text: str) -> str:
         error = json.loads(text)['error']
         title = error.get('title') or status
         detail = error.get('detail') or error.get('message') or ''
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError,
+            RecursionError):
         return f'{printable(status)}.'
     said = ': '.join(str(part).rstrip('.') for part in (title, detail) if part)
     rest = '; '.join(_rest(error))

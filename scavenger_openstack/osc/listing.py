@@ -105,9 +105,10 @@ def take(app: shell.OpenStackShell, arguments: argparse.Namespace,
                          f'{printable(str(marker))}\n')
     elif not found:
         from scavenger_openstack.osc import empty_listing
-        app.stderr.write(empty_listing.explanation(
-            http.of(app), noun, any(
+        with table.understood():
+            why = empty_listing.explanation(http.of(app), noun, any(
                 value not in (None, False) for name, value in wanted.items()
-                if name != 'in_force')) + '\n')
+                if name != 'in_force'))
+        app.stderr.write(f'{why}\n')
     shown = long if getattr(arguments, 'long', False) else columns
     return table.rows(arguments, shown, map(shape, found))

@@ -45,21 +45,21 @@ def instance(app: shell.OpenStackShell, text: str) -> str:
         return _id(text, 'instance', lambda connection: (
             connection.compute.find_server(text, ignore_missing=True,
                                            all_projects=True)), app)
+    from scavenger_openstack.wire import fit
     rows, _ = http.of(app).listing('workloads', '/v1/workloads', {})
     return _one(text, 'instance', sorted({
         row['instance'] for row in rows
-        if row.get('name') == text and row.get('instance')}))
+        if row.get('name') == fit.name(text) and row.get('instance')}))
 
 
 def workload(app: shell.OpenStackShell, text: str) -> str:
-    """What the host of a workload calls it: of an instance its UUID.  A text
-    that is no name of one stays as it is; containers have a slash."""
-    if '/' in text:
-        return text
+    """What the host of a workload calls it, as it is shown: of an instance its
+    UUID.  Containers have a slash."""
+    from scavenger_openstack.wire import fit
     try:
-        return instance(app, text)
+        return instance(app, text) if '/' not in text else fit.name(text)
     except Missing:
-        return text
+        return fit.maybe_name(text)
 
 
 class Missing(exceptions.CommandError):

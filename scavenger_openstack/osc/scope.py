@@ -12,6 +12,7 @@ from typing import Any
 from osc_lib import shell
 
 from scavenger_openstack.osc import names
+from scavenger_openstack.osc import table
 
 _HELP = {
     'cloud': 'All hosts.',
@@ -58,7 +59,9 @@ def of(app: shell.OpenStackShell, arguments: argparse.Namespace
 
 def warn_of_none(app: shell.OpenStackShell, rule: Mapping[str, Any]) -> None:
     """Print that a rule is for nothing that is there, if it is."""
-    if not rule['workloads']:
+    with table.understood():
+        count = rule['workloads']
+    if not count:
         app.stderr.write(
             f'This {rule["scope"]} has no workload now; the rule counts when '
             'an agent reports one.\n')

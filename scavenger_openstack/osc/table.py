@@ -11,20 +11,23 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
 import json
 import re
 from typing import Any
 from typing import NamedTuple
 
 from cliff import columns
+from osc_lib import exceptions
 
 from scavenger_openstack.osc import amounts
 from scavenger_openstack.osc.terminal import printable
 from scavenger_openstack.osc import times
 
-SHORT_CHARS = 60
+SHORT_COLUMNS = 60
 _UNIT = re.compile('_(cores|bytes|bytes_per_s|per_s)$')
 _UUID = '([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}'
 
@@ -59,10 +62,10 @@ def known(value: Any) -> str:
 
 def short(value: Any) -> str:
     """The beginning of a sentence, and of each UUID in it."""
-    text = re.sub(_UUID, r'\1', plain(value))
-    if len(text) <= SHORT_CHARS:
-        return text
-    return f'{text[:SHORT_CHARS].rsplit(" ", 1)[0]} ...'
+    from scavenger_openstack import text
+    sentence = printable(re.sub(_UUID, r'\1', plain(value)))
+    first, *rest = text.wrap(sentence, SHORT_COLUMNS)
+    return f'{first} ...' if rest else sentence
 
 
 def time(value: Any) -> str:
@@ -113,21 +116,44 @@ class Cell(columns.FormattableColumn):
         return bool(self._value < other._value)
 
 
+@contextlib.contextmanager
+def understood() -> Iterator[None]:
+    """Around what goes by the shape of an answer.
+
+    :raises CommandError: it has another.
+    """
+    try:
+        yield
+    except Exception as exc:
+        from scavenger_openstack.errors import MISREAD
+        if not isinstance(exc, MISREAD):
+            raise
+        raise exceptions.CommandError(printable(
+            f'The answer is not one of the interference API ({exc!r:.200}); '
+            'check the endpoint.')) from exc
+
+
 def rows(arguments: argparse.Namespace, shown: Sequence[Column],
          found: Iterable[Mapping[str, Any]]) -> Answer:
     """What a command returns: names of columns, and the cells of each row.
 
     :param found: rows of the API; a value may be a :class:`Cell` already
     """
-    return (_names(arguments, shown),
-            [tuple(_cell(arguments, column, row) for column in shown)
-             for row in found])
+    with understood():
+        return (_names(arguments, shown),
+                [tuple(_cell(arguments, column, row) for column in shown)
+                 for row in found])
 
 
 def one(arguments: argparse.Namespace, shown: Sequence[Column],
-        found: Mapping[str, Any]) -> Answer:
-    """The same for one thing."""
-    names, [cells] = rows(arguments, shown, [found])
+        found: Mapping[str, Any],
+        shape: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
+        ) -> Answer:
+    """The same for one thing.
+
+    :param shape: adds cells to it that are made of several fields
+    """
+    names, [cells] = rows(arguments, shown, map(shape, [found]))
     return names, cells
 
 
@@ -177,3 +203,10 @@ def _text(formatter: str, value: Any) -> Any:
 def named(row: Mapping[str, Any], field: str, name: str) -> Cell:
     """What a workload is called, in tables; its id elsewhere."""
     return Cell(row.get(field), plain(row.get(name) or row.get(field)))
+
+
+def beside(row: Mapping[str, Any], field: str, name: str) -> Cell:
+    """An id that other commands take, after what it is called."""
+    value = row.get(field)
+    called = row.get(name)
+    return Cell(value, f'{called} ({value})' if called else plain(value))

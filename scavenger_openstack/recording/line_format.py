@@ -41,10 +41,7 @@ from scavenger_openstack.wire.json_fields import text
 from scavenger_openstack.wire.json_fields import texts
 
 SCHEMA = 2
-"""Version of the format that is written."""
-
-SCHEMAS = (1, SCHEMA)
-"""Those that are read; another one is refused."""
+"""Version of the format; another one is refused."""
 
 SHORTEST_S = 0.001
 LONGEST_S = 1e6
@@ -70,8 +67,7 @@ class Header:
     """The first line.
 
     ``loaded_s`` is when the states were taken up; ``protect`` the only
-    resources that limits were set on, empty for all.  ``schema`` is the
-    version of the lines.
+    resources that limits were set on, empty for all.
     """
 
     host: str
@@ -84,7 +80,6 @@ class Header:
     controllers: tuple[RecordedController, ...]
     isolation: RecordedController
     protect: tuple[Resource, ...] = ()
-    schema: int = SCHEMA
 
 
 class RecordedTick(NamedTuple):
@@ -128,9 +123,9 @@ def header(document: Any) -> Header:
     if kind != 'header':
         raise bad('type', kind, "'header', so this is not a recording")
     schema = document.get('schema')
-    if schema not in SCHEMAS or type(schema) is not int:
-        raise bad('schema', schema, ' or '.join(map(str, SCHEMAS))
-                  + ', the versions known here')
+    if schema != SCHEMA or type(schema) is not int:
+        raise bad('schema', schema, f'{SCHEMA}, the version that is read '
+                  'here: replay it with the release that recorded it')
     plain = {name: value for name, value in document.items()
              if name not in ('type', 'schema')}
     checks: dict[str, Check] = {
@@ -138,7 +133,7 @@ def header(document: Any) -> Header:
         'wall_time_s': number, 'interval_s': _interval, 'loaded_s': number,
         'controllers': _controllers, 'isolation': _controller}
     return Header(**fields(plain, '', {**checks, 'protect': _resources},
-                           tuple(checks)), schema=schema)
+                           tuple(checks)))
 
 
 def _interval(value: Any, where: str) -> float:
@@ -181,13 +176,12 @@ def _resources(value: Any, where: str) -> tuple[Resource, ...]:
 
 
 def turn(document: Any, line: int, samples: json_fields.Samples,
-         above: RecordedTick | None, schema: int = SCHEMA) -> RecordedTick:
+         above: RecordedTick | None) -> RecordedTick:
     """A line after the first.
 
     :param line: its number
     :param samples: remembers what the lines above said of the host
     :param above: the line above, ``None`` for the header
-    :param schema: the version of the recording
     :raises ValueError: which field is wrong, and how.
     """
     kind = mapping(document, 'line').get('type')
@@ -199,7 +193,7 @@ def turn(document: Any, line: int, samples: json_fields.Samples,
              if name != 'type'}
     orders = above.orders if above else orders_.NONE
     found = fields(plain, '', {
-        **_TURNS[schema], 'sample': lambda value, where: samples.read(
+        **_TURN, 'sample': lambda value, where: samples.read(
             value, f'{where}: '),
         'orders': lambda value, where: order_format.read(
             value, where, orders)}, ('time_s',))
@@ -208,13 +202,13 @@ def turn(document: Any, line: int, samples: json_fields.Samples,
         line=line, time_s=found['time_s'], sample=found.get('sample'),
         stopped=found.get('stopped', False),
         unwatched=found.get('unwatched', False),
-        reset=found.get('reset', found.get('anew', False)),
+        reset=found.get('reset', False),
         originals=found.get('originals', above.originals if above else {}),
         fast_sets=fast.get('sets', frozenset()),
         floors=fast.get('floors', ()), unmet=found.get('unmet', {}),
         pending=found.get('pending', frozenset()),
         written=found.get('written', {}),
-        removed=found.get('removed', found.get('lifted', ())),
+        removed=found.get('removed', ()),
         problems=found.get('problems', ()),
         decided=Changed(
             {(key[1], key[2]): cap
@@ -295,13 +289,8 @@ def _told(value: Any, where: str) -> IncidentChange:
 
 _TURN: Mapping[str, Check] = {
     'time_s': number, 'stopped': flag, 'unwatched': flag,
-    'reset': flag, 'anew': flag,    # which it was called before
-    'originals': _originals, 'fast': _fast,
+    'reset': flag, 'originals': _originals, 'fast': _fast,
     'unmet': json_fields.by_name(number), 'pending': lambda v, w: frozenset(
-        _keys(v, w)), 'written': _written,
+        _keys(v, w)), 'written': _written, 'removed': _keys,
     'problems': texts, 'wanted': _caps, 'would': _caps,
     'incidents': _incidents, 'params': json_fields.by_name(mapping)}
-
-_TURNS: Mapping[int, Mapping[str, Check]] = {
-    1: {**_TURN, 'lifted': _keys}, SCHEMA: {**_TURN, 'removed': _keys}}
-"""By version: ``removed`` was called ``lifted`` in version 1."""

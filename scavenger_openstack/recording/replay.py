@@ -61,8 +61,7 @@ class Recording:
             while data := self._next():
                 try:
                     turn = line_format.turn(
-                        self._parse(data), self._line, samples, turn,
-                        self.header.schema)
+                        self._parse(data), self._line, samples, turn)
                 except (ValueError, RecursionError) as exc:
                     raise self.error(str(exc)) from None
                 if turn.time_s < time_s:

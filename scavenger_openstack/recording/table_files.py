@@ -21,6 +21,9 @@ MAX_LINE = 1 << 24
 """A longer line, in characters, is none of a table and must not fill the
 memory."""
 
+MOST_ROWS = 20_000_000
+"""All of a table is kept, and a row takes a kilobyte."""
+
 MOST_NAMED = 10
 """Unknown columns that a warning names."""
 
@@ -121,12 +124,19 @@ def _read_parquet(path: pathlib.Path, table: Table) -> Table:
     line = 1
     try:
         with parquet.ParquetFile(path) as file:
+            # A few bytes of it may stand for any number of rows.
+            if file.metadata.num_rows > MOST_ROWS:
+                raise errors.DriverError(
+                    f'{path}:1: {file.metadata.num_rows} rows, at most '
+                    f'{MOST_ROWS}')
             known = _columns(path, table, list(file.schema_arrow.names))
             for batch in file.iter_batches(columns=list(known)):
                 for row in batch.to_pylist():
                     line += 1
                     table.add(line, row)
-    except lib.ArrowException as exc:
+    except (OSError, lib.ArrowException, *errors.MISREAD) as exc:
+        if isinstance(exc, OSError) and exc.errno:
+            raise
         raise errors.DriverError(
             f'{path}:{line}: not a Parquet file that can be read: '
             + str(exc).replace('\n', ' ')) from None

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import collections
+from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -29,7 +30,6 @@ from oslo_log import log
 
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack import conf as conf_
-from scavenger_openstack import conf_params
 from scavenger_openstack.decision import changes
 from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack.decision import orders
@@ -38,6 +38,7 @@ from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
 from scavenger_openstack.recording import line_format
 from scavenger_openstack.recording import order_format
+from scavenger_openstack.restore import files
 from scavenger_openstack.restore import records
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import HostSample
@@ -63,9 +64,11 @@ GAUGES = ('time_s', 'wall_time_s', 'memory_total_bytes',
 
 def header(conf: cfg.ConfigOpts,
            controllers: Iterable[tuple[Controller, Mode]],
+           params_of: Callable[[str, Any], Any],
            state: Mapping[str, Any], loaded_s: float) -> dict[str, Any]:
     """The first line: all that the decisions start from.
 
+    :param params_of: the ``Params`` of a section, of this class
     :param state: what the controllers were given when they were made
     :param loaded_s: when that was, in seconds of CLOCK_BOOTTIME
     """
@@ -77,20 +80,15 @@ def header(conf: cfg.ConfigOpts,
         'loaded_s': loaded_s,
         'controllers': [{
             'name': controller.name, 'mode': mode,
-            'params': _params(conf, controller.name,
-                              controller.params_type),
+            'params': _values(params_of(controller.name,
+                                        controller.params_type)),
             'state': state.get(controller.name)}
             for controller, mode in controllers],
         'isolation': {
             'name': perfiso.Controller.name,
             'mode': conf_.mode(conf, 'perfiso'),
-            'params': _params(conf, 'perfiso', perfiso.Params)},
+            'params': _values(params_of('perfiso', perfiso.Params))},
         **({'protect': conf.agent.protect} if conf.agent.protect else {})}
-
-
-def _params(conf: cfg.ConfigOpts, section: str, params_type: type
-            ) -> dict[str, Any]:
-    return _values(conf_params.params_of(conf, section, params_type))
 
 
 def _values(params: Any) -> dict[str, Any]:
@@ -317,8 +315,7 @@ class Recorder:
                 raise OSError(errno.ENOSPC, 'less than 5 % of the disk is '
                                             'free')
             data = json.dumps(line, separators=(',', ':')).encode() + b'\n'
-            while data:
-                data = data[os.write(self._fd, data):]
+            files.write_all(self._fd, data)
             self._size = os.lseek(self._fd, 0, os.SEEK_CUR)
         except (OSError, TypeError, ValueError) as exc:
             LOG.warning('recording to %s ended: %s; the agent goes on '

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import itertools
 import os
 import re
 import threading
@@ -88,8 +89,9 @@ def valid(kinds: object) -> list[str]:
     """Those of what another process wants that are kinds; the first of
     them, if there are too many."""
     found = kinds if isinstance(kinds, list) else []
-    return [kind for kind in found if isinstance(kind, str)
-            and len(kind) <= 4096 and _WANTED.fullmatch(kind)][:MOST_WANTED]
+    return list(itertools.islice((
+        kind for kind in found if isinstance(kind, str)
+        and len(kind) <= 4096 and _WANTED.fullmatch(kind)), MOST_WANTED))
 
 
 def named(kind: str) -> str:
@@ -173,6 +175,16 @@ class Prober(threading.Thread):
         self._wake = threading.Event()
         self._tried: dict[str, Tried] = {}
         self._seen_s = time.monotonic()
+
+    def begin(self) -> str:
+        """Start, unless it has; why not, where no thread can be started: a
+        later call tries again."""
+        try:
+            if self.ident is None:
+                self.start()
+        except RuntimeError as exc:
+            return str(exc)
+        return ''
 
     def want(self, kinds: Sequence[str]) -> None:
         """Try these besides the cgroup mounts."""

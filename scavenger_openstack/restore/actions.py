@@ -19,6 +19,7 @@ from typing import NamedTuple
 import zlib
 
 from scavenger_openstack.restore import cgroup
+from scavenger_openstack.restore.cgroup import Held
 from scavenger_openstack.restore import domain
 from scavenger_openstack.restore.grammar import Gone
 from scavenger_openstack.restore.grammar import Refused
@@ -86,10 +87,12 @@ def validate(action: Any, mounts: Sequence[cgroup.Mount]) -> None:
 
 def run(action: RestoreAction, mounts: Sequence[cgroup.Mount], *,
         named: Collection[int] = frozenset(), capped: str = '',
-        remember: Callable[[str], object] = str) -> bool:
+        remember: Callable[[str], object] = str,
+        held: Held = frozenset) -> bool:
     """Carry out one valid action and read it back; whether it changed a thing.
 
-    What ``named``, ``capped`` and ``remember`` are for: :func:`.cgroup.run`.
+    What ``named``, ``capped``, ``remember`` and ``held`` are for:
+    :func:`.cgroup.run`.
 
     :raises Gone: the action's object is no longer there.
     :raises RestoreError: it does not read back as the original, or its
@@ -99,4 +102,4 @@ def run(action: RestoreAction, mounts: Sequence[cgroup.Mount], *,
     if action['do'] in PROGRAMS:
         return PROGRAMS[action['do']].run(action)
     return cgroup.run(action, mounts, named=named, capped=capped,
-                      remember=remember)
+                      remember=remember, held=held)

@@ -9,6 +9,7 @@ Standard library only.
 from __future__ import annotations
 
 from scavenger_openstack.restore import abilities
+from scavenger_openstack.restore import grammar
 from scavenger_openstack.restore import messages as say_
 from scavenger_openstack.restore.records import now_s
 from scavenger_openstack.restore import state_directory
@@ -28,7 +29,6 @@ class Beat:
     def __init__(self, state: state_directory.StateDir, say: say_.Say) -> None:
         self._state, self._say = state, say
         self._prober = abilities.Prober()
-        self._prober.start()
         self._wanted = watcher.Wanted()
         self._due_s = 0.0
         self._shown: object = None
@@ -41,6 +41,12 @@ class Beat:
 
         :param passed: a whole pass over the leases has ended
         """
+        if why := self._prober.begin():
+            self._say.problem('threads', f'no thread can be started ({why}): '
+                              'limits are restored, and no other is set until '
+                              'there is one; ' + grammar.MORE_TASKS)
+        else:
+            self._say.problems.pop('threads', None)
         first = passed and not self._ready
         if first:
             self._ready = True

@@ -13,12 +13,18 @@ from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
 import errno
 import os
 import re
 
+from scavenger_openstack.restore import cpuset
+from scavenger_openstack.restore import files
+from scavenger_openstack.restore.files import DIRECTORY
 from scavenger_openstack.restore import grammar
+from scavenger_openstack.restore.grammar import device_row
 from scavenger_openstack.restore.grammar import Gone
+from scavenger_openstack.restore.grammar import pairs
 from scavenger_openstack.restore.grammar import parse_cpus
 from scavenger_openstack.restore.grammar import Refused
 from scavenger_openstack.restore.grammar import RestoreAction
@@ -53,10 +59,8 @@ FILES: Mapping[str, Mapping[str, str]] = {
 _ANY = {**FILES['cgroup'], **FILES['cgroup2']}
 """A file that both have takes the same text in both."""
 _DEVICE = '[0-9]{1,4}:[0-9]{1,7}'
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-_PARTITIONS = ('root', 'isolated')
-"""What ``cpuset.cpus.partition`` says of one that is valid."""
+_MOUNT = re.compile(r'\d+ \d+ (?P<major>\d+):(?P<minor>\d+) [^ ]+ '
+                    r'(?P<point>[^ ]+) .*? - (?P<kind>[^ ]+) ')
 _PAGE = os.sysconf('SC_PAGE_SIZE')
 _UNLIMITED_PAGES = (2 ** 63 - 1) // _PAGE
 _HINTS = {
@@ -70,21 +74,22 @@ _HINTS = {
 Mount = tuple[str, str, int]
 """Mount point, file system type, device number."""
 
+Held = Callable[[], Collection[tuple[object, object]]]
+"""Files, with the inodes of their directories, that are still to be
+restored."""
 
-def mounts() -> list[Mount]:
+
+def mounts(table: str = '/proc/self/mountinfo') -> list[Mount]:
     """Where cgroup hierarchies are mounted, the shortest path first."""
     found = []
-    with open('/proc/self/mountinfo', errors='surrogateescape') as file:
+    with open(table, errors='surrogateescape', newline='\n') as file:
         for line in file:
-            head, _, tail = line.partition(' - ')
-            kind = tail.partition(' ')[0]
-            if kind in FILES:
-                fields = head.split()
-                major, minor = fields[2].split(':')
+            row = _MOUNT.match(line)
+            if row and row['kind'] in FILES:
                 point = re.sub(r'\\([0-7]{3})',
-                               lambda m: chr(int(m[1], 8)), fields[4])
-                found.append((point, kind,
-                              os.makedev(int(major), int(minor))))
+                               lambda m: chr(int(m[1], 8)), row['point'])
+                found.append((point, row['kind'], os.makedev(
+                    int(row['major']), int(row['minor']))))
     return sorted(found, key=lambda mount: len(mount[0]))
 
 
@@ -127,7 +132,7 @@ def validate(action: RestoreAction, mounts: Sequence[Mount]) -> None:
 
 
 def _mounted(path: str, mounts: Sequence[Mount]) -> Mount | None:
-    for mount in mounts:
+    for mount in reversed(mounts):      # one may lie on another
         if path.startswith(mount[0].rstrip('/') + '/'):
             return mount
     return None
@@ -149,23 +154,20 @@ def same(action: RestoreAction, got: str) -> bool:
     """Whether a file that reads ``got`` holds what the action wants."""
     file, text = action['file'], action['text']
     if 'device' in action:
-        lines = dict(line.partition(' ')[::2] for line in got.splitlines())
-        found = lines.get(action['device'], '')
+        lines = got.split('\n')
         if file == 'io.max':
             # The other limits of the line are other knobs.
-            now = _limits(found)
+            now = pairs(dict(map(device_row, lines)).get(action['device'],
+                                                         ''))
             return all(now.get(key, 'max') == value
-                       for key, value in _limits(text).items())
-        return int(found or 0) == int(text)
+                       for key, value in pairs(text).items())
+        found = dict(line.partition(' ')[::2] for line in lines)
+        return int(found.get(action['device']) or 0) == int(text)
     if file == 'cpuset.cpus':
         return parse_cpus(text) == parse_cpus(got)
     if file.startswith('memory.') and 'max' not in (text, got):
         return _pages(text) == _pages(got)
     return bool(text == got)
-
-
-def _limits(text: str) -> dict[str, str]:
-    return dict(word.partition('=')[::2] for word in text.split())
 
 
 def _pages(text: str) -> int:
@@ -180,15 +182,19 @@ def inode(action: RestoreAction) -> int:
 
 def run(action: RestoreAction, mounts: Sequence[Mount], *,
         named: Collection[int] = frozenset(), capped: str = '',
-        remember: Callable[[str], object] = str) -> bool:
+        remember: Callable[[str], object] = str,
+        held: Held = frozenset) -> bool:
     """Write what a valid action says and read it back; whether it changed a
     thing.
 
     v1 takes no CPU set with CPUs that are offline, or that were and so are
-    missing in the parent's set: of such a set those are restored that the
-    parent has; all of the parent's, if it has none of them.  v2 takes CPUs
-    that a cgroup beside this one has as a partition, and ends the partition:
-    those are left out in the same way.
+    missing in the parent's set, or that a cgroup beside this one has to
+    itself: of such a set those are restored that can be; all that the parent
+    can give, if none of them can.  v2 takes CPUs that a cgroup beside this
+    one has as a partition, and ends the partition: those are left out in the
+    same way.  v1 takes no memory limit above that of memory and swap, and no
+    quota above that of a cgroup around: the highest that it takes is written.
+    What is in ``held`` is still to be restored: it limits nothing.
 
     A v1 CPU set passes to groups made below it while it was capped.  Those
     whose inode is not in ``named`` and whose set equals the capped one get
@@ -207,13 +213,14 @@ def run(action: RestoreAction, mounts: Sequence[Mount], *,
         directory = _enter(action, mounts)
         subtree = inode(action) and kind == 'cgroup'
         if inode(action) and not subtree:
-            action = _beside_partitions(directory, action)
+            action = {**action, 'text': cpuset.nearest(
+                directory, action['text'], 2)}
         was = _read(directory, action['file'])
         changed = not same(action, was)
         if changed:
             if subtree:
                 remember(was)
-            action = _put(directory, action, named, subtree)
+            action = _put(directory, action, named, held)
             got = _read(directory, action['file'])
             if not same(action, got):
                 raise RestoreError(
@@ -222,11 +229,17 @@ def run(action: RestoreAction, mounts: Sequence[Mount], *,
         if subtree:
             sets = [parse_cpus(text)
                     for text in {capped, was if changed else ''} if text]
-            changed |= _widen(directory, sets, action['text'], named)
+            changed |= _widen(directory, sets, action['text'], named, held)
         return changed
     except (OSError, ValueError) as exc:
         _still_there(action, mounts)
         code = getattr(exc, 'errno', None)
+        if code == errno.ENODEV and 'device' in action:
+            raise Gone(f'{action["device"]} is no disk of this host any '
+                       'more') from None
+        if code == errno.ENOENT and kind == 'cgroup2':
+            raise Gone(f'{where} went with its controller, and the limit '
+                       'with both') from None
         raise RestoreError(
             f'{where} does not take {action["text"]!r} '
             f'({os.strerror(code) if code else exc}): '
@@ -237,80 +250,71 @@ def run(action: RestoreAction, mounts: Sequence[Mount], *,
 
 
 def _put(directory: int, action: RestoreAction, named: Collection[int],
-         subtree: object) -> RestoreAction:
+         held: Held) -> RestoreAction:
     """Write what the action says; return the action as the kernel takes it.
-
-    A parent in ``named`` is still to be restored: it limits nothing.
     """
     device, text = action.get('device', ''), action['text']
     try:
-        _write(directory, action['file'], f'{device} {text}'.strip())
+        files.write(directory, action['file'], f'{device} {text}'.strip())
     except OSError as exc:
-        if not subtree or exc.errno not in (errno.EINVAL, errno.EACCES):
+        nearest = _nearest(directory, action, named, held, exc.errno)
+        if nearest is None:
             raise
-        parent = os.open('..', _DIRECTORY, dir_fd=directory)
-        try:
-            if exc.errno == errno.EACCES and os.fstat(parent).st_ino in named:
-                raise
-            above = _read(parent, 'cpuset.cpus')
-        finally:
-            os.close(parent)
-        cpus = parse_cpus(text) & parse_cpus(above)
-        text = ','.join(map(str, sorted(cpus))) or above
-        _write(directory, action['file'], text)
+        text = nearest
+        files.write(directory, action['file'], text)
     return {**action, 'text': text}
 
 
-def _beside_partitions(directory: int, action: RestoreAction) -> RestoreAction:
-    """The action without the CPUs that cgroups beside have as partitions.
-
-    With what its parent has, if no other CPU is left.
-    """
-    taken: set[int] = set()
-    parent = os.open('..', _DIRECTORY, dir_fd=directory)
-    try:
-        with os.scandir(parent) as entries:
-            names = [entry.name for entry in entries
-                     if entry.is_dir(follow_symlinks=False)]
-        for name in names:
-            try:
-                taken |= _partition(name, parent, action['inode'])
-            except OSError as exc:      # it is gone
-                if exc.errno not in (errno.ENODEV, errno.ENOENT):
-                    raise
-        cpus = parse_cpus(action['text'])
-        if cpus.isdisjoint(taken):
-            return action
-        cpus = cpus - taken or parse_cpus(
-            _read(parent, 'cpuset.cpus.effective'))
-    finally:
-        os.close(parent)
-    return {**action, 'text': ','.join(map(str, sorted(cpus)))}
-
-
-def _partition(name: str, parent: int, us: int) -> frozenset[int]:
-    """The CPUs that a cgroup has to itself; none if it is the inode ``us``."""
-    child = os.open(name, _DIRECTORY, dir_fd=parent)
-    try:
-        if (os.fstat(child).st_ino == us or
-                _read(child, 'cpuset.cpus.partition') not in _PARTITIONS):
-            return frozenset()
+def _nearest(directory: int, action: RestoreAction, named: Collection[int],
+             held: Held, refused: int | None) -> str | None:
+    """What the kernel takes instead of a text that it refused, by the limits
+    of others that stay; ``None`` for no other."""
+    file, text = action['file'], action['text']
+    if file == 'cpuset.cpus' and refused in (errno.EINVAL, errno.EACCES):
+        above = os.stat('..', dir_fd=directory).st_ino
+        if refused == errno.EACCES and (file, above) in held():
+            return None
+        return cpuset.nearest(directory, text, 1, named)
+    if file == 'memory.limit_in_bytes' and refused == errno.EINVAL:
         try:
-            return parse_cpus(_read(child, 'cpuset.cpus.exclusive.effective'))
-        except FileNotFoundError:       # before Linux 6.7
-            return parse_cpus(_read(child, 'cpuset.cpus'))
-    finally:
-        os.close(child)
+            most = files.read(directory, 'memory.memsw.limit_in_bytes')
+        except FileNotFoundError:
+            return None
+        return most if _pages(most) < _pages(text) else None
+    if file == 'cpu.cfs_quota_us' and refused == errno.EINVAL:
+        return _quota_around(directory, int(text), held)
+    return None
+
+
+def _quota_around(directory: int, quota: int, held: Held) -> str | None:
+    """The quota that those of the cgroups around an open one leave it; none
+    while one of these is to be restored, too."""
+    period = int(files.read(directory, 'cpu.cfs_period_us'))
+    most = quota
+    with contextlib.ExitStack() as opened:
+        while True:
+            directory = os.open('..', DIRECTORY, dir_fd=directory)
+            opened.callback(os.close, directory)
+            try:
+                theirs = int(files.read(directory, 'cpu.cfs_quota_us'))
+                per = int(files.read(directory, 'cpu.cfs_period_us'))
+            except FileNotFoundError:       # the root
+                break
+            if 0 < theirs * period < quota * per:
+                if ('cpu.cfs_quota_us', os.fstat(directory).st_ino) in held():
+                    return None
+                most = min(most, theirs * period // per)
+    return str(most) if most < quota else None
 
 
 def _enter(action: RestoreAction, mounts: Sequence[Mount]) -> int:
     """Open the action's directory, following nothing on the way."""
     path = action['dir']
     point, _, device = mount_of(path, mounts)
-    fd = os.open(point, _DIRECTORY)
+    fd = os.open(point, DIRECTORY)
     try:
         for part in path[len(point):].strip('/').split('/'):
-            above, fd = fd, os.open(part, _DIRECTORY, dir_fd=fd)
+            above, fd = fd, os.open(part, DIRECTORY, dir_fd=fd)
             os.close(above)
         found = os.fstat(fd)
         if found.st_dev != device:
@@ -338,25 +342,13 @@ def _still_there(action: RestoreAction, mounts: Sequence[Mount]) -> None:
 
 def _read(directory: int, file: str) -> str:
     if file == 'freezer.state':     # its own state, whatever its parent's is
-        own = _read(directory, 'freezer.self_freezing')
+        own = files.read(directory, 'freezer.self_freezing')
         return 'THAWED' if own == '0' else 'FROZEN'
-    fd = os.open(file, os.O_RDONLY | _FILE, dir_fd=directory)
-    try:
-        return os.read(fd, 65536).decode().strip()
-    finally:
-        os.close(fd)
-
-
-def _write(directory: int, file: str, text: str) -> None:
-    fd = os.open(file, os.O_WRONLY | _FILE, dir_fd=directory)
-    try:
-        os.write(fd, text.encode() or b'\n')
-    finally:
-        os.close(fd)
+    return files.read(directory, file)
 
 
 def _widen(directory: int, capped: Collection[frozenset[int]], text: str,
-           named: Collection[int], depth: int = 0) -> bool:
+           named: Collection[int], held: Held, depth: int = 0) -> bool:
     """Give groups below that have a ``capped`` set that of their parent.
 
     Not below :data:`MAX_DEPTH`: what nests deeper would have us fail.
@@ -369,7 +361,7 @@ def _widen(directory: int, capped: Collection[frozenset[int]], text: str,
                  if entry.is_dir(follow_symlinks=False)]
     for name in names if capped else []:
         try:
-            child = os.open(name, _DIRECTORY, dir_fd=directory)
+            child = os.open(name, DIRECTORY, dir_fd=directory)
         except FileNotFoundError:
             continue
         try:
@@ -378,9 +370,10 @@ def _widen(directory: int, capped: Collection[frozenset[int]], text: str,
             own = _read(child, 'cpuset.cpus')
             cpus = parse_cpus(own)
             if cpus in capped and cpus != parse_cpus(text):
-                _write(child, 'cpuset.cpus', text)
-                own, changed = text, True
-            changed |= _widen(child, capped, own, named, depth + 1)
+                own = _put(child, {'file': 'cpuset.cpus', 'text': text},
+                           named, held)['text']
+                changed = True
+            changed |= _widen(child, capped, own, named, held, depth + 1)
         except OSError as exc:
             if exc.errno not in (errno.ENODEV, errno.ENOENT):
                 raise

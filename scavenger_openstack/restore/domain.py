@@ -32,7 +32,6 @@ from xml.etree import ElementTree
 
 from scavenger_openstack.restore import grammar
 from scavenger_openstack.restore.grammar import Gone
-from scavenger_openstack.restore.grammar import parse_cpus
 from scavenger_openstack.restore.grammar import Refused
 from scavenger_openstack.restore.grammar import RestoreAction
 from scavenger_openstack.restore.grammar import RestoreError
@@ -73,8 +72,6 @@ def validate(action: RestoreAction) -> None:
         if not (isinstance(value, str)
                 and re.fullmatch(pattern, f'{key}={value}')):
             raise Refused(f'{key!r:.99} = {value!r:.99} is not allowed')
-        if action['knob'] == 'cpu_set':
-            grammar.cpus(value)
     if action['knob'] == 'cpu_cores' and len(values) != 2:
         raise Refused('a quota needs its period')
 
@@ -146,9 +143,18 @@ def _turn(action: RestoreAction, ask: Ask, *, last: bool) -> bool:
     if mend:
         back += commands(action, inactive, '--config')
         drop.append(f'metadata {uuid} --uri {uri} --remove --config')
+    failed: virsh.VirshError | None = None
     for command in back:
         _alive(action)
-        ask(command)
+        try:
+            ask(command)
+        except virsh.Silent:
+            raise
+        except virsh.VirshError as exc:     # of one disk: the others go on
+            failed = failed or exc
+    if failed is not None and not (is_same(_live(action, ask), action) and (
+            not mend or is_same(_xml(action, ask, ' --inactive'), action))):
+        raise failed
     # A guest gives memory back, or takes it, in its own time.
     own_time = action['knob'] == 'memory_bytes'
     if not own_time and not is_same(_live(action, ask), action):
@@ -197,7 +203,7 @@ def _alive(action: RestoreAction) -> None:
 def _ready(action: RestoreAction, control: str, ask: Ask) -> None:
     """:raises RestoreError: libvirtd would keep us waiting."""
     uuid = action['uuid']
-    busy = re.match(r'occupied \(([0-9.]+)s\)|error: internal',
+    busy = re.match(r'occupied \(([0-9]+(?:\.[0-9]+)?)s\)|error: internal',
                     control.strip())
     if busy and float(busy[1] or _LATER_S) > _FIRST_S / 2:
         raise _silent(action)
@@ -233,28 +239,22 @@ def _record(root: ElementTree.Element, action: RestoreAction
 
 
 def is_same(root: ElementTree.Element, action: RestoreAction) -> bool:
-    if action['knob'] == 'cpu_set':
-        return all(parse_cpus(now) == parse_cpus(wanted)
-                   for _, now, wanted in _values(root, action))
     return all(now == (_quota(wanted) if key == 'vcpu_quota' else wanted)
                for key, now, wanted in _values(root, action))
 
 
 def _quota(text: str) -> str:
     """A quota of a vCPU, ``-1`` for any that is none."""
+    if not re.fullmatch('-?[0-9]{1,18}|', text):
+        return text
     return text if 0 < int(text or 0) < grammar.FREE_QUOTA_US else '-1'
 
 
 def _values(root: ElementTree.Element, action: RestoreAction
             ) -> Iterator[tuple[str, str, str]]:
-    """Key, what the domain holds, what the action wants; not for disks and
-    vCPUs that are no longer there, nor for pins that are not set."""
+    """Key, what the domain holds, what the action wants; not for disks
+    that are no longer there."""
     knob = action['knob']
-    pins = {f'vcpupin.{pin.get("vcpu")}': pin.get('cpuset', '')
-            for pin in root.findall('cputune/vcpupin')}
-    emulator = root.find('cputune/emulatorpin')
-    if emulator is not None:
-        pins['emulatorpin'] = emulator.get('cpuset', '')
     disks = {target.get('dev', ''): disk
              for disk in root.findall('devices/disk')
              if (target := disk.find('target')) is not None}
@@ -265,10 +265,6 @@ def _values(root: ElementTree.Element, action: RestoreAction
                 now = now or _PERIOD
             else:
                 now = _quota(now)
-        elif knob == 'cpu_set':
-            if key not in pins:
-                continue
-            now = pins[key]
         elif knob == 'memory_bytes':
             now = root.findtext('currentMemory', '').strip()
         elif knob == 'paused':
@@ -289,10 +285,6 @@ def commands(action: RestoreAction, root: ElementTree.Element, where: str
     if knob == 'cpu_cores':
         yield (f'schedinfo {uuid} {where} '
                + ' '.join(f'{key}={value}' for key, value in values.items()))
-    elif knob == 'cpu_set':
-        for key, value in values.items():
-            what, _, vcpu = key.partition('.')
-            yield f'{what} {uuid} {vcpu} {value} {where}'
     elif knob == 'memory_bytes':
         yield f'setmem {uuid} {values["balloon_kib"]} {where}'
     elif knob == 'paused':

@@ -42,16 +42,51 @@ DISK = '[A-Za-z][A-Za-z0-9]{1,15}'
 FREE_QUOTA_US = 2 ** 44 - 1
 """The longest CPU quota that libvirt (since 7.0) and the kernel take: no
 limit.  On cgroup v2 libvirt sets ``max`` for it, and libvirt 8 takes no -1."""
+MORE_TASKS = ('raise TasksMax= of the unit, the limit of processes of its '
+              'user (ulimit -u) or pids.max of its cgroup')
+"""What to do where no process and no thread can be started."""
 _N = '[0-9]{1,18}'
 _LIMIT = rf'{DISK}\.(?:total|read|write)_%s_sec(?:_max(?:_length)?)?={_N}'
 DOMAIN: Mapping[str, str] = {
     'cpu_cores': f'vcpu_quota=(?:-1|{_N})|vcpu_period={_N}',
-    'cpu_set': rf'(?:vcpupin\.[0-9]{{1,4}}|emulatorpin)={CPUS}',
     'memory_bytes': f'balloon_kib={_N}',
     'io_bytes_per_s': _LIMIT % 'bytes',
     'io_ops_per_s': _LIMIT % 'iops',
     'paused': 'state=(?:running|paused)'}
 """Knob -> pattern of ``key=value``: what each sets through libvirt."""
+
+
+def advice(exc: Exception, package: str) -> str:
+    """What to do where a program of a package cannot be run."""
+    if isinstance(exc, BlockingIOError):    # EAGAIN of fork()
+        return MORE_TASKS
+    return f'install {package}'
+
+
+def goes_with(key: str) -> str:
+    """The text that one is a part of, by its key: a quota is nothing without
+    its period, nor is a limit of a disk without its burst."""
+    return ('vcpu_quota' if key == 'vcpu_period'
+            else re.sub('_max(?:_length)?$', '', key))
+
+
+def after_change(before: Mapping[str, str], now: Mapping[str, str],
+                 *ours: Mapping[str, str]) -> dict[str, str]:
+    """What to restore after another program wrote some texts of a knob.
+
+    One that still is one of ``ours`` is what it was ``before``, and so are
+    those that go with it; any other is what it is now, with those.
+    """
+    found = {}
+    for key, text in {**before, **now}.items():
+        first = goes_with(key)
+        if first not in now:
+            continue        # of a disk that is gone
+        if any(now[first] == one.get(first) for one in ours):
+            found[key] = before.get(key, text if key == first else '0')
+        elif key in now:
+            found[key] = text
+    return found
 
 
 class RestoreError(Exception):
@@ -106,12 +141,31 @@ def cpus(found: str) -> None:
         raise Refused(str(exc)) from None
 
 
+def device_row(line: str) -> tuple[str, str]:
+    """The device of a row ``DEVICE... KEY=VALUE...``, and the row's pairs.
+
+    So are the rows of ``io.max`` and ``io.stat``.  Kernels were seen that
+    write the name of a device without numbers before that of the next one.
+    """
+    names, equals, _ = line.partition('=')
+    words = names.split()
+    at = len(names)
+    if equals and words:
+        at -= len(words.pop())
+    return words[-1] if words else '', line[at:]
+
+
+def pairs(text: str) -> dict[str, str]:
+    """The values in ``KEY=VALUE...``, by their keys."""
+    return dict(word.split('=', 1) for word in text.split() if '=' in word)
+
+
 def parse_cpus(text: str) -> frozenset[int]:
     """Read a kernel CPU list such as ``0-1,4``.
 
     :raises ValueError: the text is not a CPU list.
     """
-    found: set[int] = set()
+    spans = []
     for part in text.strip().split(','):
         if not part:
             continue
@@ -120,5 +174,11 @@ def parse_cpus(text: str) -> frozenset[int]:
         high = int(last) if dash else low
         if low < 0 or high < low or high > MAX_CPU:
             raise ValueError(f'not a CPU list: {text!r:.99}')
-        found.update(range(low, high + 1))
+        spans.append((low, high))
+    found: set[int] = set()
+    end = -1
+    for low, high in sorted(spans):     # each CPU once
+        if high > end:
+            found.update(range(max(low, end + 1), high + 1))
+            end = high
     return frozenset(found)

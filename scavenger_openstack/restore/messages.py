@@ -29,7 +29,7 @@ class Say:
     def forget(self) -> None:
         """No lease is left: what was said of them may be said again."""
         self.problems = {name: text for name, text in self.problems.items()
-                         if name in ('watcher', 'state')}
+                         if name in ('watcher', 'state', 'threads')}
 
     def problem(self, name: str, text: str) -> None:
         if self.problems.get(name) != text:

@@ -22,7 +22,7 @@ from scavenger_openstack.restore.grammar import Gone
 from scavenger_openstack.restore.grammar import RestoreAction
 from scavenger_openstack.restore.grammar import RestoreError
 
-BUCKET = f'qdisc tbf {grammar.MARK:x}: '
+BUCKET = f'qdisc tbf {grammar.MARK:x}: root '
 """How ``tc`` shows a token bucket of ours."""
 PREFERENCE = str(grammar.MARK)
 """The preference of a filter, and the group of an IFB, that are ours."""
@@ -65,7 +65,7 @@ def delete_bucket(action: RestoreAction) -> bool:
     if link.returncode and 'does not exist' in link.stderr:
         raise Gone(f'{where} is no longer there')
     index = link.stdout.partition(':')[0].strip()
-    if index.isdecimal() and int(index) != action['ifindex']:
+    if index.isdecimal() and index != str(action['ifindex']):
         raise Gone(f'{where} was deleted and made again')
     changed = False
     for _ in range(2):
@@ -74,7 +74,8 @@ def delete_bucket(action: RestoreAction) -> bool:
             raise RestoreError(f'{where}: ip and tc say '
                                f'{link.stderr or shown.stderr!r:.199}: run '
                                'as root with iproute2 installed')
-        if not shown.stdout.startswith(BUCKET):
+        if not any(line.startswith(BUCKET)
+                   for line in shown.stdout.splitlines()):
             return changed
         gone = tool('tc', netns, 'qdisc', 'del', 'dev', dev, 'root')
         changed = True
@@ -112,14 +113,18 @@ def free_tap(action: RestoreAction) -> bool:
     changed = False
     for _ in range(4):
         taps, has_ifb = _devices(action, netns, where, ifb)
-        try:
-            redirects = [_redirect(netns, tap) for tap in taps]
-        except RestoreError as exc:     # a tap may be gone by now
-            said = str(exc)
-            continue
+        redirects, unknown = [], ''
+        for tap in taps:
+            try:
+                redirects.append(_redirect(netns, tap))
+            except RestoreError as exc:     # it may be gone by now
+                unknown = str(exc)
         if any(redirects):
             said = ' '.join(tool('tc', netns, *redirect).stderr
                             for redirect in redirects if redirect)
+        elif unknown:       # a redirect may lead to the IFB
+            said = unknown
+            continue
         elif has_ifb:       # no redirect leads to it any more
             _drain(netns, ifb)
             said = tool('ip', netns, 'link', 'del', 'dev', ifb).stderr
@@ -153,18 +158,39 @@ def _devices(action: RestoreAction, netns: str, where: str, ifb: str
     """The names now of the taps that are there; whether our IFB is."""
     shown = tool('ip', netns, '-details', '-json', 'link', 'show')
     try:
-        links = {link['ifindex']: link for link in json.loads(shown.stdout)
-                 if link}
-    except (ValueError, KeyError, TypeError):
+        names, kinds = parse_links(shown.stdout)
+    except ValueError:
         raise RestoreError(f'{where}: ip says {shown.stderr!r:.199}: run as '
                            'root with iproute2 installed') from None
-    taps = [links[index]['ifname']
-            for index in (action['ifindex'], *action.get('also', ()))
-            if links.get(index, {}).get('ifname')]
-    return taps, any(
-        link.get('ifname') == ifb and link.get('group') == PREFERENCE
-        and link.get('linkinfo', {}).get('info_kind') == 'ifb'
-        for link in links.values())
+    return [names[index] for index in (action['ifindex'],
+                                       *action.get('also', ()))
+            if names.get(index)], (ifb, PREFERENCE, 'ifb') in kinds
+
+
+def parse_links(text: str
+                ) -> tuple[dict[int, str], set[tuple[str, str, str]]]:
+    """What ``ip -details -json link show`` says: the name by the index of
+    each device, and the name, group and kind of each that has a kind.
+
+    :raises ValueError: it is something else.
+    """
+    try:
+        links = json.loads(text)
+    except RecursionError:
+        links = None
+    if not isinstance(links, list):
+        raise ValueError('no list of devices')
+    names, kinds = {}, set()
+    for link in links:
+        if not isinstance(link, dict):
+            continue
+        index, name, info = map(link.get, ('ifindex', 'ifname', 'linkinfo'))
+        if isinstance(index, int) and isinstance(name, str):
+            names[index] = name
+            if isinstance(info, dict):
+                kinds.add((name, str(link.get('group')),
+                           str(info.get('info_kind'))))
+    return names, kinds
 
 
 def _redirect(netns: str, tap: str) -> tuple[str, ...]:
@@ -175,8 +201,10 @@ def _redirect(netns: str, tap: str) -> tuple[str, ...]:
 
     :raises RestoreError: ``tc`` does not say what is there.
     """
-    qdisc = _shown(netns, 'qdisc', tap)
-    if not qdisc.startswith(('qdisc ingress ', 'qdisc clsact ')):
+    qdisc = next((line for line in _shown(netns, 'qdisc', tap).splitlines()
+                  if line.startswith(('qdisc ingress ', 'qdisc clsact '))),
+                 '')
+    if not qdisc:
         return ()
     found = {line.partition(' pref ')[2].partition(' ')[0]
              for line in _shown(netns, 'filter', tap).splitlines()
@@ -217,5 +245,5 @@ def tool(name: str, netns: str, *args: str
             stdin=subprocess.DEVNULL, capture_output=True, check=False,
             timeout=_TOOL_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired) as exc:
-        raise RestoreError(f'{name} cannot be run ({exc}): install iproute2'
-                           ) from None
+        raise RestoreError(f'{name} cannot be run ({exc}): '
+                           + grammar.advice(exc, 'iproute2')) from None

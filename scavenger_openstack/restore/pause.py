@@ -17,7 +17,7 @@ import select
 import struct
 import time
 
-from scavenger_openstack.restore.records import FILE
+from scavenger_openstack.restore.files import FILE
 from scavenger_openstack.restore.records import now_s
 from scavenger_openstack.restore.state_directory import StateDir
 from scavenger_openstack.restore import watcher

@@ -24,11 +24,12 @@ from typing import Any
 from scavenger_openstack.restore import actions
 from scavenger_openstack.restore.actions import Refused
 from scavenger_openstack.restore import cgroup
+from scavenger_openstack.restore import files
+from scavenger_openstack.restore.files import FILE
 
 MAX_BYTES = 1024 * 1024
 """512 vCPUs, each on every other of 512 CPUs, take half of it."""
 NOTE_BYTES = 256
-FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 @dataclasses.dataclass
@@ -119,22 +120,8 @@ def save(directory: int, lease: Lease) -> None:
     parse(data)
     if len(data) > MAX_BYTES:
         raise Refused(f'{len(data)} bytes of actions, at most {MAX_BYTES}')
-    draft = lease.name.removesuffix('.json') + '.tmp'
-    try:
-        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | FILE,
-                     0o600, dir_fd=directory)
-        try:
-            while data:
-                data = data[os.write(fd, data):]
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-        os.rename(draft, lease.name, src_dir_fd=directory,
-                  dst_dir_fd=directory)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(draft, dir_fd=directory)
-        raise
+    files.replace(lease.name, data, directory=directory, sync=True,
+                  draft=lease.name.removesuffix('.json') + '.tmp')
     _sync(directory)
 
 
@@ -216,7 +203,7 @@ def remember(lease: Lease, index: int, directory: int | None,
         return          # only a crash in the next microseconds would need it
     try:
         if os.pread(fd, 1, lease.note_at - 1) == b'\n':
-            os.pwrite(fd, text, lease.note_at)
+            files.write_all(fd, text, lease.note_at)
     except OSError:
         pass
     finally:

@@ -21,20 +21,23 @@ from scavenger_openstack.restore.actions import Gone
 from scavenger_openstack.restore.actions import Refused
 from scavenger_openstack.restore.actions import RestoreError
 from scavenger_openstack.restore import cgroup
+from scavenger_openstack.restore import cpuset
+from scavenger_openstack.restore.files import DIRECTORY
 from scavenger_openstack.restore.messages import Say
 from scavenger_openstack.restore import records
 from scavenger_openstack.restore.records import boot_id
 from scavenger_openstack.restore.records import Lease
 from scavenger_openstack.restore import state_directory
-from scavenger_openstack.restore.state_directory import DIRECTORY
 
 
 def restore(lease: Lease, *, directory: int | None = None,
-            mounts: Sequence[cgroup.Mount] | None = None) -> bool:
+            mounts: Sequence[cgroup.Mount] | None = None,
+            others: Iterable[Lease] = ()) -> bool:
     """Restore the original of a knob; whether that changed anything.
 
     Every action is tried, in order, whatever became of those before it.
-    ``directory`` holds the lease's file; ``mounts`` saves reading them.
+    ``directory`` holds the lease's file; ``mounts`` saves reading them;
+    ``others`` are leases of which the knobs are to be restored, too.
 
     :raises Refused: an action is not in the closed set; nothing was done.
     :raises Gone: all that the lease names has died.
@@ -44,14 +47,25 @@ def restore(lease: Lease, *, directory: int | None = None,
     for action in lease.actions:
         actions.validate(action, mounts)
     named = {cgroup.inode(action) for action in lease.actions}
+    pending = set(named)
     changed, gone, problems = False, [], []
+
+    def held() -> set[tuple[object, object]]:
+        found: set[tuple[object, object]] = {
+            (action.get('file'), action.get('inode'))
+            for other in others if other is not lease
+            for action in other.actions}
+        return found | {(cpuset.FILE, inode) for inode in pending}
+
     for index, action in enumerate(lease.actions):
         capped = lease.note[1] if lease.note and lease.note[0] == index else ''
         try:
             changed |= actions.run(
                 action, mounts, named=named, capped=capped,
                 remember=functools.partial(records.remember, lease, index,
-                                           directory))
+                                           directory),
+                held=held)
+            pending.discard(cgroup.inode(action))
         except Gone as exc:
             gone.append(str(exc))
         except RestoreError as exc:
@@ -130,12 +144,14 @@ def restore_all(state_dir: int, say: Say, *, delete: bool,
         while left and len(left) != before:     # a parent frees its children
             before = len(left)
             every, left = left, []
-            for lease in every:
+            for index, lease in enumerate(every, 1):
                 with state_directory.restoring(here):
                     if not due():
                         say.problems.pop('why', None)
                         return []
-                    if not _restore_one(here, lease, mounts, say, delete):
+                    if not _restore_one(
+                            here, lease, mounts, say, delete,
+                            [*left, *every[index:]]):
                         left.append(lease)
                 progress()
         return left
@@ -144,14 +160,15 @@ def restore_all(state_dir: int, say: Say, *, delete: bool,
 
 
 def _restore_one(here: int, lease: Lease, mounts: Sequence[cgroup.Mount],
-                 say: Say, delete: bool) -> bool:
+                 say: Say, delete: bool,
+                 others: Iterable[Lease]) -> bool:
     what = f'{lease.knob} of {lease.workload}'
     try:
         if lease.boot_id != boot_id():
             if delete:
                 say.event(lease.name, f'{what}: stale lease of another boot '
                           'deleted; its limit ended with that boot')
-        elif restore(lease, directory=here, mounts=mounts):
+        elif restore(lease, directory=here, mounts=mounts, others=others):
             say.event(lease.name, f'{what}: restored to its original')
     except Gone as exc:
         say.problem(lease.name, f'{what}: nothing to restore, {exc}')

@@ -19,8 +19,10 @@ import stat
 import struct
 from typing import NamedTuple
 
+from scavenger_openstack.restore import files
+from scavenger_openstack.restore.files import DIRECTORY
+from scavenger_openstack.restore.files import FILE
 from scavenger_openstack.restore.records import boot_id
-from scavenger_openstack.restore.records import FILE
 from scavenger_openstack.restore.records import now_s
 from scavenger_openstack.restore.records import open_or_make
 from scavenger_openstack.restore import watcher as watcher_
@@ -30,7 +32,6 @@ MAX_AHEAD_S = 3600.0
 UNREADABLE_POLLS = 3
 MAX_PID = 2 ** 22
 CAP_DAC_OVERRIDE = 1
-DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _FLOCK = struct.Struct('hhqqi4x')    # struct flock of 64-bit machines
 
@@ -113,7 +114,7 @@ class StateDir:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.fstat(fd).st_nlink != 1:
                 return fd   # some other file's second name: not ours to write
-            os.pwrite(fd, b'%d restorer\n' % os.getpid(), 0)
+            files.write_all(fd, b'%d restorer\n' % os.getpid(), 0)
         except BlockingIOError:
             os.close(fd)
             return -1
@@ -342,4 +343,5 @@ def _flocks(proc: str = '/proc') -> list[tuple[int, str]]:
     with open(f'{proc}/locks') as file:
         lines = [line.split() for line in file]
     return [(int(words[4]), words[5]) for words in lines
-            if words[1] == 'FLOCK' and int(words[4]) > 0]
+            if words[1:2] == ['FLOCK'] and len(words) > 5
+            and words[4].isdecimal() and int(words[4])]

@@ -27,6 +27,8 @@ import subprocess
 import threading
 import time
 
+from scavenger_openstack.restore import grammar
+
 CONNECT_S = 10.0
 """So long it may take to start virsh and to connect."""
 
@@ -43,6 +45,8 @@ _ENVIRONMENT = {'PATH': '/usr/sbin:/usr/bin:/sbin:/bin', 'LC_ALL': 'C',
 _NO_HISTORY = "error: Failed to create '/dev/null/"
 _COMMAND = re.compile(r'[a-z][A-Za-z0-9 _.,:/=@-]*')
 _CHUNK = 65536
+MOST_BYTES = 1 << 26
+"""What says more is not virsh, and must not fill the memory."""
 
 
 class VirshError(Exception):
@@ -77,8 +81,9 @@ class Session:
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE, start_new_session=True)
         except OSError as exc:
-            raise VirshError(f'it cannot be run ({exc}): install '
-                             'libvirt-clients') from None
+            raise VirshError(
+                f'it cannot be run ({exc}): '
+                + grammar.advice(exc, 'libvirt-clients')) from None
         assert (self._process.stdin and self._process.stdout
                 and self._process.stderr)
         self._stdin = self._process.stdin
@@ -176,6 +181,8 @@ class Session:
                 continue
             data = os.read(fd, _CHUNK)
             self._files[fd] += data
+            if len(self._files[fd]) > MOST_BYTES:
+                raise VirshError(f'more than {MOST_BYTES} bytes')
             if not data:
                 self._poll.unregister(fd)
                 del self._files[fd]

@@ -19,8 +19,9 @@ import stat
 import zlib
 
 from scavenger_openstack.restore import actions
+from scavenger_openstack.restore import files
+from scavenger_openstack.restore.files import FILE
 from scavenger_openstack.restore.records import boot_id
-from scavenger_openstack.restore.records import FILE
 from scavenger_openstack.restore.records import open_or_make
 
 NAME = 'watcher'
@@ -65,15 +66,14 @@ class Publisher:
         :raises OSError: it cannot be written.
         """
         if kinds is self._kinds:
-            os.pwrite(self._fd, first_line(now, self._body), 0)
+            files.write_all(self._fd, first_line(now, self._body), 0)
             return
         self._kinds = None
         self._body = json.dumps({'boot_id': boot_id(), 'pid': os.getpid(),
                                  'closed_set': actions.CLOSED_SET,
                                  'kinds': dict(kinds)}).encode()
         data = first_line(now, self._body) + self._body
-        if os.pwrite(self._fd, data, 0) != len(data):
-            raise OSError('no space left')
+        files.write_all(self._fd, data, 0)
         os.ftruncate(self._fd, len(data))
         self._kinds = kinds
 
@@ -140,13 +140,8 @@ def write_wanted(directory: pathlib.Path, kinds: list[str]) -> None:
 
     :raises OSError: it cannot be written.
     """
-    draft = directory / (WANTED + '.tmp')
-    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | FILE, 0o600)
-    try:
-        os.write(fd, json.dumps(kinds).encode())
-    finally:
-        os.close(fd)
-    draft.rename(directory / WANTED)
+    files.replace(directory / WANTED, json.dumps(kinds).encode(),
+                  draft=str(directory / (WANTED + '.tmp')))
 
 
 class Wanted:

@@ -12,6 +12,7 @@ what was drawn once under ``draws``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
 import dataclasses
 import difflib
@@ -42,8 +43,9 @@ LONGEST_FINE_S = 0.02
 SHORTEST_PHASE_S = 0.001
 LONGEST_S = 1e7
 LARGEST = 1e15
-MOST_BYTES = 1 << 20
+MOST_BYTES = 1 << 16
 MOST_TENANTS = 500
+MOST_PHASES = 100
 MOST_CPUS = 1024
 
 TOP = ('schema', 'about', 'duration_s', 'warmup_s', 'interval_s', 'step_s',
@@ -116,7 +118,7 @@ class Scenario:
 
     def draw(self, seed: int) -> Drawn:
         """The scenario of one seed; the same seed draws the same."""
-        random_ = random.Random(f'{self.name}:{seed}')
+        random_ = self._random(seed)
         document = self._document
         self._drawn = self._draws(document.get('draws') or {}, random_)
         machine = self._machine(document.get('machine') or {}, random_)
@@ -124,15 +126,17 @@ class Scenario:
         if not isinstance(groups, list) or not groups:
             raise self._wrong('tenants', 'none')
         tenants: list[Tenant] = []
+        names: set[str] = set()
         for index, group in enumerate(groups):
-            tenants += self._tenants(group, f'tenants[{index}]', random_)
-        names = [tenant.id for tenant in tenants]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise self._wrong('tenants', f'{twice[0]} is there twice')
-        if len(tenants) > MOST_TENANTS:
-            raise self._wrong(
-                'tenants', f'{len(tenants)} are more than {MOST_TENANTS}')
+            for tenant in self._tenants(group, f'tenants[{index}]', random_):
+                if tenant.id in names:
+                    raise self._wrong('tenants',
+                                      f'{tenant.id} is there twice')
+                if len(tenants) == MOST_TENANTS:
+                    raise self._wrong('tenants',
+                                      f'there are more than {MOST_TENANTS}')
+                names.add(tenant.id)
+                tenants.append(tenant)
         for tenant in tenants:
             if tenant.pinned and not tenant.pinned <= set(
                     range(machine.cpus)):
@@ -184,8 +188,13 @@ class Scenario:
                                   'must be above 0 and finite')
         return machine
 
+    def _random(self, *parts: Any) -> random.Random:
+        """The name of a file need not be UTF-8."""
+        return random.Random(':'.join(map(str, (self.name, *parts))).encode(
+            errors='surrogateescape'))
+
     def _tenants(self, group: Any, where: str,
-                 random_: random.Random) -> list[Tenant]:
+                 random_: random.Random) -> Iterator[Tenant]:
         if not isinstance(group, dict) or 'id' not in group:
             raise self._wrong(where, 'needs an id')
         group = dict(group)
@@ -194,15 +203,14 @@ class Scenario:
                                  random_, most=MOST_TENANTS))
         alike = self._flag(group.pop('alike', False), f'{where}.alike')
         # A stream of its own: another tenant more does not change these.
-        own = random.Random(f'{self.name}:{random_.random()}:{group["id"]}')
+        own = self._random(random_.random(),
+                           self._text(group['id'], f'{where}.id'))
         start = own.getstate()
-        found = []
         for number in range(count):
             if alike:
                 own.setstate(start)
-            found.append(self._tenant(group, where, own,
-                                      f'-{number + 1}' if several else ''))
-        return found
+            yield self._tenant(group, where, own,
+                               f'-{number + 1}' if several else '')
 
     def _tenant(self, group: dict[str, Any], where: str,
                 random_: random.Random, suffix: str) -> Tenant:
@@ -217,6 +225,10 @@ class Scenario:
             values['requests_per_s'] = self._number(
                 cores, f'{where}.cores', random_,
                 most=MOST_CPUS) / values['cpu_s']
+            if values['requests_per_s'] > LARGEST:
+                raise self._wrong(
+                    f'{where}.cpu_s', f'with {values["cpu_s"]:g} s each, '
+                    f'more than {LARGEST:g} requests per second')
         tenant = Tenant(**values)
         if tenant.vcpus < 1 or tenant.io_bytes < 1 or tenant.cpi <= 0:
             raise self._wrong(
@@ -282,6 +294,9 @@ class Scenario:
                 random_: random.Random) -> tuple[Phase, ...]:
         if not isinstance(values, list) or not values:
             raise self._wrong(where, 'not a list')
+        if len(values) > MOST_PHASES:
+            raise self._wrong(
+                where, f'{len(values)} are more than {MOST_PHASES}')
         phases = []
         for index, value in enumerate(values):
             place = f'{where}[{index}]'
@@ -347,9 +362,9 @@ class Scenario:
                where: str) -> None:
         for key in values:
             if key not in known:
-                close = difflib.get_close_matches(str(key), list(known), 1)
-                hint = f'; did you mean {close[0]}?' if close else ''
                 key = str(key)[:40]
+                close = difflib.get_close_matches(key, list(known), 1)
+                hint = f'; did you mean {close[0]}?' if close else ''
                 place = f'{where}.{key}' if where else key
                 raise self._wrong(place, f'no such key{hint}')
 

@@ -17,27 +17,46 @@ from scavenger_openstack.types import printable
 from scavenger_openstack.types import Value
 
 NAME = 255
+PROJECT = 64
 SENTENCE = 2000
 CPU_LIST = 4096
 _HASH = 16
 
 
-def name(text: str) -> str:
-    """A name: printable, and one of its own also where it is too long, or
-    has blanks at its end, which are none to some databases."""
+_NO_TEXT = '\ufffd'
+"""What decoders make of bytes that are no text: the API refuses it."""
+
+
+def name(text: str, most: int = NAME) -> str:
+    """The name by which the control plane knows what a host calls ``text``.
+
+    Whatever comes back under this name is compared with the same of what is
+    there; it is also the name of itself.  It is printable, with an escape for
+    blanks at its end, which are none to some databases.  The end of one that
+    is too long is a digest, so that another is not taken for it.
+
+    :param most: characters
+    """
     shown = (text if text.isprintable() else printable(text)) or '?'
+    if _NO_TEXT in shown:
+        shown = shown.replace(_NO_TEXT, r'\ufffd')
     if shown.endswith(' '):
         kept = shown.rstrip(' ')
         shown = kept + r'\x20' * (len(shown) - len(kept))
-    if len(shown) <= NAME:
+    if len(shown) <= most:
         return shown
     digest = hashlib.sha256(text.encode('utf-8', 'surrogatepass'))
-    return f'{shown[:NAME - _HASH - 1]}~{digest.hexdigest()[:_HASH]}'
+    return f'{shown[:most - _HASH - 1]}~{digest.hexdigest()[:_HASH]}'
 
 
 def maybe_name(text: str | None) -> str:
     """As :func:`name`, and '' for none."""
     return name(text) if text else ''
+
+
+def project(text: str | None) -> str:
+    """The id of a project, '' for none: as long as Keystone's are."""
+    return name(text, PROJECT) if text else ''
 
 
 def sentence(text: str) -> str:

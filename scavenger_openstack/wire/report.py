@@ -103,7 +103,8 @@ class Facts(Wire, frozen=True):
     why: 'mode NAME', 'override ID', 'parameter NAME', 'priority ID',
     'application ID', 'floor ID'.
     ``dropped`` counts entries that the spool had no room for, statistics
-    before others.
+    before others.  ``suffering`` says of each workload that suffers and has no
+    incident how, and why it has none.
     """
 
     version: MaybeName = ''
@@ -123,6 +124,7 @@ class Facts(Wire, frozen=True):
     spool_bytes: Count = 0
     dropped: Count = 0
     refused: Annotated[dict[Name, Sentence], Meta(max_length=MAX_REFUSED)] = {}
+    suffering: Annotated[dict[Name, Sentence], Meta(max_length=50)] = {}
 
 
 class Suspect(Wire, frozen=True):
@@ -220,6 +222,7 @@ class Statistics(Entry, frozen=True, tag='statistics'):
 
     project: MaybeName
     application: Name
+    cpu_model: MaybeName
     signal: Name
     hour_s: Time
     n: Annotated[int, Meta(ge=1, le=2 ** 53)]
@@ -227,7 +230,6 @@ class Statistics(Entry, frozen=True, tag='statistics'):
     m2: NotNegative
     least: float
     most: float
-    cpu_model: MaybeName = ''
 
 
 AnyEntry = Incident | Limit | Kill | AgentEvent | Statistics

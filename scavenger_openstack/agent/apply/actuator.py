@@ -31,11 +31,14 @@ from scavenger_openstack.agent.apply import write_queue as queues_
 from scavenger_openstack.agent import base as base_
 from scavenger_openstack import amounts
 from scavenger_openstack.decision import arbitrate
+from scavenger_openstack.decision.orders import OF_GROUPS
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
+from scavenger_openstack.types import phase
 from scavenger_openstack.types import Value
 
 LOG = log.getLogger(__name__)
@@ -43,10 +46,6 @@ LOG = log.getLogger(__name__)
 LOOK_TICKS = 4
 """Every knob of ours is read back when written, and then in one of so many
 ticks: what another program writes is noticed within them."""
-
-MOST_COMPLAINTS = 4096
-"""So many problems are remembered, so that each is logged once."""
-
 
 @dataclasses.dataclass(slots=True)
 class Outcome:
@@ -80,7 +79,7 @@ class Actuator:
             deadline_s, driver.notify)
         self._ours: dict[KnobKey, originals.Written] = {}
         self._trees = trees.Trees(leases)
-        self._complained: dict[KnobKey, str] = {}
+        self._logged = log_once.LogOnce()
         self._forgot: dict[KnobKey, str] = {}
         self._refusals = refusals.Refusals()
         self._timed_out: list[tuple[Sequence[KnobKey], Outcome]] = []
@@ -110,7 +109,8 @@ class Actuator:
             if key in found or key in self._worker.pending:
                 continue
             if (key in self._ours and key in held and key[0] not in changed
-                    and (hash(key[0]) + self._tick) % LOOK_TICKS):
+                    and (int(LOOK_TICKS * phase(key[0]))
+                         + self._tick) % LOOK_TICKS):
                 current[key] = self._ours[key].value
                 found[key] = held[key].original
                 continue
@@ -123,7 +123,9 @@ class Actuator:
                 if key in held:
                     if key in self._ours:
                         self._check_drift(key, now)
-                    found[key] = self._leases.original(*key)
+                    # Another thread may have ended it since.
+                    found[key] = self._leases.held().get(
+                        key, held[key]).original
                 else:
                     found[key] = now
             except errors.WorkloadGone as exc:
@@ -220,7 +222,7 @@ class Actuator:
             for queue in every.apart() if name == base.DRAIN else (every,):
                 one = Outcome()
                 jobs.append(worker.Job(name, queue.keys(), functools.partial(
-                    self._in_queue, queue, one)))
+                    self._in_queue, queue, one), one.problems.append))
                 found.append(one)
         for job, one, done in zip(jobs, found, self._worker.run(jobs),
                                   strict=True):
@@ -313,6 +315,7 @@ class Actuator:
         try:
             self._leases.remove(*key)
         except errors.ScavengerError as exc:
+            self._ours.pop(key, None)   # nor is half of it another program's
             outcome.problems.append(self._complain(
                 key, f'{key[0]} {key[1]}: not removed yet, the next tick '
                      f'tries again: {exc}'))
@@ -326,11 +329,11 @@ class Actuator:
         self.in_force.pop(key, None)
         self._ours.pop(key, None)
         self._trees.end(key)
-        self._complained.pop(key, None)
+        self._logged.forget(key)
         self._refusals.end(key)
 
     def forget_all(self, why: str) -> None:
-        for key in {*list(self.in_force), *list(self._ours)}:
+        for key in dict.fromkeys((*self.in_force, *self._ours)):
             self.forget(key)
             self._forgot[key] = why
 
@@ -353,7 +356,7 @@ class Actuator:
             except (errors.ScavengerError, OSError, ValueError) as exc:
                 self._failed(cap, exc, outcome)
             else:
-                self._complained.pop(key, None)
+                self._logged.over(key)
                 self._refusals.end(key)
                 if not written:
                     continue
@@ -369,7 +372,7 @@ class Actuator:
             return False
         # A lease that this agent has not written under may be of another
         # cgroup or run of a VM.
-        if key[1] is Knob.CPU_SET or key not in self._ours:
+        if key[1] in OF_GROUPS or key not in self._ours:
             self.hold(*key)
         self._ours.pop(key, None)   # half a write is not another program's
         with self._leases.writing(*key):
@@ -385,11 +388,12 @@ class Actuator:
         same = originals.same(current, ours.value)
         if same and originals.is_tree(ours.actions):
             self._trees.look(key, self._driver.restore_actions(*key))
-        # Of several disks the value is that of the loosest.
-        if same and ours.actions[0].keys().isdisjoint(('device', 'values')):
+        if same and originals.is_one_text(ours.actions):
             return False
         now = self._driver.restore_actions(*key)
-        held = self._leases.held()[key]
+        held = self._leases.held().get(key)
+        if held is None:
+            raise errors.LeaseError(f'{knob} of {key[0]} has no lease')
         if now == ours.actions:
             if not same:        # of so many vCPUs
                 self.in_force.pop(key, None)
@@ -397,11 +401,17 @@ class Actuator:
             return False
         if originals.made_again(held.actions, now):
             raise errors.WorkloadGone(originals.MADE_AGAIN)
-        self._leases.replace(*key, originals.after_drift(
-            held.actions, ours.actions, now), current)
         found = originals.Written(current, now)
-        LOG.warning('%s %s: another program changed it %s, which will be '
-                    'restored', *key, originals.difference(knob, ours, found))
+        theirs = originals.after_drift(held.actions, ours.actions, now)
+        change = originals.difference(knob, ours, found)
+        if theirs == held.actions:      # a part of our limit
+            LOG.warning('%s %s: another program changed it %s; the limit is '
+                        'set again', *key, change)
+        else:
+            self._leases.replace(*key, theirs,
+                                 originals.value_of(theirs, current))
+            LOG.warning('%s %s: another program changed it %s, which will be '
+                        'restored', *key, change)
         self.in_force.pop(key, None)
         self._ours[key] = found
         return True
@@ -420,21 +430,20 @@ class Actuator:
         key = (cap.workload, cap.knob)
         if isinstance(exc, refusals.LASTING):
             self._refusals.begin(self._tick, key, cap.value, message)
-        return self._complain(key, message)
+        return self._complain(key, message, exc.cause if isinstance(
+            exc, errors.DriverError) else '')
 
     def _why_not(self, cap: Cap) -> str:
         """Why it is not tried in this tick; '' if it is."""
         return self._refusals.why_not(
             self._tick, (cap.workload, cap.knob), cap.value)
 
-    def _complain(self, key: KnobKey, message: str) -> str:
-        """Log a problem when it is new, and not just of other numbers."""
+    def _complain(self, key: KnobKey, message: str, cause: str = '') -> str:
+        """Log a problem when it is new, and not just of other numbers; one
+        with a cause in common with others once for all of them."""
         kind = ''.join(c for c in message.partition(':')[2] if c > '9')
-        if self._complained.get(key) != kind:
-            if len(self._complained) >= MOST_COMPLAINTS:
-                self._complained.clear()    # most are of what has ended
-            self._complained[key] = kind
-            reset = functools.partial(self._complained.pop, key, None)
+        if self._logged.due(key, kind, cause):
+            reset = functools.partial(self._logged.over, key)
             if not self._driver.notify(base.Failed(*key, message, reset)):
                 LOG.warning('%s', message)
         return message

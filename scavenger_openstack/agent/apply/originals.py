@@ -14,17 +14,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Sequence
+import math
 from typing import NamedTuple
 
 from scavenger_openstack import amounts
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.base import RestoreAction
 from scavenger_openstack.drivers.cgroup import cpuset_tree
+from scavenger_openstack.drivers.cgroup import knobs
+from scavenger_openstack.restore import grammar
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import parse_cpus
 from scavenger_openstack.types import Value
+
+QUOTA, PERIOD = 'cpu.cfs_quota_us', 'cpu.cfs_period_us'
+
+RESET_WEIGHTS = {'cpu.shares': '1024', 'cpu.weight': '100'}
+"""What the kernel sets when a cgroup ceases to be idle."""
 
 DRIFT_SLACK = 0.001
 """Values closer than this share are one to the kernel, which rounds."""
@@ -77,6 +85,15 @@ def is_tree(actions: Sequence[RestoreAction]) -> bool:
     """Whether the knob is the CPU set of a group and of groups below it."""
     return len(actions) > 1 and str(actions[1].get('dir')).startswith(
         f'{actions[0].get("dir")}/')
+
+
+def is_one_text(actions: Sequence[RestoreAction]) -> bool:
+    """Whether the value of the whole tells all: not of several disks, or of
+    several files of one cgroup."""
+    first = actions[0]
+    return (first.keys().isdisjoint(('device', 'values'))
+            and not any(action.get('dir') == first.get('dir', '')
+                        for action in actions[1:]))
 
 
 def below(actions: Sequence[RestoreAction], now: Sequence[RestoreAction], *,
@@ -139,26 +156,105 @@ def after_drift(actions: Sequence[RestoreAction],
 
     A part that still holds what we wrote (``ours``) keeps its original; any
     other holds theirs.  The parts of an action with ``values`` are these, and
-    of a line of ``io.max`` its limits.
+    of a line of ``io.max`` its limits.  A weight that the kernel reset keeps
+    its original, too, and a quota its meaning in a period of theirs.
     """
     written = {_action_key(action): action for action in ours}
     before = {_action_key(action): action for action in actions}
+    weights = {action.get('dir'): action for action in actions
+               if action.get('file') in RESET_WEIGHTS}
+    for action in now:
+        if action.get('file') in RESET_WEIGHTS:
+            weights.pop(action.get('dir'), None)
     found: list[RestoreAction] = []
     for action in now:
         mine = written.get(_action_key(action), {})
         old = before.get(_action_key(action), action)
         if action == mine:
+            found.append(_in_period(old, actions, now))
+        elif action.get('file') == 'cpu.max' and mine \
+                and _split(action)[0] == _split(mine)[0]:
+            found.append(_same_share(old, action))
+        elif not mine and _is_reset(action):
             found.append(old)
         elif 'values' in action:
-            found.append({**action, 'values': part_by_part(
-                old['values'], mine.get('values', {}), action['values'])})
+            found.append({**action, 'values': grammar.after_change(
+                old['values'], action['values'], mine.get('values', {}))})
         elif action.get('file') == 'io.max':
             found.append({**action, 'text': ' '.join(
-                '='.join(limit) for limit in part_by_part(
-                    _limits(old), _limits(mine), _limits(action)).items())})
+                '='.join(limit) for limit in grammar.after_change(
+                    _limits(old), _limits(action), _limits(mine)).items())})
         else:
             found.append(action)
+        if action.get('file') == 'cpu.idle' and action.get('dir') in weights:
+            found.append(weights[action.get('dir')])    # one of several
     return found
+
+
+def _is_reset(action: RestoreAction) -> bool:
+    """Whether a weight is what the kernel sets when idle ends."""
+    return action.get('text') == RESET_WEIGHTS.get(str(action.get('file')))
+
+
+def _in_period(quota: RestoreAction, before: Sequence[RestoreAction],
+               now: Sequence[RestoreAction]) -> RestoreAction:
+    """A quota of version 1 by the period that there is now."""
+    old, new = (_texts(actions).get(PERIOD) for actions in (before, now))
+    if quota.get('file') != QUOTA or not old or not new:
+        return quota
+    return {**quota, 'text': _scaled(quota['text'], old, new)}
+
+
+def _same_share(before: RestoreAction, now: RestoreAction) -> RestoreAction:
+    """The same of version 2, which has both in one line."""
+    (quota, old), (_, new) = _split(before), _split(now)
+    return {**before, 'text': f'{_scaled(quota, old, new)} {new}'}
+
+
+def _split(action: RestoreAction) -> tuple[str, str]:
+    quota, _, period = str(action['text']).partition(' ')
+    return quota, period
+
+
+def _scaled(quota: str, old: str, new: str) -> str:
+    """A quota of one period in another one."""
+    return quota if quota in ('-1', 'max') else str(
+        max(knobs.MIN_QUOTA_US, int(quota) * int(new) // int(old)))
+
+
+def value_of(actions: Sequence[RestoreAction], current: Value | None
+             ) -> Value | None:
+    """The value of a knob that consists of several texts, as these actions
+    restore it; ``current`` of any other."""
+    texts = _texts(actions)
+    quota, period = (texts.get(QUOTA), texts.get(PERIOD))
+    if 'cpu.max' in texts:
+        quota, period = _split(actions[0])
+    if quota and period:
+        return None if quota in ('-1', 'max') else int(quota) / int(period)
+    if 'memory.high' in texts:
+        limits = [_number(text) for text in texts.values()]
+        return _limited(min(limits))
+    if actions[0].get('do') == 'write' and 'device' in actions[0]:
+        return _limited(max(_number(limit.rpartition('=')[2])
+                            for action in actions
+                            for limit in str(action['text']).split()))
+    return current
+
+
+def _texts(actions: Sequence[RestoreAction]) -> dict[str, str]:
+    """By the names of files."""
+    return {str(action.get('file')): str(action.get('text'))
+            for action in actions}
+
+
+def _number(text: str) -> float:
+    """A limit; of disks, version 1 says 0 for none."""
+    return math.inf if text in ('max', '0') else int(text)
+
+
+def _limited(limit: float) -> Value | None:
+    return None if limit == math.inf else limit
 
 
 def difference(knob: Knob, before: Written, now: Written) -> str:
@@ -196,20 +292,14 @@ def _amount(knob: Knob, text: str) -> str:
     """0 is how libvirt and version 1 of cgroups say that there is none."""
     if text in ('', '0', '-1', 'max'):
         return amounts.of_knob(knob, None)
+    if knob is Knob.CPU_CORES and text.isdigit():   # a quota, or its period
+        return f'{text} us'
     return amounts.of_knob(knob, float(text)) if text.isdigit() else text
-
-
-def part_by_part(before: Mapping[str, str], ours: Mapping[str, str],
-                 now: Mapping[str, str]) -> dict[str, str]:
-    """As :func:`after_drift`, for the parts of one action."""
-    return {key: before.get(key, text) if text == ours.get(key) else text
-            for key, text in now.items()}
 
 
 def _limits(action: RestoreAction) -> dict[str, str]:
     """The limits in a line of ``io.max``."""
-    return dict(word.partition('=')[::2]
-                for word in str(action.get('text', '')).split())
+    return grammar.pairs(str(action.get('text', '')))
 
 
 def _action_key(action: RestoreAction) -> tuple[object, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Sequence
+import os
 
 from oslo_log import log
 
@@ -62,8 +63,10 @@ class Trees:
         self._known: set[KnobKey] = set()
 
     def begin(self, key: KnobKey) -> None:
-        """There is a lease since now: the driver knows each write below."""
-        self._known.add(key)
+        """There is a lease since now: of a CPU set, the driver knows each
+        write below."""
+        if key[1] is Knob.CPU_SET:
+            self._known.add(key)
 
     def end(self, key: KnobKey) -> None:
         """There is none any more."""
@@ -79,6 +82,9 @@ class Trees:
         actions = originals.below(held.actions, now, known=key in self._known)
         if actions == list(held.actions):
             return
+        there = {action.get('dir') for action in now}
+        actions = [action for action in actions if 'dir' not in action
+                   or action['dir'] in there or os.path.isdir(action['dir'])]
         self._leases.replace(*key, actions, held.original)
         changed = originals.changed_below(held.actions, actions)
         if changed:

@@ -35,11 +35,16 @@ it is nothing to complain about."""
 
 
 class Job(NamedTuple):
-    """What to do in a queue, and the knobs that it is about."""
+    """What to do in a queue, and the knobs that it is about.
+
+    ``fail`` is called with the reason instead of ``do`` where that cannot
+    even begin.
+    """
 
     queue: str
     keys: Sequence[KnobKey]
     do: Callable[[], None]
+    fail: Callable[[str], object] = bool
 
 
 class WriteExecutor(Protocol):
@@ -82,12 +87,12 @@ class Worker:
         begun = []
         for job in jobs:
             self.pending.update(job.keys)
-            try:
-                begun.append(self._calls.submit(
-                    job.queue, functools.partial(self._do, job)))
-            except RuntimeError:
+            call = self._calls.submit(job.queue,
+                                      functools.partial(self._do, job))
+            if call.error is not None:
                 self.pending.difference_update(job.keys)
-                raise
+                job.fail(str(call.error))
+            begun.append(call)
         start = time.monotonic()
         found = [call.done.wait(max(0.0, start - time.monotonic() + (
             DRAIN_WAIT_S if job.queue == base.DRAIN else self._deadline_s)))

@@ -9,7 +9,6 @@ Whatever is in them, the loop asks for no more than :mod:`.orders` allows.
 from __future__ import annotations
 
 from collections.abc import Callable
-import contextlib
 import math
 import os
 import pathlib
@@ -24,6 +23,7 @@ from scavenger_openstack.algorithms import signals
 from scavenger_openstack.decision import arbitrate
 from scavenger_openstack.decision import orders as orders_
 from scavenger_openstack import errors
+from scavenger_openstack.restore import files
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import parse_cpus
@@ -153,7 +153,7 @@ class Directives:
                 refused[f'override {one.id}'] = why
                 continue
             overrides.append(orders_.Override(
-                one.id, one.workload, one.instance, Knob(one.knob),
+                one.id, fit.name(one.workload), one.instance, Knob(one.knob),
                 one.value, fit.sentence(one.reason),
                 now + one.expires_s - since_s))
         background: dict[str, dict[Knob, float]] = {}
@@ -193,10 +193,12 @@ class Directives:
              if tag.application},
             frozenset([tag.instance for tag in found.tags
                        if not tag.protect]),
-            frozenset(found.exempt), orders_.Overrides(overrides),
-            budget, {(one.project, one.application, one.cpu_model, one.signal):
-                     specs.Spec(one.mean, one.stddev, one.n, 0, 'directive')
-                     for one in found.specs if _possible(one)})
+            frozenset(map(fit.project, found.exempt)),
+            orders_.Overrides(overrides), budget, {
+                specs.key(one.project, one.application, one.cpu_model,
+                          one.signal):
+                specs.Spec(one.mean, one.stddev, one.n, 0, 'directive')
+                for one in found.specs if _possible(one)})
         self.refused = refused
         self.digest, self.issued_s = found.digest, found.issued_s
 
@@ -205,18 +207,8 @@ class Directives:
 
         :raises OSError: it cannot be written.
         """
-        draft = self._path.with_name(FILE + '.new')
-        with contextlib.suppress(FileNotFoundError):
-            draft.unlink()
-        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL
-                     | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            while data:
-                data = data[os.write(fd, data):]
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-        os.replace(draft, self._path)
+        files.replace(self._path, data, sync=True,
+                      draft=str(self._path.with_name(FILE + '.new')))
         fd = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY
                      | os.O_CLOEXEC)
         try:

@@ -44,7 +44,14 @@ def caller(url: str, host: str, token_file: pathlib.Path,
     :param token_file: read at each call, so that it may be replaced
     :raises ConfigError: the address or the certificates cannot be used.
     """
-    parts = urllib.parse.urlsplit(url)
+    try:
+        parts = urllib.parse.urlsplit(url)
+        if not url.isascii() or parts.port == 0:
+            raise ValueError('not ASCII, or port 0')
+        (parts.hostname or '').encode('idna')
+    except ValueError as exc:
+        raise errors.ConfigError(f'[conductor] url: {url}: {exc}; use '
+                                 'https://NAME[:PORT][/PREFIX]') from None
     if parts.scheme != 'https' and not (
             parts.scheme == 'http' and parts.hostname in ('127.0.0.1', '::1')):
         raise errors.ConfigError(

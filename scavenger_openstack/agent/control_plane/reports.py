@@ -29,10 +29,11 @@ from scavenger_openstack.wire import report
 MOST_WORKLOADS = 2000
 MOST_SERIES = 9
 MOST_SAMPLES = 120
+MOST_SUFFERING = 20
 
 Evidence = Sequence[tuple[str, str, Sequence[float], Sequence[float | None]]]
-"""Workload, what the values are, seconds before the incident began to be
-told, and values; oldest first."""
+"""Workload, what the values are, their times (CLOCK_BOOTTIME), and values;
+oldest first."""
 
 
 class SeenTick(NamedTuple):
@@ -49,11 +50,9 @@ class SeenTick(NamedTuple):
 
 
 class Happened(NamedTuple):
-    """An event, when it was handed over (CLOCK_BOOTTIME), and the evidence of
-    an incident that began."""
+    """An event, and the evidence of an incident that began."""
 
     event: transitions.Event
-    now: float
     evidence: Evidence = ()
 
 
@@ -74,7 +73,7 @@ def workloads(sample: HostSample, instances: Iterable[Instance]
             instance=fit.maybe_name(workload.instance),
             display_name=fit.maybe_name(instance and instance.display_name),
             flavor=fit.maybe_name(instance and instance.flavor),
-            project=fit.maybe_name(workload.project),
+            project=fit.project(workload.project),
             application=fit.maybe_name(workload.application),
             vcpus=_amount(workload.vcpus) or 0.0,
             floor={knob.value: value for knob, value in fit.amounts(
@@ -111,7 +110,8 @@ def facts(seen: SeenTick, rates: Rates | None, *, version: str,
     return report.Facts(
         version=fit.maybe_name(version),
         enforcing=running and Mode.ENFORCE in modes.values(),
-        stopped='' if running else fit.sentence(state),
+        stopped='' if running else fit.sentence(
+            state.removeprefix(journal.STOPPED)),
         grade=letter if letter in ('A', 'B', 'C') else '',
         cpu_model=fit.maybe_name(
             seen.sample.cpu_model if seen.sample else None),
@@ -131,6 +131,11 @@ def facts(seen: SeenTick, rates: Rates | None, *, version: str,
             if isinstance(tried := one.get('facts', {}).get('tried'), dict)},
         tick_cpu_share=_amount(document.get('cpu_share')),
         spool_bytes=spool_bytes, dropped=dropped,
+        suffering={
+            fit.name(name): fit.sentence(why)
+            for one in document.get('controllers', {}).values()
+            for name, why in list(one.get('facts', {}).get(
+                'suffering', {}).items())[:MOST_SUFFERING]},
         refused={fit.name(what): fit.sentence(why) for what, why in list(
             all_refused.items())[:report.MAX_REFUSED]})
 
@@ -191,89 +196,58 @@ def _used(rates: Rates | None) -> dict[str, float]:
     return _amounts(found)
 
 
-class Entries:
-    """Makes entries of events; knows which incidents are open."""
-
-    def __init__(self) -> None:
-        self._open: dict[str, tuple[str, tuple[str, ...]]] = {}
-        self._begun_s: dict[str, float] = {}
-
-    def of(self, happened: Sequence[Happened]) -> list[report.AnyEntry]:
-        """The entries of some events of one tick or several."""
-        for event, *_ in happened:
-            if isinstance(event, transitions.IncidentEvent):
-                self._open[event.incident.id] = (
-                    event.controller, event.incident.antagonists)
-        found = [self._entry(one) for one in happened]
-        for event, *_ in happened:
-            if (isinstance(event, transitions.IncidentEvent)
-                    and event.what == 'ended'):
-                self._open.pop(event.incident.id, None)
-                self._begun_s.pop(event.incident.id, None)
-            elif (isinstance(event, transitions.AgentEvent)
-                  and event.what == 'started'):
-                self._open, self._begun_s = {}, {}
-        return found
-
-    def _entry(self, happened: Happened) -> report.AnyEntry:
-        event = happened.event
-        time_s = max(0.0, event.wall_time_s)
-        if isinstance(event, transitions.IncidentEvent):
-            return self._incident(event, happened, time_s)
-        if isinstance(event, transitions.LimitEvent):
-            return report.Limit(
-                sequence=1, time_s=time_s, workload=fit.name(event.workload),
-                knob=event.knob.value,
-                what=event.what,                # type: ignore[arg-type]
-                since_s=max(0.0, event.since_s), owner=fit.name(event.owner),
-                value=fit.value(event.value),
-                original=fit.value(event.original),
-                reason=fit.sentence(event.reason),
-                why=fit.sentence(event.why),
-                incident=self._answered(event))
-        if isinstance(event, transitions.KillEvent):
-            return report.Kill(
-                sequence=1, time_s=time_s,
-                workload=fit.name(event.action.workload),
-                processes=event.processes, owner=fit.name(event.action.owner),
-                reason=fit.sentence(event.action.reason))
-        return report.AgentEvent(
+def entry(happened: Happened) -> report.AnyEntry:
+    """The entry of an event."""
+    event = happened.event
+    time_s = max(0.0, event.wall_time_s)
+    if isinstance(event, transitions.IncidentEvent):
+        return _incident(event, happened.evidence, time_s)
+    if isinstance(event, transitions.LimitEvent):
+        return report.Limit(
+            sequence=1, time_s=time_s, workload=fit.name(event.workload),
+            knob=event.knob.value,
+            what=event.what,                # type: ignore[arg-type]
+            since_s=max(0.0, event.since_s), owner=fit.name(event.owner),
+            value=fit.value(event.value),
+            original=fit.value(event.original),
+            reason=fit.sentence(event.reason),
+            why=fit.sentence(event.why),
+            incident=fit.maybe_name(event.incident))
+    if isinstance(event, transitions.KillEvent):
+        return report.Kill(
             sequence=1, time_s=time_s,
-            what=event.what,                    # type: ignore[arg-type]
-            detail=fit.sentence(event.detail))
+            workload=fit.name(event.action.workload),
+            processes=event.processes, owner=fit.name(event.action.owner),
+            reason=fit.sentence(event.action.reason))
+    return report.AgentEvent(
+        sequence=1, time_s=time_s,
+        what=event.what,                    # type: ignore[arg-type]
+        detail=fit.sentence(event.detail))
 
-    def _answered(self, event: transitions.LimitEvent) -> str:
-        """The open incident that a limit answers, '' if none does."""
-        return next((name for name, (controller, antagonists)
-                     in self._open.items() if controller == event.owner
-                     and event.workload in antagonists), '')
 
-    def _incident(self, event: transitions.IncidentEvent, happened: Happened,
-                  time_s: float) -> report.Incident:
-        one = event.incident
-        # The wall clock may be set while an incident lasts.
-        begun_s = self._begun_s.setdefault(one.id, max(0.0, min(
-            time_s, time_s - (happened.now - one.time_s))))
-        scores = dict(one.suspects)
-        return report.Incident(
-            sequence=1, time_s=time_s, id=one.id,
-            what=event.what,                    # type: ignore[arg-type]
-            begun_s=begun_s, victim=fit.name(one.victim),
-            signal=fit.name(one.signal), value=fit.number(one.value),
-            threshold=fit.number(one.threshold),
-            cause=fit.maybe_name(one.cause),
-            controller=fit.maybe_name(event.controller),
-            action=fit.sentence(one.action),
-            outcome=fit.maybe_name(one.outcome),
-            suspects=[report.Suspect(
-                workload=fit.name(name), score=fit.number(scores.get(name)),
-                antagonist=name in one.antagonists)
-                for name in dict.fromkeys((*one.antagonists, *scores))][:64],
-            evidence=[report.Series(
-                workload=fit.name(workload), signal=fit.name(signal),
-                times_s=[max(0.0, time_s - ago_s)
-                         for ago_s in agos[-MOST_SAMPLES:]],
-                values=[fit.number(value)
-                        for value in values[-MOST_SAMPLES:]])
-                for workload, signal, agos, values in happened.evidence[
-                    :MOST_SERIES]])
+def _incident(event: transitions.IncidentEvent, evidence: Evidence,
+              time_s: float) -> report.Incident:
+    one = event.incident
+    scores = dict(one.suspects)
+    return report.Incident(
+        sequence=1, time_s=time_s, id=one.id,
+        what=event.what,                    # type: ignore[arg-type]
+        begun_s=max(0.0, min(time_s, event.begun_s)),
+        victim=fit.name(one.victim),
+        signal=fit.name(one.signal), value=fit.number(one.value),
+        threshold=fit.number(one.threshold),
+        cause=fit.maybe_name(one.cause),
+        controller=fit.maybe_name(event.controller),
+        action=fit.sentence(one.action),
+        outcome=fit.maybe_name(one.outcome),
+        suspects=[report.Suspect(
+            workload=fit.name(name), score=fit.number(scores.get(name)),
+            antagonist=name in one.antagonists)
+            for name in dict.fromkeys((*one.antagonists, *scores))][:64],
+        evidence=[report.Series(
+            workload=fit.name(workload), signal=fit.name(signal),
+            times_s=[max(0.0, event.begun_s + at_s - one.time_s)
+                     for at_s in times[-MOST_SAMPLES:]],
+            values=[fit.number(value)
+                    for value in values[-MOST_SAMPLES:]])
+            for workload, signal, times, values in evidence[:MOST_SERIES]])

@@ -318,7 +318,8 @@ class Spool:
         """Delete the oldest statistics; how many, and their bytes."""
         ids, freed = [], 0
         for number, size in db.execute(
-                'SELECT id, length(entry) + ? FROM entries WHERE statistics '
+                'SELECT id, coalesce(length(entry), 0) + ? FROM entries '
+                'WHERE statistics '
                 'ORDER BY id', (ROW_BYTES,)):
             ids.append((number,))
             freed += size

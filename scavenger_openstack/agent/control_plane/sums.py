@@ -2,14 +2,16 @@
 
 """Means of an application's signals, from which the conductor makes specs.
 
-One value per workload and report is a sample, as in CPI2, section 3.1; the
-sums can be merged over hosts and hours.
+One value per workload and report, the mean since the report before, is a
+sample; CPI2, section 3.1, has one of 10 s in each minute.  The sums can be
+merged over hosts and hours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from scavenger_openstack.algorithms.cpi2 import specs
 from scavenger_openstack.algorithms.signals import SIGNALS
 from scavenger_openstack.types import WorkloadRates
 from scavenger_openstack.wire import fit
@@ -17,8 +19,8 @@ from scavenger_openstack.wire import report
 
 HOUR_S = 3600.0
 
-SumKey = tuple[str, str, str, str, float]
-"""Project, application, CPU model, signal and begin of the hour."""
+SumKey = tuple[specs.SpecKey, float]
+"""What the spec is of, and the begin of the hour."""
 
 
 class Sums:
@@ -44,9 +46,8 @@ class Sums:
                 value = fit.number(signal.value(one))
                 if value is None:
                     continue
-                key = (fit.maybe_name(workload.project),
-                       fit.name(workload.application),
-                       fit.maybe_name(cpu_model), name, hour_s)
+                key = specs.key(workload.project, workload.application,
+                                cpu_model, name), hour_s
                 sums = self._sums.get(key)
                 if sums is None:
                     self._sums[key] = [1, value, 0.0, value, value]
@@ -65,7 +66,7 @@ class Sums:
             application=application, signal=signal, cpu_model=cpu_model,
             hour_s=max(0.0, hour_s), n=int(n), mean=mean, m2=max(0.0, m2),
             least=least, most=most)
-            for (project, application, cpu_model, signal, hour_s),
+            for ((project, application, cpu_model, signal), hour_s),
             (n, mean, m2, least, most) in self._sums.items()]
         self._sums = {}
         return found

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
-import hashlib
+import contextlib
 import itertools
 import pathlib
 import random
@@ -31,11 +31,13 @@ from scavenger_openstack.agent.control_plane import sums
 from scavenger_openstack.agent import transitions
 from scavenger_openstack.decision import orders as orders_
 from scavenger_openstack.decision import rates as rates_
+from scavenger_openstack.drivers import calls
 from scavenger_openstack import errors
 from scavenger_openstack.restore.records import now_s
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Instance
+from scavenger_openstack.types import phase
 from scavenger_openstack.types import printable
 from scavenger_openstack.types import Rates
 from scavenger_openstack.wire import codec
@@ -45,7 +47,9 @@ from scavenger_openstack.wire import report
 LOG = log.getLogger(__name__)
 
 STATISTICS_S = 300.0
-"""How often statistics become entries: so much is lost by a kill."""
+"""How often statistics become entries: so much is lost by a kill.  As often
+it is told that an incident goes on, though nothing of it has changed: for so
+long at the most it seems to be shorter than it is."""
 MOST_EVENTS = 20_000
 """Events that wait for the thread, should it hang."""
 BACKLOG_CALLS = 10
@@ -87,8 +91,8 @@ class Sync:
         self._seen: reports.SeenTick | None = None
         self._events: collections.deque[reports.Happened]
         self._events = collections.deque(maxlen=MOST_EVENTS)
-        self._entries = reports.Entries()
         self._sums = sums.Sums()
+        self._open: dict[str, transitions.IncidentEvent] = {}
         self._summed_s = now_s()
         self._sample: HostSample | None = None
         self._rates: Rates | None = None
@@ -118,13 +122,11 @@ class Sync:
 
     def happened(self, events: Iterable[transitions.Event]) -> None:
         """What is to be told; from the thread of the tick."""
-        now = now_s()
         for event in events:
-            began = (isinstance(event, transitions.IncidentEvent)
-                     and event.what == 'began')
-            self._events.append(reports.Happened(event, now, self._evidence(
-                event.controller, event.incident)   # type: ignore[union-attr]
-                if began else ()))
+            self._events.append(reports.Happened(event, self._evidence(
+                event.controller, event.incident)
+                if isinstance(event, transitions.IncidentEvent)
+                and event.what == 'began' else ()))
 
     def facts(self) -> dict[str, Any]:
         """For the status: plain JSON.  ``answered_s`` and ``issued_s`` are
@@ -143,7 +145,11 @@ class Sync:
                 'spool_bytes': self._waits[0], 'dropped': self._waits[1]}
 
     def start(self) -> None:
-        self._thread.start()
+        """Begin to report, unless it has; without a thread a later call
+        does."""
+        if self._thread.ident is None:
+            with contextlib.suppress(calls.NoThread):
+                calls.start(self._thread)
 
     def stop(self) -> None:
         """Tell the rest, if that is possible now; else it waits on disk."""
@@ -204,11 +210,19 @@ class Sync:
         seen, wall_s = self._seen, time.time()
         if seen is not None and seen.sample is not None:
             self._look(seen.sample)
-        entries = self._entries.of(happened)
+        entries = list(map(reports.entry, happened))
+        for event, _ in happened:
+            if isinstance(event, transitions.IncidentEvent):
+                self._open[event.incident.id] = event
+                if event.what == 'ended':
+                    del self._open[event.incident.id]
         now = now_s()
         if now - self._summed_s >= STATISTICS_S or self._stop.is_set():
             self._summed_s = now
             entries += self._sums.drain(wall_s)
+            entries += [reports.entry(reports.Happened(event._replace(
+                wall_time_s=wall_s, what='changed')))
+                for event in self._open.values()]
         if entries or self.spool.fault:
             self.spool.add(entries)
         self._waits = self.spool.bytes, self.spool.dropped
@@ -351,12 +365,6 @@ class Sync:
                 workloads_digest='')
             data = codec.encode(told)
         return data
-
-
-def phase(host: str) -> float:
-    """Where in the interval a host begins, 0 to 1: always the same."""
-    digest = hashlib.sha256(host.encode())
-    return int.from_bytes(digest.digest()[:4]) / 2 ** 32
 
 
 def make(call: Callable[[bytes], bytes], directory: pathlib.Path, *,

@@ -48,6 +48,8 @@ long, then after twice as long each time."""
 WRITE_RETRY_S, LONGEST_WRITE_RETRY_S = 0.5, 30.0
 """The same where it takes no CPU set, which may pass at any time."""
 
+ONLY_VMS = 'off: all background work is in VMs, which are left out'
+
 
 class BlindIsolation:
     """Runs the fast loop while there is something for it to do."""
@@ -104,9 +106,10 @@ class BlindIsolation:
                       f'off: buffer_cores is 0 on {len(cpus)} CPUs, '
                       'cpu.idle is used instead')
             return False
-        groups = [group for group in scavenger.groups(
-                      one for one in rates.workloads
-                      if one.workload.priority is Priority.BACKGROUND)
+        background = scavenger.groups(
+            one for one in rates.workloads
+            if one.workload.priority is Priority.BACKGROUND)
+        groups = [group for group in background
                   if not self._driver.slow_cpu_set(group)
                   and group not in self.exempt]
         enforce = self.mode is Mode.ENFORCE and not held_back
@@ -116,7 +119,9 @@ class BlindIsolation:
             self._failing = False
             self._wait_s = self._retry_s = 0.0
         if not groups or problem or rates.time_s < self._retry_s:
-            self.stop(problem)
+            self.stop(problem or ('' if groups else ONLY_VMS if background
+                      and all(map(self._driver.slow_cpu_set, background))
+                      else 'off'))
             if failed and self._fast is None:
                 self._failing = True
                 self._rest(rates.time_s, WRITE_RETRY_S, LONGEST_WRITE_RETRY_S)
@@ -276,7 +281,11 @@ class BlindIsolation:
                 self.params, topology=topology, current=current),
             write, self._leases.check, bounds,
             self.params.poll_interval_ms / 1000, quiet=self._failing)
-        self._fast.start()
+        try:
+            self._fast.start()
+        except errors.DriverError:
+            self._rest(now, RETRY_S, LONGEST_RETRY_S)
+            raise
         self._say('running on CPUs '
                   + format_cpus(bounds.allowed | bounds.beside))
 
@@ -287,7 +296,7 @@ class BlindIsolation:
         """
         try:
             return sched_switch.SchedSwitch()
-        except errors.Unsupported as exc:
+        except errors.DriverError as exc:
             self._rest(now, RETRY_S, LONGEST_RETRY_S)
             raise errors.Unsupported(
                 f'{exc}; tried again after {RETRY_S:g} s, then after twice '

@@ -24,6 +24,7 @@ from typing import Protocol
 from oslo_log import log
 
 from scavenger_openstack.algorithms.perfiso import perfiso
+from scavenger_openstack.drivers import calls
 from scavenger_openstack import errors
 from scavenger_openstack.restore import scheduling
 from scavenger_openstack.types import format_cpus
@@ -43,6 +44,8 @@ LOOK_S = 0.02
 STOP_TIMEOUT_S, STOP_AGAIN_S = 5.0, 0.5
 """How long to wait for a write that hangs in the kernel, at first and again:
 the tick waits, too."""
+
+USUAL_SWITCH_INTERVAL_S = sys.getswitchinterval()
 
 SWITCH_INTERVAL_S = 0.0001
 """How long another Python thread may keep this one waiting (CPython's
@@ -115,11 +118,11 @@ class FastLoop:
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._main, daemon=True,
                                         name='fast-loop')
-        self._switch_interval_s = sys.getswitchinterval()
         self._written: frozenset[int] | None = None
         self._polls = self._shrinks = self._grows = 0
         self._controller = controller
-        self._asked = (0, controller.short_steps)
+        self._shortage = perfiso.Shortage()
+        self._shortage.look(0, controller.short_steps)
         self._longest_gap_s = 0.0
         self._scheduled = ''
         self.problem = ''
@@ -147,9 +150,12 @@ class FastLoop:
         return self._stop
 
     def start(self) -> None:
-        sys.setswitchinterval(min(self._switch_interval_s,
-                                  SWITCH_INTERVAL_S))
-        self._thread.start()
+        """Begin.
+
+        :raises DriverError: no thread can be started.
+        """
+        calls.start(self._thread)
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
 
     def stop(self) -> None:
         """End the thread; when this returns nothing more is written.
@@ -168,15 +174,13 @@ class FastLoop:
                     'blind isolation: the write of a CPU set has not come '
                     f'back from the kernel for {STOP_TIMEOUT_S:g} s; its '
                     'lease is kept, the next tick tries again')
-        sys.setswitchinterval(self._switch_interval_s)
+        sys.setswitchinterval(USUAL_SWITCH_INTERVAL_S)
         self._running.close()
 
     def short(self) -> bool:
-        """Whether most polls since this was asked last found too few idle
-        CPUs with the background at its last one."""
-        polls, short = self._asked
-        self._asked = (self._polls, self._controller.short_steps)
-        return 2 * (self._asked[1] - short) > self._asked[0] - polls
+        """See :class:`.perfiso.Shortage`; asked once per tick."""
+        return self._shortage.look(self._polls,
+                                   self._controller.short_steps)
 
     def facts(self) -> dict[str, Any]:
         """Counts for the status, plain JSON.

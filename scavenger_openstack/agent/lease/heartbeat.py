@@ -20,9 +20,11 @@ from typing import Protocol
 
 from oslo_log import log
 
+from scavenger_openstack.drivers import calls
 from scavenger_openstack import errors
+from scavenger_openstack.restore import files
+from scavenger_openstack.restore.files import FILE
 from scavenger_openstack.restore.records import boot_id
-from scavenger_openstack.restore.records import FILE
 from scavenger_openstack.restore.records import now_s
 
 LOG = log.getLogger(__name__)
@@ -76,8 +78,7 @@ class Heartbeat:
                 return
             line = json.dumps({'boot_id': boot_id(), 'pid': os.getpid(),
                                'expires_s': round(expires_s, 6)}).encode()
-            if os.pwrite(self.fd, line.ljust(SIZE - 1) + b'\n', 0) != SIZE:
-                raise OSError('no space left for the heartbeat')
+            files.write_all(self.fd, line.ljust(SIZE - 1) + b'\n', 0)
             if self._expires_s <= now_s() and (
                     now < self._expires_s or not self._settled()):
                 return
@@ -133,21 +134,35 @@ class Renewer(threading.Thread):
         self._ending = threading.Event()
         self._problem = ''
 
+    def begin(self) -> None:
+        """Start, unless it has; where no thread can be started, renew once.
+
+        For each tick.
+        """
+        if self.ident is None:
+            try:
+                calls.start(self)
+            except calls.NoThread:
+                self._renew()
+
     def run(self) -> None:
         while not self._ending.wait(self._leases.lease_s / RENEWALS):
-            now = now_s()
-            stalled_s = now - self._progress()
-            if stalled_s > self._patience_s:
-                self._complain('stalled', f'no tick has ended for '
-                               f'{stalled_s:.1f} s: the leases are not '
-                               'renewed until one does')
-                continue
-            try:
-                self._leases.renew(now)
-            except errors.LeaseError as exc:
-                self._complain('failed', str(exc))
-            else:
-                self._problem = ''
+            self._renew()
+
+    def _renew(self) -> None:
+        now = now_s()
+        stalled_s = now - self._progress()
+        if stalled_s > self._patience_s:
+            self._complain('stalled', f'no tick has ended for '
+                           f'{stalled_s:.1f} s: the leases are not '
+                           'renewed until one does')
+            return
+        try:
+            self._leases.renew(now)
+        except errors.LeaseError as exc:
+            self._complain('failed', str(exc))
+        else:
+            self._problem = ''
 
     def _complain(self, kind: str, text: str) -> None:
         if self._problem != kind:

@@ -51,13 +51,13 @@ from scavenger_openstack import errors
 from scavenger_openstack.restore import abilities
 from scavenger_openstack.restore import actions as actions_
 from scavenger_openstack.restore import cgroup
+from scavenger_openstack.restore.files import DIRECTORY
 from scavenger_openstack.restore import messages
 from scavenger_openstack.restore import records
 from scavenger_openstack.restore.records import boot_id
 from scavenger_openstack.restore.records import Lease
 from scavenger_openstack.restore.records import now_s
 from scavenger_openstack.restore import restoration
-from scavenger_openstack.restore.state_directory import DIRECTORY
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Value
@@ -365,7 +365,8 @@ class Leases:
     def _restore(self, lease: Lease) -> None:
         what = f'{lease.knob} of {lease.workload}'
         try:
-            restoration.restore(lease, directory=self._own.records)
+            restoration.restore(lease, directory=self._own.records,
+                                others=self._records.values())
         except actions_.Gone as exc:
             LOG.debug('%s: nothing to restore, %s', what, exc)
         except Exception as exc:    # whatever it is, the others are removed

@@ -16,10 +16,11 @@ import pathlib
 import time
 
 from scavenger_openstack import errors
-from scavenger_openstack.restore.records import FILE
+from scavenger_openstack.restore import files
+from scavenger_openstack.restore.files import DIRECTORY
+from scavenger_openstack.restore.files import FILE
 from scavenger_openstack.restore.records import now_s
 from scavenger_openstack.restore import state_directory
-from scavenger_openstack.restore.state_directory import DIRECTORY
 from scavenger_openstack.restore import watcher
 
 LOCK_TIMEOUT_S = 2.0
@@ -131,7 +132,7 @@ def _take_lock(path: pathlib.Path) -> int:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.fstat(fd).st_ino == os.stat(path).st_ino:
                 text = b'%d\n' % os.getpid()
-                os.pwrite(fd, text, 0)
+                files.write_all(fd, text, 0)
                 os.ftruncate(fd, len(text))
                 return fd
         except BlockingIOError:

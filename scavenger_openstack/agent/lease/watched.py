@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Mapping
-import contextlib
 
 from oslo_log import log
 
@@ -31,10 +30,13 @@ class Watched:
         self.can: frozenset[str] | None = None
         """What it can restore; ``None`` while nothing is asked of it."""
         self._wanted: list[str] = []
+        self._written = True
         self._said: dict[str, str] = {}
 
     def look(self) -> bool:
         """Whether there is one that turns; once per tick."""
+        if not self._written and self._state.records >= 0:
+            self.write()
         answers = self._state.watched(self._lease_s)
         if answers is not self._answers or self.can is None:
             self._answers = answers
@@ -72,10 +74,19 @@ class Watched:
             self.write()
 
     def write(self) -> None:
-        """Write what is wanted, for the watcher to find."""
-        # Without it nothing is set, and each limit is logged as refused.
-        with contextlib.suppress(OSError):
+        """Write what is wanted, for the watcher to find; what fails is tried
+        again at each look."""
+        try:
             watcher.write_wanted(self._state.path, self._wanted)
+        except OSError as exc:
+            if self._written:
+                LOG.warning('%s/wanted cannot be written: %s; no limit is set '
+                            'of a kind that scavenger-restore has not tried: '
+                            'make that directory writable, with free space',
+                            self._state.path, exc)
+            self._written = False
+        else:
+            self._written = True
 
     def _say(self, kind: str, why: str | None) -> None:
         if why is None or why == self._said.get(kind, ''):

@@ -15,6 +15,7 @@ from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
 from scavenger_openstack.algorithms.attribution.disturbance import effect
 from scavenger_openstack.algorithms.attribution.disturbance import own_load
 from scavenger_openstack.algorithms.attribution.disturbance import scale
+from scavenger_openstack.algorithms.attribution.disturbance import SHARES
 from scavenger_openstack.algorithms.attribution.disturbance import VictimGroup
 from scavenger_openstack.algorithms.attribution import evidence
 from scavenger_openstack.algorithms.attribution import explanation
@@ -215,12 +216,13 @@ def _disturbance(now: float, group: VictimGroup, signal: str, found: Pool,
         found.values, [[1.0] * len(together), *own, together])
     rest_values = [one for one, busy in zip(found.values, works,
                                             strict=True) if not busy]
+    members = _victims(signal, [*found.means, *newcomers], samples, works,
+                       least) or _thresholds(signal, found, known.base, least)
     return Disturbance(
         group, signal, now, found.means, known.base, least,
         _stddev(rest_values),
         cause=_cause(signal, list(found.means), samples, works, least),
-        members=_victims(signal, [*found.means, *newcomers], samples, works,
-                         least), load=load,
+        members=members, load=load,
         own=[factors[0] + slope * quiet, *factors[1:]],
         named=dict(known.named), scores=known.scores,
         raised=known.raised)
@@ -246,6 +248,19 @@ def _victims(signal: str, names: Iterable[str], samples: Sequence[Points],
                 and effect(signal, rest, busy) >= least):
             found[name] = above(signal, rest, least)
     return found
+
+
+def _thresholds(signal: str, found: Pool, base: float, least: float
+                ) -> dict[str, float]:
+    """The thresholds of all members, by what the group is undisturbed.
+
+    Of a use that comes and goes slowly the means hide the highest: then the
+    group suffers, and none of its members by its own means.
+    """
+    raised = above(signal, base, least)
+    mean = sum(found.values) / len(found.values)
+    return {name: own + raised - mean if signal in SHARES else own * raised
+            for name, own in found.means.items()}
 
 
 def _rest_and_busy(values: Sequence[float | None], works: Sequence[bool],

@@ -99,6 +99,12 @@ TABLE: Mapping[State, Mapping[Event, tuple[State, Change]]] = {
 """Where each event leads, and what it does to the limit.  Nothing else
 moves an antagonist."""
 
+UNLIMITED: Mapping[State, str] = {
+    State.SUSPECTED: '', State.REMEMBERED: 'does little'}
+"""What is told of one that is named and has no limit now."""
+
+NOT_AGAIN = 'is not limited again yet, since that did not help'
+
 
 @dataclasses.dataclass(slots=True)
 class Limit:
@@ -150,7 +156,8 @@ class Antagonist:
     trial of what was limited for it at one instant, ``None`` when that is
     over or never was.  ``alone``: for which it is not limited until when
     since that did not help, and how long that is.  What one tenant's VMs
-    feign must not protect it from the others.
+    feign must not protect it from the others.  ``removed``: what removed its
+    last limit; ``returns``: how often it came back after it had rested.
     """
 
     state: State = State.SUSPECTED
@@ -158,6 +165,8 @@ class Antagonist:
     trials: dict[Disturbance, Trial | None] = dataclasses.field(
         default_factory=dict)
     reason: str = ''
+    removed: Event | None = None
+    returns: int = 0
     alone: dict[tuple[VictimGroup, str], tuple[float, float]] = (
         dataclasses.field(default_factory=dict))
 
@@ -170,12 +179,13 @@ class Antagonist:
         self.state, change = TABLE[self.state][event]
         if cap is not None:
             self.limit = Limit(cap, again=change is Change.SET_GOOD)
+            self.returns += self.limit.again
         elif change is Change.REMOVE:
-            self.limit = None
+            self.limit, self.removed = None, event
         elif self.limit is not None:
             self.limit.change(change, use, cut)
         if self.state is State.SUSPECTED:
-            self.trials = {}
+            self.trials, self.returns = {}, 0
 
     def attribute(self, trials: dict[Disturbance, Trial | None],
                   last: Event) -> None:
@@ -195,3 +205,8 @@ class Antagonist:
         wait_s = back_off.longer(self.alone.get(pair, (0.0, 0.0))[1],
                                  first=first_s, most=back_off.LONGEST_S)
         self.alone[pair] = now + wait_s, wait_s
+
+    def why_unlimited(self, now: float, pair: tuple[VictimGroup, str]) -> str:
+        """Why it is not limited for these now, '' where that is not known."""
+        return (NOT_AGAIN if now < self.alone.get(pair, (now, 0.0))[0]
+                else UNLIMITED.get(self.state, ''))

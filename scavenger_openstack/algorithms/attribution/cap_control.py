@@ -43,6 +43,10 @@ LOOSE = 2.0
 
 LOOSE_SAMPLES = 3
 
+MOST_LOOSE_SAMPLES = 60
+"""Of one that came back it is twice as many each time, up to these: a limit
+that is loose takes nothing away."""
+
 OBEYED = 1.3
 """A workload that uses more than so many times its limit is not held by it:
 the detector observes, or the write failed.  Such a limit proves nothing."""
@@ -114,6 +118,12 @@ class CapControl:
             if key[0] in names:
                 self._remember(now, key, limit.cap.value, Event.AWAY)
 
+    def attribute(self, disturbances: Collection[Disturbance]) -> None:
+        """Remove the limits that are for none of these."""
+        for one in self.antagonists.values():
+            one.attribute({each: trial for each, trial in one.trials.items()
+                           if each in disturbances}, Event.OVER)
+
     def answer(self, now: float, disturbance: Disturbance,
                samples: Sequence[Points], again: Collection[str] = ()
                ) -> Effects:
@@ -134,7 +144,7 @@ class CapControl:
         for name, chance in disturbance.named.items():
             key = name, knob
             one = self.antagonists.setdefault(key, Antagonist())
-            if now < one.alone.get(_pair(disturbance), (now, 0.0))[0]:
+            if now < one.alone.get(pair_of(disturbance), (now, 0.0))[0]:
                 continue
             if one.limit is not None:
                 if disturbance not in one.trials:
@@ -162,9 +172,7 @@ class CapControl:
         :param disturbances: those there are; no limit outlives all of its own
         """
         effects = Effects()
-        for one in self.antagonists.values():
-            one.attribute({each: trial for each, trial in one.trials.items()
-                           if each in disturbances}, Event.OVER)
+        self.attribute(disturbances)
         obeyed: dict[KnobKey, float] = {}
         for key, one, limit in self._limited():
             point = sample.get(key[0])
@@ -277,7 +285,7 @@ class CapControl:
 
     def _conclude(self, now: float, one: Antagonist,
                   disturbance: Disturbance, found: TrialOutcome) -> None:
-        pair = _pair(disturbance)
+        pair = pair_of(disturbance)
         trials = {**one.trials, disturbance: None}
         if found is TrialOutcome.CONFIRMED:
             one.alone.pop(pair, None)
@@ -301,7 +309,8 @@ class CapControl:
                 one.move(Event.AT_EASE, use=use)
         limit.loose = (limit.loose + 1 if limit.cap.value >= LOOSE * use
                        else 0)
-        if limit.loose >= LOOSE_SAMPLES:
+        if limit.loose >= min(MOST_LOOSE_SAMPLES,
+                              LOOSE_SAMPLES * 2 ** one.returns):
             self._remember(now, key, limit.cap.good, Event.RESTS)
 
     def _cut_more(self, one: Antagonist, limit: Limit, use: float,
@@ -378,7 +387,7 @@ class CapControl:
                               in state.get('tally', {}).items()})
 
 
-def _pair(disturbance: Disturbance) -> tuple[VictimGroup, str]:
+def pair_of(disturbance: Disturbance) -> tuple[VictimGroup, str]:
     return disturbance.group, disturbance.signal
 
 

@@ -21,15 +21,18 @@ from scavenger_openstack.algorithms.attribution import analysis
 from scavenger_openstack.algorithms.attribution.cap_control import CapControl
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
 from scavenger_openstack.algorithms.attribution.disturbance import VictimGroup
-from scavenger_openstack.algorithms.attribution import explanation
 from scavenger_openstack.algorithms.attribution.history import History
 from scavenger_openstack.algorithms.attribution.history import ORDER
 from scavenger_openstack.algorithms.attribution.history import Points
 from scavenger_openstack.algorithms.attribution.history import THROTTLED
+from scavenger_openstack.algorithms.attribution.incidents import incidents
+from scavenger_openstack.algorithms.attribution.params import Params as Params
 from scavenger_openstack.algorithms.attribution import series
+from scavenger_openstack.algorithms.attribution import suffering
 from scavenger_openstack.algorithms.cpi2.specs import Specs
 from scavenger_openstack.algorithms import flavor
 from scavenger_openstack.algorithms import saved_state
+from scavenger_openstack.algorithms.series import Series
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Priority
@@ -45,99 +48,6 @@ finds a coincidence in the end."""
 KnownRun = tuple[float | None, Priority]
 """What a name stands for: when its workload was made, ``None`` for an
 instance, which may be started again."""
-
-MOST_SAMPLES = 600
-"""Of a window: about 100 ms of CPU for one analysis of 20 suspects."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Params:
-    """What can be tuned.  None of it is in a paper unless it says so."""
-
-    sample_s: float = dataclasses.field(default=5.0, metadata={
-        'help': 'Seconds of one sample. More smooths more and answers '
-                'later.',
-        'min': 0.1, 'max': 3600.0, 'source': 'PerfCloud, section III-D'})
-    window_s: float = dataclasses.field(default=600.0, metadata={
-        'help': 'Seconds of samples that victim and suspects are compared '
-                'over; 12 to 600 samples. More finds weaker and rarer '
-                'antagonists; the cost grows with the square.',
-        'min': 1.0, 'max': 86400.0, 'source': 'CPI2, section 4.2'})
-    max_analyses_per_min: int = dataclasses.field(default=60, metadata={
-        'help': 'How often in a minute a victim is compared with its '
-                'suspects (about 10 ms of CPU each for 120 samples). When '
-                'more suffer, they take turns, and antagonists are named '
-                'later.',
-        'min': 1, 'max': 6000, 'source': 'CPI2, section 4.2: one a second'})
-    max_chance: float = dataclasses.field(default=0.05, metadata={
-        'help': 'Chance that any innocent among all suspects scores as '
-                'high, up to which an antagonist is named. Less names fewer '
-                'innocents and takes longer.',
-        'min': 1e-9, 'max': 1.0, 'source': 'not in a paper; DESIGN 7.13'})
-    min_share: float = dataclasses.field(default=0.05, metadata={
-        'help': 'Share of all use of the contended resource by which the '
-                'use of a suspect has to vary.',
-        'min': 0.0, 'max': 1.0, 'source': 'not in a paper'})
-    min_misses_per_s: float = dataclasses.field(default=1e6, metadata={
-        'help': 'Misses of the last-level cache per second by which a '
-                "suspect's own have to vary before cpi can be attributed to "
-                'it. A million are 64 MB/s.',
-        'min': 0.0, 'max': 1e12, 'source': 'not in a paper'})
-    min_effect: float = dataclasses.field(default=0.1, metadata={
-        'help': 'Least part by which cpi has to rise, and least part of its '
-                'runnable time that a victim has to wait more. More leaves '
-                'small disturbances alone.',
-        'min': 0.01, 'max': 10.0, 'source': 'not in a paper'})
-    min_io_effect: float = dataclasses.field(default=0.2, metadata={
-        'help': 'Least part by which the wait per disk operation has to '
-                'rise.',
-        'min': 0.01, 'max': 10.0, 'source': 'not in a paper'})
-    own_limit_share: float = dataclasses.field(default=0.1, metadata={
-        'help': 'Share of time held back by its own quota from which a '
-                'workload is said to suffer from that.',
-        'min': 0.001, 'max': 1.0, 'source': 'not in a paper'})
-    quiet_s: float = dataclasses.field(default=300.0, metadata={
-        'help': 'Seconds without a disturbance after which an incident '
-                'ends.',
-        'min': 1.0, 'max': 86400.0, 'source': 'DESIGN 7.13'})
-    first_cut: float = dataclasses.field(default=0.6, metadata={
-        'help': 'Part of what an antagonist could use without harm that is '
-                'taken away at first, to see whether it helps.',
-        'min': 0.01, 'max': 0.99, 'source': 'not in a paper'})
-    cut: float = dataclasses.field(default=0.3, metadata={
-        'help': 'Part of its use that is taken away when the victim suffers '
-                'again.',
-        'min': 0.01, 'max': 0.99, 'source': 'not in a paper'})
-    plateau_s: float = dataclasses.field(default=120.0, metadata={
-        'help': 'Seconds after which a limit has grown to where it was cut. '
-                'More disturbs less often and delays more background work.',
-        'min': 1.0, 'max': 86400.0, 'source': 'not in a paper'})
-    trial_samples: int = dataclasses.field(default=3, metadata={
-        'help': 'Samples after which a limit is judged.',
-        'min': 1, 'max': 100, 'source': 'DESIGN 6'})
-    back_off_s: float = dataclasses.field(default=300.0, metadata={
-        'help': 'Seconds for which an antagonist is not limited again after '
-                'a limit that did not help; twice as long each time, up to a '
-                'day.',
-        'min': 1.0, 'max': 86400.0, 'source': 'not in a paper'})
-    remember_s: float = dataclasses.field(default=3600.0, metadata={
-        'help': 'Seconds for which the last good limit of an antagonist is '
-                'remembered, for when it comes back, and all that is known '
-                'of a VM that is started again.',
-        'min': 0.0, 'max': 604800.0, 'source': 'not in a paper'})
-    max_caps_per_min: int = dataclasses.field(default=6, metadata={
-        'help': 'New limits of a host in a minute; beyond, there are only '
-                'incidents.',
-        'min': 0, 'max': 1000, 'source': 'DESIGN 6; the number is not in '
-                                         'a paper'})
-
-    def __post_init__(self) -> None:
-        samples = self.window_s / self.sample_s
-        if not explanation.MIN_SAMPLES <= samples <= MOST_SAMPLES:
-            raise ValueError(
-                f'window_s = {self.window_s:g} holds {samples:g} samples of '
-                f'sample_s = {self.sample_s:g}; a window holds '
-                f'{explanation.MIN_SAMPLES} to {MOST_SAMPLES}')
 
 
 class Controller:
@@ -161,6 +71,8 @@ class Controller:
         self._disturbances: dict[tuple[VictimGroup, str], Disturbance] = {}
         self._caps = CapControl(NAME, **_cap_options(params, sample_s))
         self._looked_s: dict[tuple[VictimGroup, str], float] = {}
+        self._lasted_s: dict[tuple[str, str], float] = {}
+        self._suffering: dict[str, str] = {}
         self._time_s = -math.inf
         self._cpu_model: str | None = None
         self._there: dict[str, KnownRun] = {}
@@ -197,16 +109,25 @@ class Controller:
             self._forget_the_gone(now, rates)
             if self._history.add(now, rates):
                 self._judge(now, rates)
+            for disturbance in self._disturbances.values():
+                if not self._open(now, disturbance):
+                    disturbance.end()
+        found = tuple([
+            incident for one in self._disturbances.values()
+            for incident in incidents(self._time_s, one, self._caps,
+                                      self._host, self._boot_id)])
+        for incident in found:
+            self._lasted_s[incident.victim, incident.signal] = self._time_s
         return Decision(
-            self._caps.caps(),
-            tuple([incident for one in self._disturbances.values()
-                   if self._open(now, one)
-                   for incident in one.incidents(
-                       self._host, self._boot_id, self._caps.limited(one))]),
+            self._caps.caps(), found,
             {'samples': len(self._history.samples),
              'analyses': self.analyses,
              'disturbances': len(self._disturbances),
-             'tried': dataclasses.asdict(self._caps.tally)})
+             'suffering': self._suffering,
+             'tried': dataclasses.asdict(self._caps.tally)},
+            dropped={key: str(one.removed) for key, one
+                     in self._caps.antagonists.items()
+                     if one.limit is None and one.removed is not None})
 
     def _forget_the_gone(self, now: float, rates: Rates) -> None:
         """Also those whose id another workload has now.
@@ -244,6 +165,9 @@ class Controller:
             name for name, known in there.items()
             if known[1] is Priority.BACKGROUND
             and before.get(name) in (None, known)})
+        self._disturbances = {key: one for key, one
+                              in self._disturbances.items() if one.members}
+        self._caps.attribute(set(self._disturbances.values()))
         self._there = there
 
     def _open(self, now: float, disturbance: Disturbance) -> bool:
@@ -280,6 +204,17 @@ class Controller:
                 break
             looks += self._look(now, group, groups[group], signal, samples,
                                 rates)
+        self._lasted_s = {key: time_s for key, time_s
+                          in self._lasted_s.items()
+                          if now - time_s < self.params.window_s}
+        for disturbance in self._disturbances.values():
+            if self._open(now, disturbance):
+                disturbance.begin(now, self._history, self._lasted_s,
+                                  quiet_s=self.params.quiet_s)
+        self._suffering = suffering.unexplained(
+            self._history, self._sample_s, self.params.min_effect,
+            {name for one in self._disturbances.values()
+             for name in one.begun_s})
 
     def _look(self, now: float, group: VictimGroup, members: list[str],
               signal: str, samples: list[Points], rates: Rates) -> bool:
@@ -311,9 +246,10 @@ class Controller:
             now, disturbance, samples, new.named if new is not None else ()))
         return looks
 
-    def evidence(self, incident: Incident) -> list[series.Series]:
+    def evidence(self, incident: Incident) -> list[Series]:
         """What an open incident was found in."""
-        return series.of(incident, self._history.samples, self._sample_s)
+        return series.of(incident, self._history.samples,
+                         self._history.times)
 
     def compare(self, found: Specs) -> None:
         """It compares a workload with its own past."""

@@ -15,12 +15,13 @@ from collections.abc import Sequence
 import dataclasses
 import math
 
+from scavenger_openstack.algorithms.attribution.history import History
 from scavenger_openstack.algorithms.attribution.history import Points
 from scavenger_openstack.algorithms.attribution.history import THROTTLED
+from scavenger_openstack.algorithms.attribution.onset import onset_s
 from scavenger_openstack.algorithms.attribution.trial import TrialOutcome
-from scavenger_openstack.types import Incident
-from scavenger_openstack.types import incident_id
-from scavenger_openstack.types import LIMIT
+from scavenger_openstack.algorithms.attribution import use
+from scavenger_openstack.outcomes import Outcome
 from scavenger_openstack.types import Priority
 
 VictimGroup = tuple[str, ...]
@@ -47,12 +48,6 @@ SETTLED = 8
 
 BETTER = 0.75
 """Part of the least effect below its base from which that is too high."""
-
-UNPROTECTED = ('nothing: scavenger:protect of its flavor is false, so nothing '
-               'is limited for it')
-
-SHOWN = 5
-"""Suspects that an incident tells of."""
 
 
 def effect(signal: str, base: float, level: float) -> float:
@@ -120,11 +115,13 @@ class Disturbance:
     of ``load``.
     ``members`` are the victims, each with the threshold of its own signal.
     ``protected``: others may be limited for their sake.
+    ``named_s`` is when the evidence was enough, ``begun_s`` when the harm of
+    each victim began whose incident is open: see :mod:`.onset`.
     """
 
     group: VictimGroup
     signal: str
-    start_s: float
+    named_s: float
     means: Mapping[str, float]
     base: float
     least: float
@@ -132,6 +129,7 @@ class Disturbance:
     cause: str
     members: dict[str, float]
     protected: bool = True
+    begun_s: dict[str, float] = dataclasses.field(default_factory=dict)
     load: str = ''
     own: Sequence[float] = ()
     named: dict[str, float] = dataclasses.field(default_factory=dict)
@@ -143,9 +141,9 @@ class Disturbance:
     shift: float = 0.0
     recent: collections.deque[float] = dataclasses.field(
         default_factory=lambda: collections.deque(maxlen=SETTLED))
-    suffered_s: float = -math.inf
+    harmed_s: float = -math.inf
     seen_s: float = -math.inf
-    outcome: str = 'open'
+    outcome: str = Outcome.OPEN
     values: dict[str, float] = dataclasses.field(default_factory=dict)
 
     @property
@@ -206,8 +204,8 @@ class Disturbance:
         self._correct(latest)
         self.excess = latest if self.excess is None else (
             self.excess + SMOOTHING * (latest - self.excess))
-        if self.suffers:
-            self.suffered_s = now
+        if self.suffers_now:
+            self.harmed_s = now
 
     def _correct(self, latest: float) -> None:
         """Lower the base of one that is better off than it should be.
@@ -243,11 +241,40 @@ class Disturbance:
         self.scores = found.scores
 
     def over(self, now: float, quiet_s: float) -> bool:
-        return now - max(self.suffered_s, self.start_s) >= quiet_s
+        return now - max(self.harmed_s, self.named_s) >= quiet_s
 
     def lost(self, now: float, quiet_s: float) -> bool:
         """Whether nothing was heard of the victims for so long."""
-        return now - max(self.seen_s, self.start_s) >= quiet_s
+        return now - max(self.seen_s, self.named_s) >= quiet_s
+
+    def begin(self, now: float, history: History,
+              lasted_s: Mapping[tuple[str, str], float], *, quiet_s: float
+              ) -> None:
+        """Open the incidents of the victims that have none.
+
+        :param lasted_s: when the last incident of a victim and signal ended
+        """
+        new = [name for name in self.members if name not in self.begun_s]
+        if not new:
+            return
+        samples = list(history.samples)
+        knob = use.KNOB_TO_LIMIT.get(self.signal)
+        works = ([True] * len(samples) if knob is None
+                 else use.at_work(samples, self.named, knob))
+        for name in new:
+            self.begun_s[name] = onset_s(
+                ((time_s, one[name].level(self.signal)
+                  if busy and name in one else None)
+                 for time_s, one, busy in zip(
+                     reversed(history.times), reversed(samples),
+                     reversed(works), strict=True)),
+                self.members[name], now=now, quiet_s=quiet_s,
+                after_s=lasted_s.get((name, self.signal), -math.inf))
+
+    def end(self) -> None:
+        """End the incidents; what comes later is another one."""
+        self.begun_s = {}
+        self.outcome = Outcome.OPEN
 
     def forget(self, name: str, *, away: bool = False) -> None:
         """Another workload has this name from now on, or none has.
@@ -257,23 +284,4 @@ class Disturbance:
         if not away:
             self.named.pop(name, None)
         self.members.pop(name, None)
-
-    def incidents(self, host: str, boot_id: str,
-                  limited: Sequence[str]) -> list[Incident]:
-        """One for each victim.  Its id stays as long as the disturbance.
-
-        :param limited: the antagonists that are limited for it, or would be
-        """
-        action = (LIMIT + ', '.join(limited) if limited
-                  else UNPROTECTED if self.named and not self.protected
-                  else 'nothing now' if self.named
-                  else 'nothing: no other workload has a part in it')
-        return [Incident(
-            id=incident_id(host, boot_id, name, self.signal, self.start_s),
-            time_s=self.start_s, host=host, victim=name,
-            signal=self.signal, value=self.values.get(name),
-            threshold=threshold, cause=self.cause,
-            suspects=tuple(self.scores[:SHOWN]),
-            antagonists=tuple(self.named), action=action,
-            outcome=self.outcome)
-            for name, threshold in self.members.items()]
+        self.begun_s.pop(name, None)

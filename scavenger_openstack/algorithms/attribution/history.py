@@ -44,7 +44,8 @@ class Point(NamedTuple):
     time that a workload waits, 0 to 1; ``io_wait`` is at least
     :data:`.signals.LEAST_WAIT_S`.  ``disk`` is bytes per second, each
     operation counted as :data:`OP_BYTES` more.  ``instructions`` are in
-    cycles of the host at one CPI: cores over cpi.
+    cycles of the host at one CPI: cores over cpi.  ``waited`` is CPU time
+    that it waited for, in cores, whatever little it uses.
     """
 
     workload: Workload
@@ -55,6 +56,7 @@ class Point(NamedTuple):
     io_bytes_per_s: float | None
     io_ops_per_s: float | None
     instructions: float
+    waited: float | None = None
 
     def level(self, signal: str) -> float | None:
         """One of :data:`ORDER`."""
@@ -82,8 +84,8 @@ class _Sums:
         self.ticks = 0
         self.values = [0.0] * len(SIGNALS)
         self.weights = [0.0] * len(SIGNALS)
-        self.sums = [0.0] * 5
-        self.known = [0] * 5
+        self.sums = [0.0] * 6
+        self.known = [0] * 6
         self.instructions = 0.0
 
     def add(self, one: WorkloadRates) -> None:
@@ -92,7 +94,9 @@ class _Sums:
         sums, known = self.sums, self.known
         for index, found in enumerate((
                 one.cpu_cores, one.llc_misses_per_s, one.io_bytes_per_s,
-                one.io_ops_per_s, one.throttled_share)):
+                one.io_ops_per_s, one.throttled_share,
+                None if one.run_delay is None or one.cpu_cores is None
+                else one.run_delay * one.cpu_cores)):
             if found is not None and 0 <= found < math.inf:
                 sums[index] += found
                 known[index] += 1
@@ -108,7 +112,7 @@ class _Sums:
                     self.weights[index] += share
 
     def point(self) -> Point:
-        cores, misses, io_bytes, io_ops, throttled = [
+        cores, misses, io_bytes, io_ops, throttled, waited = [
             total / known if known else None
             for total, known in zip(self.sums, self.known, strict=True)]
         cpi, delay, wait_s = [
@@ -122,7 +126,7 @@ class _Sums:
             cores, misses,
             None if io_bytes is None or io_ops is None
             else io_bytes + OP_BYTES * io_ops,
-            io_bytes, io_ops, self.instructions / self.ticks)
+            io_bytes, io_ops, self.instructions / self.ticks, waited)
 
 
 class History:
@@ -136,6 +140,9 @@ class History:
         self._sample_s = sample_s
         self.samples: collections.deque[Points] = collections.deque(
             maxlen=samples)
+        self.times: collections.deque[float] = collections.deque(
+            maxlen=samples)
+        """When each of them ended."""
         self._began_s = -math.inf
         self._sums: dict[str, _Sums] = {}
         self._levels: dict[str, list[collections.deque[float | None]]] = {}
@@ -172,6 +179,7 @@ class History:
             return False
         sample = {name: sums.point() for name, sums in self._sums.items()}
         self.samples.append(sample)
+        self.times.append(now)
         for name, kept in list(self._levels.items()):
             if name in sample:
                 for column, level in zip(kept, sample[name].levels,
@@ -195,6 +203,7 @@ class History:
     def clear(self) -> None:
         """Forget everything."""
         self.samples.clear()
+        self.times.clear()
         self._levels = {}
         self._sums = {}
         self._began_s = -math.inf

@@ -8,40 +8,29 @@ from collections.abc import Iterable
 
 from scavenger_openstack.algorithms.attribution.history import Point
 from scavenger_openstack.algorithms.attribution.history import Points
+from scavenger_openstack.algorithms import series
 from scavenger_openstack.types import Incident
 
-MOST = 9
-"""Series of one incident: that of the victim first."""
-MOST_SAMPLES = 120
+def of(incident: Incident, samples: Iterable[Points],
+       times_s: Iterable[float]) -> list[series.Series]:
+    """As :func:`.algorithms.series.of`, out of what attribution keeps.
 
-Series = tuple[str, str, list[float], list[float | None]]
-"""Workload, what it is, how many seconds ago each value was, and the values;
-oldest first."""
-
-
-def of(incident: Incident, samples: Iterable[Points], sample_s: float
-       ) -> list[Series]:
-    """The signal of the victim, and what antagonists and suspects used of
-    what it lacks.
-
-    :param samples: oldest first, one each ``sample_s`` seconds
+    :param samples: oldest first
+    :param times_s: when each of them ended
     """
-    taken = list(samples)[-MOST_SAMPLES:]
-    agos = [(len(taken) - 1 - index) * sample_s
-            for index in range(len(taken))]
-    names = dict.fromkeys((*incident.antagonists,
-                           *(name for name, _ in incident.suspects)))
-    found = [(incident.victim, incident.signal, agos, [
-        sample[incident.victim].level(incident.signal)
-        if incident.victim in sample else None for sample in taken])]
-    for name in list(names)[:MOST - 1]:
-        used = [_use(incident.signal, sample[name]) if name in sample
+    taken = list(samples)[-series.MOST_SAMPLES:]
+    times = list(times_s)[-series.MOST_SAMPLES:]
+
+    def used(name: str) -> tuple[str, series.Values]:
+        uses = [_use(incident.signal, sample[name]) if name in sample
                 else ('', None) for sample in taken]
-        what = next((what for what, value in used if value is not None), '')
-        if what:
-            found.append((name, what, agos, [
-                value if one == what else None for one, value in used]))
-    return found
+        what = next((what for what, value in uses if value is not None), '')
+        return what, [value if one == what else None for one, value in uses]
+
+    return series.of(
+        incident, times,
+        [sample[incident.victim].level(incident.signal)
+         if incident.victim in sample else None for sample in taken], used)
 
 
 def _use(signal: str, point: Point) -> tuple[str, float | None]:

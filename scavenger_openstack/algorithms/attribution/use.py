@@ -8,6 +8,7 @@ CPU is in cores, disks are in bytes per second.  None of it is in a paper.
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 
@@ -46,6 +47,21 @@ def held_to(knob: Knob, cap: float, point: Point) -> float:
     if knob is Knob.IO_BYTES_PER_S:
         return cap * disk_limits(point.workload)
     return cap
+
+
+def at_work(samples: Sequence[Points], names: Iterable[str], knob: Knob
+            ) -> list[bool]:
+    """Whether one of these antagonists works, sample by sample; as for
+    :func:`working`."""
+    works = [False] * len(samples)
+    for name in names:
+        uses = [use_of(knob, one[name]) if name in one else None
+                for one in samples]
+        known = [use for use in uses if use is not None]
+        least = WORKING * evidence.low_and_high(known)[1] if known else 0.0
+        works = [busy or (use is not None and use > 0 and use >= least)
+                 for busy, use in zip(works, uses, strict=True)]
+    return works
 
 
 def working(samples: Sequence[Points], name: str, knob: Knob

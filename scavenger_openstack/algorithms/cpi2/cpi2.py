@@ -6,10 +6,16 @@
 Zhang, Tune, Hagmann, Jnagal, Gokhale, Wilkes.  *CPI2: CPU performance
 isolation for shared compute clusters*.  EuroSys 2013.  Sections 3.1 (specs,
 in ``specs``), 4.1 (outliers), 4.2 (antagonist correlation), 5 (caps), table
-2 (constants).  The same machinery serves any contention signal.
+2 (constants, in ``params``).  The same machinery serves any contention signal.
 
 Letters: c_i a sample of the victim's signal, u_i of the suspect's use,
 c_threshold the outlier threshold.
+
+Not as in the paper: a workload of an application of fewer than 5 tasks is
+compared with its own past, where the paper leaves it alone.  The cap of 0.01
+cores for best-effort jobs is left out: no workload is marked as one, and the
+floor, 0.1 cores unless an operator sets less, would raise it.  A spec has no
+mean of the CPU usage, which nothing in the paper reads.
 """
 
 from __future__ import annotations
@@ -18,23 +24,26 @@ import collections
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
-import dataclasses
 from operator import mul
 from typing import Any
 
 from scavenger_openstack.algorithms.allowance import Budget
+from scavenger_openstack.algorithms.cpi2 import capped
+from scavenger_openstack.algorithms.cpi2.capped import VictimKey
+from scavenger_openstack.algorithms.cpi2.params import Params as Params
 from scavenger_openstack.algorithms.cpi2 import specs
 from scavenger_openstack.algorithms.sampling import Sample
 from scavenger_openstack.algorithms.sampling import Sampler
+from scavenger_openstack.algorithms import series
 from scavenger_openstack.algorithms.signals import SIGNALS
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import incident_id
 from scavenger_openstack.types import Knob
-from scavenger_openstack.types import LIMIT
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
+from scavenger_openstack.types import UNPROTECTED
 
 NAME = 'cpi2'
 
@@ -42,77 +51,7 @@ Application = tuple[str, str]
 """Project ('' for none) and name: another project may use the same."""
 
 SHOWN = 5
-"""Suspects that an incident tells of: CPI2, figures 8 and 11."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Params:
-    """Table 2 of the paper, row by row.  Times in seconds."""
-
-    signal: str = dataclasses.field(default='cpi', metadata={
-        'help': 'Contention signal that is watched: cpi, run_delay or '
-                'io_wait. Hosts without hardware counters have no cpi.',
-        'choices': tuple(SIGNALS),
-        'source': 'CPI2 watches cpi; the others are not in the paper'})
-    sample_s: float = dataclasses.field(default=10.0, metadata={
-        'help': 'Seconds of each sampling period that are measured. More '
-                'smooths more.',
-        'min': 0.1, 'max': 3600.0, 'source': 'CPI2, table 2'})
-    period_s: float = dataclasses.field(default=60.0, metadata={
-        'help': 'Seconds from one sample to the next. Less notices '
-                'interference sooner and more noise.',
-        'min': 0.1, 'max': 3600.0, 'source': 'CPI2, table 2'})
-    outlier_sigmas: float = dataclasses.field(default=2.0, metadata={
-        'help': 'Standard deviations above the mean of its spec from which '
-                'a sample is an outlier. More raises fewer alarms.',
-        'min': 0.0, 'max': 100.0, 'source': 'CPI2, section 4.1, table 2'})
-    outliers: int = dataclasses.field(default=3, metadata={
-        'help': 'Outliers within outlier_window_s that make a workload a '
-                'victim. More raises fewer and later alarms.',
-        'min': 1, 'max': 1000, 'source': 'CPI2, section 4.1, table 2'})
-    outlier_window_s: float = dataclasses.field(default=300.0, metadata={
-        'help': 'Seconds in which outliers are counted.',
-        'min': 1.0, 'max': 86400.0,
-        'source': 'CPI2, section 4.1, table 2'})
-    correlation_window_s: float = dataclasses.field(default=600.0, metadata={
-        'help': 'Seconds of samples that victim and suspects are compared '
-                'over.',
-        'min': 1.0, 'max': 86400.0, 'source': 'CPI2, section 4.2'})
-    correlation_threshold: float = dataclasses.field(default=0.35, metadata={
-        'help': 'Antagonist correlation, -1 to 1, from which a suspect is '
-                'named. More names fewer innocents and misses more '
-                'antagonists.',
-        'min': 0.0, 'max': 1.0, 'source': 'CPI2, section 4.2, table 2'})
-    analysis_interval_s: float = dataclasses.field(default=1.0, metadata={
-        'help': 'Least seconds between two analyses on a host.',
-        'min': 0.0, 'max': 3600.0, 'source': 'CPI2, section 4.2'})
-    cap_cores: float = dataclasses.field(default=0.1, metadata={
-        'help': 'CPU left to an antagonist, in cores. Lower protects more '
-                'and delays batch work.',
-        'min': 0.001, 'max': 1024.0, 'source': 'CPI2, section 5, table 2'})
-    cap_io_bytes_per_s: float = dataclasses.field(default=1e6, metadata={
-        'help': 'Disk throughput left to an antagonist that is named by '
-                'io_wait, in bytes per second.',
-        'min': 1.0, 'max': 1e12, 'source': 'not in the paper'})
-    cap_s: float = dataclasses.field(default=300.0, metadata={
-        'help': 'Seconds that a limit lasts. Longer protects longer if the '
-                'antagonist goes on, and delays batch work for nothing if '
-                'it does not.',
-        'min': 1.0, 'max': 86400.0, 'source': 'CPI2, section 5, table 2'})
-    min_tasks: int = dataclasses.field(default=specs.MIN_TASKS, metadata={
-        'help': 'Tasks of an application from which their samples make a '
-                'spec; below, each workload is compared with its own past.',
-        'min': 1, 'max': 100000, 'source': 'CPI2, section 3.1'})
-    min_samples: int = dataclasses.field(
-        default=specs.MIN_SAMPLES, metadata={
-            'help': 'Samples of each of these tasks that a spec needs.',
-            'min': 2, 'max': 1000000, 'source': 'CPI2, section 3.1'})
-    min_own_samples: int = dataclasses.field(
-        default=specs.MIN_OWN_SAMPLES, metadata={
-            'help': 'Samples of its own past that a workload is compared '
-                    'with at least.',
-            'min': 2, 'max': 1000000,
-            'source': 'not in the paper; DESIGN 7.12'})
+"""Suspects that an incident tells of: CPI2, figure 8."""
 
 
 def threshold(spec: specs.Spec, params: Params) -> float:
@@ -214,9 +153,9 @@ class Controller:
         self._samples: collections.deque[Sample] = collections.deque(
             maxlen=max(2, round(params.correlation_window_s
                                 / params.period_s)))
-        self._victims: dict[tuple[str, float], _Victim] = {}
-        self._waiting: dict[tuple[str, float], float] = {}
-        self._capped: dict[str, tuple[float, Cap]] = {}
+        self._victims: dict[VictimKey, _Victim] = {}
+        self._waiting: dict[VictimKey, float] = {}
+        self._capped: dict[str, capped.Capped] = {}
         self._applications: dict[str, Application | None] = {}
         self._analysed_s = float('-inf')
         self._time_s = float('-inf')
@@ -233,9 +172,15 @@ class Controller:
     def allow(self, budget: Budget | None) -> None:
         """It only observes."""
 
-    def evidence(self, incident: Incident) -> tuple[()]:
-        """No series are kept."""
-        return ()
+    def evidence(self, incident: Incident) -> list[series.Series]:
+        """The victim's signal and what suspects used, over the correlation
+        window.  Source: CPI2, figures 8 to 11."""
+        samples = list(self._samples)
+        return series.of(
+            incident, [one.time_s for one in samples],
+            [one.values.get(incident.victim) for one in samples],
+            lambda name: (str(self._signal.knob),
+                          [one.uses.get(name) for one in samples]))
 
     def step(self, now: float, rates: Rates) -> Decision:
         """All caps that should be in force, and the open incidents."""
@@ -248,13 +193,12 @@ class Controller:
                 self._judge(sample)
             self._analyse(now)
         alive = {one.workload.id for one in rates.workloads}
-        self._capped = {name: (until_s, cap) for name, (until_s, cap)
-                        in self._capped.items()
-                        if now < until_s and name in alive}
+        self._capped = {name: one for name, one in self._capped.items()
+                        if now < one.until_s and name in alive
+                        and one.victim in self._victims}
         return Decision(
-            tuple(cap for _, cap in self._capped.values()),
-            tuple(one.incident for one in self._victims.values()
-                  if one.incident is not None),
+            tuple(one.cap for one in self._capped.values()),
+            self._incidents(now),
             {'signal': self._signal.name, 'samples': len(self._samples),
              'analyses': self.analyses, 'victims': len(self._waiting)})
 
@@ -273,7 +217,7 @@ class Controller:
         """The spec that a workload is compared with, ``None`` so far."""
         if application:
             given = self._specs.get(
-                (*application, self._cpu_model, self._signal.name)
+                specs.key(*application, self._cpu_model, self._signal.name)
             ) or self.specs_of.get((application, self._cpu_model))
             if given is not None:
                 return given
@@ -320,8 +264,6 @@ class Controller:
             while flagged and flagged[0] <= now - params.outlier_window_s:
                 flagged.popleft()
             if limit is None or value <= limit:
-                if now - victim.outlier_s >= params.outlier_window_s:
-                    victim.incident = None      # quiet for long enough
                 continue
             flagged.append(now)
             victim.outlier_s = now
@@ -339,6 +281,7 @@ class Controller:
         limit = self._waiting.pop(key)
         victim = self._victims[key]
         latest = self._samples[-1]
+        protected = latest.rates[key[0]].workload.protected     # section 5
         suspects = rank(key[0], self._samples, limit)
         antagonist = ''
         for name, score in suspects:
@@ -349,7 +292,8 @@ class Controller:
                     and rates.workload.priority is Priority.BACKGROUND):
                 antagonist = name
                 break
-        start = victim.incident.time_s if victim.incident else now
+        start = (victim.incident.time_s if victim.incident else
+                 victim.flagged[0] if victim.flagged else now)
         victim.incident = Incident(
             id=incident_id(self._host, self._boot_id, key[0],
                            self._signal.name, start),
@@ -358,19 +302,32 @@ class Controller:
             threshold=limit, cause='unknown',
             suspects=tuple(suspects[:SHOWN]),
             antagonists=(antagonist,) if antagonist else (),
-            action=LIMIT + antagonist if antagonist else
-            'nothing: no suspect correlates enough')
+            action=UNPROTECTED if antagonist and not protected else '')
         victim.flagged.clear()
-        if antagonist:
-            self._cap(antagonist, dict(suspects)[antagonist], key[0], now)
+        if antagonist and protected:
+            self._cap(antagonist, dict(suspects)[antagonist], key, now)
 
-    def _cap(self, name: str, score: float, victim: str, now: float) -> None:
+    def _cap(self, name: str, score: float, victim: VictimKey, now: float
+             ) -> None:
         params, knob = self.params, self._signal.knob
-        self._capped[name] = now + params.cap_s, Cap(
+        self._capped[name] = capped.Capped(now + params.cap_s, victim, Cap(
             name, knob, hard_caps(params)[knob], NAME,
-            f'{self._signal.name} of {victim} rises with its use: '
+            f'{self._signal.name} of {victim[0]} rises with its use: '
             f'correlation {score:.2f}, {params.correlation_threshold:g} is '
-            f'enough; for {params.cap_s:g} s')
+            f'enough; for {params.cap_s:g} s'))
+
+    def _incidents(self, now: float) -> tuple[Incident, ...]:
+        """Those that are open: a victim that was quiet for long enough has
+        none, if nothing is limited for it."""
+        found = []
+        for key, victim in self._victims.items():
+            names = capped.limited(self._capped, key)
+            if (not names and now - victim.outlier_s
+                    >= self.params.outlier_window_s):
+                victim.incident = None
+            if victim.incident is not None:
+                found.append(capped.shown(victim.incident, names))
+        return tuple(found)
 
     def state(self) -> dict[str, Any]:
         """The learnt statistics; plain JSON values."""

@@ -15,6 +15,8 @@ import math
 from typing import Any
 from typing import NamedTuple
 
+from scavenger_openstack.wire import fit
+
 AGE_WEIGHT = 0.9
 """What a sample of yesterday counts: CPI2, section 3.1 ("about 0.9")."""
 
@@ -77,8 +79,18 @@ class Spec(NamedTuple):
     source: str
 
 
-Specs = Mapping[tuple[str, str, str, str], Spec]
-"""By project ('' for none), application, CPU model and signal."""
+SpecKey = tuple[str, str, str, str]
+"""Project ('' for none), application, CPU model and signal, by the names that
+the control plane knows."""
+
+Specs = Mapping[SpecKey, Spec]
+
+
+def key(project: str | None, application: str, cpu_model: str, signal: str
+        ) -> SpecKey:
+    """The key of the spec of what a host calls so."""
+    return (fit.project(project), fit.name(application),
+            fit.maybe_name(cpu_model), signal)
 
 
 def of_application(tasks: Mapping[str, Statistics], *,

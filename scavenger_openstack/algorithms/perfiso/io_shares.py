@@ -12,19 +12,19 @@ operations per second of all of them, curr_i those of one; lim_i what it is
 guaranteed; D_i its part of what was done, Def_i how far it is above (or,
 below 0, under) what it is due.  All but w and Def in operations per second.
 
-The text of the paper is damaged here, and it only says that priorities are
-adjusted "based on the computed deficit values".  So these are ours, not in
-the paper:
+The paper only says that priorities are adjusted "based on the computed
+deficit values".  So these are ours, not in the paper:
 
-* D_i is a mean over delta, and so is curr_i.
+* D_i is a mean over delta, and so is curr_i, which in the deficit stands
+  where the paper has the curr of the drive.
 * lim_i is the weighted part of the budget, at least the floor.
 * The rule: a workload weighs w_i / (1 + Def_i), between half and twice w_i.
   What did twice what it is due weighs half until that is made up for, and
   the budget is split by these weights (DESIGN 7.6), so that what one does
   not want goes to the others.  A cap falls at once and rises by a part of
   the budget per tick.
-* How large the budget is: ``io_budget``.  The paper limits the background
-  to constants; ``max_ops_per_s`` is such a one.
+* How large the budget is: ``io_budget``.  The paper limits kinds of background
+  work to constants, in bytes per second; ``max_ops_per_s`` is one for all.
 
 Operations alone are limited, not bytes: the budget follows what the
 foreground feels, so it is the smaller the larger operations are.  Of a
@@ -70,7 +70,10 @@ NAME = 'io_shares'
 KNOB = Knob.IO_OPS_PER_S
 
 LEAST_OPS_PER_S = 1.0
-"""A floor below this counts as this: 0 would remove some limits."""
+"""A floor below this counts as this: 0 would remove some limits.  Fewer
+operations are none."""
+
+NO_DISK = 'it does no disk operations'
 
 QUIET = 1.25
 """The background rests while it does no more than so many times what its
@@ -219,6 +222,7 @@ class Controller:
             decrease=p.decrease_factor, blind_ticks=p.blind_ticks)
         self._caps: dict[RunKey, float] = {}
         self._done: dict[RunKey, collections.deque[tuple[float, ...]]] = {}
+        self._busy: set[RunKey] = set()
 
     def step(self, now: float, rates: Rates) -> Decision:
         """All the caps that should be in force now.  ``now`` in seconds."""
@@ -234,14 +238,16 @@ class Controller:
         caps: list[Cap] = []
         found: dict[str, tuple[float, float]] = {}
         if not some.keys or budget >= MOST_OPS_PER_S:
-            self._caps, self._done = {}, {}
+            self._caps, self._done, self._busy = {}, {}, set()
         else:
             caps = self._share(some, budget)
             facts['budget_ops_per_s'] = budget
             if some.least > budget:
                 found[str(KNOB)] = some.least, budget
         self._decision = Decision(
-            tuple(caps), self._overcommitted.incidents(now, found), facts)
+            tuple(caps), self._overcommitted.incidents(now, found), facts,
+            dropped={(key[0], KNOB): NO_DISK for key in self._caps
+                     if key not in self._busy})
         return self._decision
 
     def _observe(self, rates: Rates, some: _Background,
@@ -282,10 +288,21 @@ class Controller:
             value = min(share, before.get(key, low) + step)
             # Whole ones, as they are read back.
             value = self._caps[key] = max(low, float(math.floor(value)))
-            caps.append(Cap(
-                key[0], KNOB, value, NAME,
-                why if one is None else f'{why}; deficit {one:+.2f}'))
+            if self._uses_disks(key):
+                caps.append(Cap(
+                    key[0], KNOB, value, NAME,
+                    why if one is None else f'{why}; deficit {one:+.2f}'))
+        self._busy.intersection_update(self._caps)
         return caps
+
+    def _uses_disks(self, key: RunKey) -> bool:
+        """Whether a workload did some operations lately, or may have: one
+        that does none is not limited, and at once when it begins."""
+        past = self._done[key]
+        busy = not past or any(own >= LEAST_OPS_PER_S for own, *_ in past)
+        if busy and past:
+            self._busy.add(key)
+        return busy
 
     def _deficits(self, some: _Background,
                   budget: float) -> list[float | None]:

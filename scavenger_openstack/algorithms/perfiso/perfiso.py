@@ -38,8 +38,9 @@ class Params:
     """What can be tuned."""
 
     buffer_cores: int = dataclasses.field(default=-1, metadata={
-        'help': 'CPUs that are always kept idle for the foreground. More '
-                'absorb bigger bursts and leave less to background work. '
+        'help': 'CPUs that are always kept idle for the foreground, free of '
+                'background containers; VMs are left out. More absorb '
+                'bigger bursts and leave less to background work. '
                 '-1 takes a sixth of the CPUs, and 0 on hosts with fewer '
                 'than 8; 0 turns the fast loop off.',
         'min': -1, 'max': 4096,
@@ -183,6 +184,31 @@ class _Counts:
             self.core[where] = self.core.get(where, 0) + 1
             self.llc[where[1:3]] = self.llc.get(where[1:3], 0) + 1
             self.numa[where.numa] = self.numa.get(where.numa, 0) + 1
+
+
+class Shortage:
+    """Whether the background belongs at its quota floor as well.
+
+    From when most polls found too few idle CPUs with the background at its
+    last one, until none does: in between it would come and go.
+    """
+
+    __slots__ = ('lasts', '_polls', '_short')
+
+    def __init__(self) -> None:
+        self.lasts = False
+        self._polls = self._short = 0
+
+    def look(self, polls: int, short: int) -> bool:
+        """
+        :param polls: how many there were so far
+        :param short: those of them that found too few
+        """
+        polls_now, short_now = polls - self._polls, short - self._short
+        self._polls, self._short = polls, short
+        self.lasts = (short_now > 0 if self.lasts
+                      else 2 * short_now > polls_now)
+        return self.lasts
 
 
 class Controller:

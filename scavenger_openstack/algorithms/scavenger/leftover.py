@@ -32,6 +32,8 @@ from typing import NamedTuple
 from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
 from scavenger_openstack.algorithms.max_min import split
 from scavenger_openstack.algorithms.signals import number
+from scavenger_openstack.algorithms.stay import Stay
+from scavenger_openstack.algorithms.stay import StayS
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Rates
@@ -54,7 +56,10 @@ than this share only."""
 
 ROOM_FACTOR = 2.0
 """After the host was full, VMs may be idle again when the budget is above
-so many times the floors."""
+so many times the floors, for as long as :data:`FULL` says."""
+
+FULL = StayS(60.0, 900.0)
+"""Until then their quotas alone hold them back."""
 
 ROUNDING = 1e-9
 """By this share sums of floats may miss the budget."""
@@ -208,8 +213,12 @@ class Leftover:
             maxlen=LEAST_OF)
         self._unsure = self._cpus = 0
         self._quotas: dict[str, float] = {}
-        self.full = False
-        """Whether no more is left over than the floors."""
+        self._full = Stay(FULL)
+
+    @property
+    def full(self) -> bool:
+        """Whether no more is left over than the floors, or was not lately."""
+        return self._full.on
 
     def step(self, rates: Rates, background: Sequence[WorkloadRates],
              cpus: Collection[int]) -> list[Cap]:
@@ -222,13 +231,16 @@ class Leftover:
             return []
         self._look(rates, background, cpus)
         if not self._left:
-            self._quotas, self.full = {}, False
+            self._quotas, self._full = {}, Stay(FULL)
             self._why = 'it is not known how busy the CPUs are'
             return []
         budget, every = self.budget, units(background, self._factor,
                                            self._quotas)
         least = math.fsum(one.floor for one in every)
-        self.full = budget <= least * (ROOM_FACTOR if self.full else 1.0)
+        if budget <= least * (ROOM_FACTOR if self.full else 1.0):
+            self._full.want(rates.time_s)
+        else:
+            self._full.leave(rates.time_s)
         why = (f'everything else leaves {min(self._left):.2f} of '
                f'{self._cpus} CPUs: {budget:.2f} cores for all background')
         self._quotas = {one.name: quota for one, quota in zip(

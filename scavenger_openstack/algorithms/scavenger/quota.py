@@ -8,11 +8,12 @@ the shared cache, and the background's quota follows them by additive
 increase and multiplicative decrease.  IPC is 1 / CPI; mu and sigma are its
 mean and sample deviation over w samples, c the std-factor.
 
-Two things are ours, since the paper has one foreground VM and we have many:
-what is judged is the mean of the last few samples, and c grows with the
-number of workloads, so that all together raise no more false alarms than
-one.  Without them noise alone keeps the background at its minimum
-(``benchmarks/parameters/ipc_noise.py``).
+Two things are ours, since we have many foreground workloads: what is judged
+is the mean of the last few samples, and c grows with the number of workloads,
+so that all together raise no more false alarms than one.  Without them noise
+alone keeps the background at its minimum
+(``benchmarks/parameters/ipc_noise.py``).  The paper tried two foreground VMs
+on a host (figure 10), and does not say how it judges both.
 """
 
 from __future__ import annotations

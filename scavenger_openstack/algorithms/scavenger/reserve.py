@@ -59,7 +59,9 @@ class Reserve:
     * ``size`` samples in a row below mu - c * sigma are a new phase: both
       are computed again from the last ``size`` samples.
 
-    Source: Scavenger, section 4.2.
+    Source: Scavenger, section 4.2.  "The sigma computation (the sample
+    standard deviation over the last w seconds) remains unchanged" is read as:
+    sigma stays; it may also mean that of the last samples.
     """
 
     __slots__ = ('window', 'c', 'min_headroom', 'mu', 'sigma', 'violations',
@@ -343,8 +345,8 @@ class Resource:
         :raises KeyError, TypeError, ValueError: it is not a state.
         """
         x, capacity = quantity(state['x']), quantity(state['capacity'])
-        missing = int(quantity(state.get('missing', 0)))
-        new_use, promised = map(quantity, state.get('newcomers', (0, 0)))
+        missing = int(quantity(state['missing']))
+        new_use, promised = map(quantity, state['newcomers'])
         self.members.load(state['members'])
         self.reserve.load(state['reserve'])
         self.x, self.capacity, self.missing = x, capacity, missing

@@ -40,11 +40,14 @@ from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
 from scavenger_openstack.types import WorkloadRates
 
 NAME = 'scavenger'
+FULL = ('the host is full: QEMU has to answer, and the quota alone holds the '
+        'VM back')
 GIB, MBIT = 2.0 ** 30, 125_000.0
 
 
@@ -52,7 +55,7 @@ class _Tick:
     """What one step looks at and what it has found so far."""
 
     __slots__ = ('rates', 'background', 'foreground', 'caps',
-                 'overcommitted', 'shortage_bytes')
+                 'overcommitted', 'shortage_bytes', 'dropped')
 
     def __init__(self, rates: Rates) -> None:
         self.rates = rates
@@ -61,6 +64,7 @@ class _Tick:
         self.caps: list[Cap] = []
         self.overcommitted: dict[str, tuple[float, float]] = {}
         self.shortage_bytes = 0.0
+        self.dropped: dict[KnobKey, str] = {}
 
     def cap(self, workloads: Iterable[WorkloadRates], knob: Knob,
             values: Iterable[float], why: str) -> None:
@@ -77,7 +81,8 @@ class _Tick:
 
 
 class Controller:
-    """All rules of the paper over one host.  It remembers, nothing else.
+    """The rules of section 4, and ours, over one host.  It remembers,
+    nothing else.
 
     ``interval_s`` is the time between steps; ``host`` and ``boot_id`` go
     into the ids of incidents.
@@ -170,7 +175,10 @@ class Controller:
             if params.use_cpu_leftover:
                 tick.caps += self._leftover.step(rates, idle, cpus)
                 facts['leftover'] = self._leftover.facts()
-                if self._leftover.full:     # QEMU has to answer
+                if self._leftover.full:
+                    tick.dropped = dict.fromkeys(
+                        ((group, Knob.CPU_IDLE) for group in groups(
+                            one for one in idle if one[0].instance)), FULL)
                     idle = [one for one in idle if not one[0].instance]
             tick.caps += [
                 Cap(group, Knob.CPU_IDLE, 1, NAME,
@@ -179,7 +187,7 @@ class Controller:
         self._decision = Decision(
             tuple(tick.caps),
             self._overcommitted.incidents(now, tick.overcommitted), facts,
-            tick.shortage_bytes)
+            tick.shortage_bytes, tick.dropped)
         return self._decision
 
     def _forget(self, gap_s: float) -> None:

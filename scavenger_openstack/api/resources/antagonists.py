@@ -49,7 +49,8 @@ FIELDS = {
     'causes': schemas.items(schemas.TEXT),
     'confirmed': described(schemas.COUNT, 'Limits that helped a victim.'),
     'refuted': described(schemas.COUNT, 'Limits that did not.'),
-    'limited': described(schemas.FLAG, 'Whether it has a limit now.')}
+    'limited': described(schemas.FLAG, 'Whether a detector or an operator '
+                                       'limits it now.')}
 
 
 def list_(call: Call, connection: Any) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import faults
 from scavenger_openstack.api.resources import following
 from scavenger_openstack.api.resources import hosts
+from scavenger_openstack.api.resources import names as names_
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
 from scavenger_openstack.api import times
@@ -22,6 +23,7 @@ from scavenger_openstack.db.resources import workloads
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import parse_cpus
 from scavenger_openstack.types import Priority
+from scavenger_openstack.wire import fit
 
 LONGEST_S = 366 * 86400.0
 """An override that lasts longer is a configuration."""
@@ -73,7 +75,7 @@ STORED = {
     'created_by': schemas.TEXT,
     'created_at': schemas.MAYBE_TIME,
     'expires_at': schemas.MAYBE_TIME}
-OVERRIDE = {**STORED, **following.FIELDS}
+OVERRIDE = {**STORED, 'name': schemas.TEXT, **following.FIELDS}
 
 WISH = schemas.fields({
     'value': described({**schemas.VALUE, 'maxLength': 4096},
@@ -99,10 +101,14 @@ def shapes(connection: Any, found: list[dict[str, Any]], now_s: float
     """Limits as they are shown, in their order."""
     names = workloads.display_names(
         connection, [(row['host_id'], row['workload']) for row in found])
+    others = names_.of(connection, *(
+        row[field] for row in found for field in ('reason', 'why')))
     overrides = caps.override_ids(
         connection, [row['host_id'] for row in found], now_s)
     return [schemas.shape(
         FIELDS, row, id=str(row['id']),
+        reason=names_.beside(row['reason'], others),
+        why=names_.beside(row['why'], others),
         name=names.get((row['host_id'], row['workload']), ''),
         override=overrides.get((row['host_id'], row['workload'],
                                 row['knob']))) for row in found]
@@ -112,11 +118,13 @@ def overrides(call: Call, connection: Any) -> dict[str, Any]:
     found = caps.overrides(
         connection, now_s=call.now_s,
         host_id=hosts.known(connection, call.query.get('host')),
-        workload=call.query.get('workload'), after=call.after_id(),
+        workload=call.name('workload'), after=call.after_id(),
         limit=call.limit + 1)
     by_name = {row['name']: row for row in db_hosts.by_names(
         connection, (row['host'] for row in found))}
-    return call.page(found, lambda row: _shape(row, by_name[row['host']]))
+    names = names_.of(connection, *(row['instance'] for row in found))
+    return call.page(
+        found, lambda row: _shape(row, by_name[row['host']], names))
 
 
 def put(call: Call, connection: Any) -> dict[str, Any]:
@@ -149,7 +157,8 @@ def put(call: Call, connection: Any) -> dict[str, Any]:
     call.record(connection, 'override.set', _target(host, key),
                 before=before and _stored(before), after=_stored(after),
                 reason=call.body['reason'])
-    return {'override': _shape(after, host)}
+    return {'override': _shape(after, host, names_.of(
+        connection, workload['instance']))}
 
 
 def delete(call: Call, connection: Any) -> None:
@@ -178,9 +187,10 @@ def _workload(connection: Any, host_id: int, name: str
 
 
 def _spellings(name: str) -> Iterable[str]:
-    """Servers before us may make one slash of two, and the names of
-    containers begin with one."""
-    return (name,) if name.startswith('/') else (name, f'/{name}')
+    """The names that may be meant: servers before us may make one slash of
+    two, and the names of containers begin with one."""
+    return map(fit.name, (name,) if name.startswith('/') else (
+        name, f'/{name}'))
 
 
 def _knob(text: str) -> Knob:
@@ -253,7 +263,8 @@ def _stored(row: Mapping[str, Any]) -> dict[str, Any]:
     return schemas.shape(STORED, row, id=row['uuid'])
 
 
-def _shape(row: Mapping[str, Any], host: Mapping[str, Any]
-           ) -> dict[str, Any]:
-    return {**_stored(row), **following.of_parts(
-        host, [f'override {row["uuid"]}'], row['created_s'], limit=True)}
+def _shape(row: Mapping[str, Any], host: Mapping[str, Any],
+           names: names_.Names) -> dict[str, Any]:
+    return {**_stored(row), 'name': names.get(row['instance'], ''),
+            **following.of_parts(host, [f'override {row["uuid"]}'],
+                                 row['created_s'], limit=True)}

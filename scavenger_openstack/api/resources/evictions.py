@@ -17,6 +17,7 @@ from scavenger_openstack.algorithms import placing
 from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import faults
 from scavenger_openstack.api.resources import hosts
+from scavenger_openstack.api.resources import names as names_
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
 from scavenger_openstack.api import times
@@ -37,6 +38,7 @@ NAMED = 10
 FIELDS = {
     'id': described(schemas.TEXT, 'Empty for a dry run.'),
     'instance': schemas.TEXT,
+    'name': schemas.TEXT,
     'host': described(schemas.TEXT, 'Where it was.'),
     'project': schemas.TEXT,
     'how': HOW,
@@ -57,17 +59,20 @@ WISH = schemas.fields(
 def list_(call: Call, connection: Any) -> dict[str, Any]:
     query = call.query
     hosts.known(connection, query.get('host'))
-    return call.page(evictions.page(
+    found = evictions.page(
         connection, instance=query.get('instance'), host=query.get('host'),
         state=query.get('state'), after=call.after_id(),
-        limit=call.limit + 1), _shape)
+        limit=call.limit + 1)
+    names = names_.of(connection, *(row['instance'] for row in found))
+    return call.page(found, lambda row: _shape(row, names))
 
 
 def show(call: Call, connection: Any) -> dict[str, Any]:
     found = evictions.show(connection, call.path['id'])
     if found is None:
         raise faults.missing('eviction', call.path['id'])
-    return {'eviction': _shape(found)}
+    return {'eviction': _shape(found, names_.of(connection,
+                                                found['instance']))}
 
 
 def create(call: Call, connection: Any) -> dict[str, Any]:
@@ -91,13 +96,15 @@ def create(call: Call, connection: Any) -> dict[str, Any]:
            'how': call.body['how'], 'reason': call.body['reason'],
            'created_by': call.caller.name, 'created_s': call.now_s,
            'state': evictions.ASKED, 'detail': '', 'changed_s': call.now_s}
+    names = {instance: found['display_name']}
     if call.body.get('dry_run', False):
-        return {'eviction': {**_shape(row), 'id': '', 'state': 'dry run',
+        return {'eviction': {**_shape(row, names), 'id': '',
+                             'state': 'dry run',
                              'detail': _forecast(call, connection, found)}}
     evictions.add(connection, **row)
     call.record(connection, 'eviction.ask', instance, before=None,
-                after=_shape(row), reason=row['reason'])
-    return {'eviction': _shape(row)}
+                after=_shape(row, names), reason=row['reason'])
+    return {'eviction': _shape(row, names)}
 
 
 def _forecast(call: Call, connection: Any, instance: Mapping[str, Any]
@@ -133,9 +140,10 @@ def _first(found: list[str]) -> str:
         f' and {len(found) - NAMED} more' if len(found) > NAMED else '')
 
 
-def _shape(row: Mapping[str, Any]) -> dict[str, Any]:
+def _shape(row: Mapping[str, Any], names: names_.Names) -> dict[str, Any]:
     same = ('instance', 'host', 'project', 'how', 'reason', 'created_by',
             'state', 'detail')
-    return {'id': row['uuid'], **{name: row[name] for name in same},
+    return {'id': row['uuid'], 'name': names.get(row['instance'], ''),
+            **{name: row[name] for name in same},
             'created_at': times.iso(row['created_s']),
             'changed_at': times.iso(row['changed_s'])}

@@ -11,6 +11,7 @@ from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import faults
 from scavenger_openstack.api import parameters
 from scavenger_openstack.api.resources import following
+from scavenger_openstack.api.resources import names as names_
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
 from scavenger_openstack.api import times
@@ -43,6 +44,11 @@ FIELDS = {
         schemas.items(schemas.TEXT),
         'What measuring or protecting a resource lacks there, and what to '
         'do.'),
+    'suffering': described(
+        schemas.items(schemas.fields({
+            'workload': schemas.TEXT, 'name': schemas.TEXT,
+            'why': described(schemas.TEXT, 'How, and why nothing is named.')
+        })), 'Workloads that suffer and have no incident.'),
 }
 
 SETTINGS = described(schemas.fields({
@@ -134,11 +140,11 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
     name = call.query.get('aggregate')
     if name is not None:
         aggregate(connection, name, 'aggregate')
-    return call.page(
-        hosts.page(connection, aggregate=name,
-                   enforcing=call.query.get('enforcing'),
-                   after=call.after_id(), limit=call.limit + 1),
-        lambda row: _shape(row, call))
+    found = hosts.page(connection, aggregate=name,
+                       enforcing=call.query.get('enforcing'),
+                       after=call.after_id(), limit=call.limit + 1)
+    names = _names(connection, *found)
+    return call.page(found, lambda row: _shape(row, call, names))
 
 
 def show(call: Call, connection: Any) -> dict[str, Any]:
@@ -178,8 +184,7 @@ def settings_of(row: Mapping[str, Any] | None) -> dict[str, Any]:
     """What is set for a host or aggregate."""
     settings = row['settings'] or {} if row else {}
     return {'modes': settings.get('modes', {}),
-            'parameters': parameters.by_new_names(
-                settings.get('parameters', {}))}
+            'parameters': settings.get('parameters', {})}
 
 
 def _shown(row: Mapping[str, Any], call: Call, connection: Any
@@ -187,7 +192,8 @@ def _shown(row: Mapping[str, Any], call: Call, connection: Any
     facts, settings = dict(row['facts'] or {}), settings_of(row)
     wanted = directives.of_host(connection, row['name'])
     return {
-        **_shape(row, call), 'settings': settings,
+        **_shape(row, call, _names(connection, row)),
+        'settings': settings,
         'not_followed': following.of_host(row, {
             kind: wanted.setting(row['name'], kind, own)
             for kind, own in settings.items()},
@@ -208,10 +214,19 @@ def amounts(found: Mapping[str, float]) -> dict[str, float]:
     return {UNITS.get(name, name): value for name, value in found.items()}
 
 
-def _shape(row: Mapping[str, Any], call: Call) -> dict[str, Any]:
+def _names(connection: Any, *rows: Mapping[str, Any]) -> names_.Names:
+    """Of what suffers on these hosts."""
+    return names_.of(connection, *(name for row in rows for name in (
+        row['facts'] or {}).get('suffering', {})))
+
+
+def _shape(row: Mapping[str, Any], call: Call, names: names_.Names
+           ) -> dict[str, Any]:
     facts = row['facts'] or {}
     return schemas.shape(
         FIELDS, row, silent=call.now_s - row['last_seen_s'] > call.silent_s,
+        suffering=[{'workload': name, 'name': names.get(name, ''), 'why': why}
+                   for name, why in facts.get('suffering', {}).items()],
         **{name: facts.get(name, '') for name in ('stopped', 'grade')},
         missing=facts.get('missing', []),
         **{name: facts.get(name, {}) for name in ('modes', 'precision')},

@@ -19,6 +19,7 @@ from scavenger_openstack.api import markers
 from scavenger_openstack.api import policies
 from scavenger_openstack.api.resources import caps
 from scavenger_openstack.api.resources import hosts
+from scavenger_openstack.api.resources import names as names_
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
 from scavenger_openstack.api import times
@@ -92,8 +93,8 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
     found = incidents.page(
         connection, host_id=hosts.known(connection, query.get('host')),
         project=query.get('project') if project is None else project,
-        **_either('victim', query.get('victim')),
-        **_either('antagonist', query.get('antagonist')),
+        **_either('victim', call.name('victim')),
+        **_either('antagonist', call.name('antagonist')),
         cause=query.get('cause'), outcome=query.get('outcome'),
         since_s=call.time_s('since'), until_s=call.time_s('until'),
         after=_after(call, connection, project), limit=call.limit + 1)
@@ -213,7 +214,9 @@ def _shape(row: Mapping[str, Any], antagonists: list[dict[str, Any]],
         FIELDS, row, id=row['uuid'], antagonists=shown,
         host=row['host'] if project is None else None,
         victim_name=names.get((row['host_id'], row['victim']), ''),
-        action=row['action'] if project is None else None)
+        action=names_.beside(row['action'], {
+            workload: name for (_, workload), name in names.items()})
+        if project is None else None)
 
 
 def _series(series: Mapping[str, Any]) -> dict[str, Any]:

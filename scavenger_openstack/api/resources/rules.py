@@ -13,6 +13,7 @@ from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import faults
 from scavenger_openstack.api.resources import following
 from scavenger_openstack.api.resources import hosts
+from scavenger_openstack.api.resources import names as names_
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
 from scavenger_openstack.db.resources import hosts as db_hosts
@@ -39,6 +40,7 @@ PRIORITY = {**EXEMPTION, 'value': schemas.PRIORITIES,
 _STATE = {name: described(field, f'{field["description"]}  Of a rule for an '
                                  'instance; else null or empty.')
           for name, field in following.FIELDS.items()}
+_STATE['name'] = described(schemas.TEXT, 'Of the instance; else empty.')
 EXEMPTION_LISTED = {**EXEMPTION, **_STATE}
 PRIORITY_LISTED = {**PRIORITY, **_STATE}
 _FOR = {'workloads': described(
@@ -89,10 +91,11 @@ def _list(call: Call, connection: Any, kind: rules.Kind) -> dict[str, Any]:
     found = rules.page(connection, kind, scope=call.query.get('scope'),
                        target=call.query.get('target'),
                        after=call.after_id(), limit=call.limit + 1)
-    hosts_of = db_hosts.of_workloads(connection, (
-        row['target'] for row in found if row['scope'] == 'instance'))
+    instances = [row['target'] for row in found if row['scope'] == 'instance']
+    hosts_of = db_hosts.of_workloads(connection, instances)
+    names = names_.of(connection, *instances)
     return call.page(found, lambda row: _shown(
-        row, hosts_of.get(row['target'])))
+        row, hosts_of.get(row['target']), names))
 
 
 def _set(call: Call, connection: Any, kind: rules.Kind) -> dict[str, Any]:
@@ -114,9 +117,10 @@ def _set(call: Call, connection: Any, kind: rules.Kind) -> dict[str, Any]:
     call.record(connection, f'{kind}.set', f'{scope}/{target}',
                 before=before and _shape(before), after=_shape(after),
                 reason=call.body['reason'])
-    hosts_of = db_hosts.of_workloads(
-        connection, [target] if scope == 'instance' else [])
-    return {kind: {**_shown(after, hosts_of.get(target)),
+    instances = [target] if scope == 'instance' else []
+    hosts_of = db_hosts.of_workloads(connection, instances)
+    return {kind: {**_shown(after, hosts_of.get(target),
+                            names_.of(connection, *instances)),
                    'workloads': workloads.count(connection, scope, target)}}
 
 
@@ -143,17 +147,18 @@ def _check_target(connection: Any, scope: str, target: str) -> None:
                          'at most 64 characters')
 
 
-def _shown(row: Mapping[str, Any], host: Mapping[str, Any] | None
-           ) -> dict[str, Any]:
+def _shown(row: Mapping[str, Any], host: Mapping[str, Any] | None,
+           names: names_.Names) -> dict[str, Any]:
     """
     :param host: the host that has the instance of a rule for one
+    :param names: of that instance
     """
     state: dict[str, Any] = {'followed': None, 'why_not': ''}
     if row['scope'] == 'instance':
         state = following.of_parts(host, [
             f'{part} {row["target"]}' for part in PARTS
             if row['kind'] == 'priority'], row['created_s'])
-    return {**_shape(row), **state}
+    return {**_shape(row), **state, 'name': names.get(row['target'], '')}
 
 
 def _shape(row: Mapping[str, Any]) -> dict[str, Any]:

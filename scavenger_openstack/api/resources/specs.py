@@ -30,7 +30,7 @@ FIELDS = {
 def list_(call: Call, connection: Any) -> dict[str, Any]:
     return call.page(
         specs.page(connection,
-                   **{name: call.query.get(name) for name in FILTERS},
+                   **{name: call.name(name) for name in FILTERS},
                    after=call.after_id(), limit=call.limit + 1),
         _shape)
 

@@ -48,7 +48,7 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
         workloads.page(
             connection, host_id=hosts.known(connection, query.get('host')),
             project=query.get('project'), instance=query.get('instance'),
-            application=query.get('application'),
+            application=call.name('application'),
             priority=query.get('priority'), gone=query.get('gone', False),
             after=call.after_id(), limit=call.limit + 1),
         _shape)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from collections.abc import Mapping
+import contextlib
 import datetime
 from typing import Any
 from typing import NamedTuple
@@ -24,6 +25,10 @@ NEWEST = '2.96'
 
 OLDEST = '2.47'
 """Of Pike: the first with the extra specs of an instance's flavor."""
+
+FAULTS = (exceptions.ClientException, exceptions.UnsupportedVersion,
+          auth_exceptions.ClientException)
+"""What is raised where Nova refuses something, or does not answer."""
 
 PAGE = 500
 DELETED = frozenset(('DELETED', 'SOFT_DELETED'))
@@ -101,23 +106,24 @@ class Nova:
             search['changes-since'] = datetime.datetime.fromtimestamp(
                 since_s, datetime.UTC).strftime('%Y-%m-%dT%H:%M:%SZ')
         marker = None
-        while page := self._ask(lambda nova, after=marker: nova.servers.list(
-                search_opts=search, marker=after, limit=PAGE)):
-            for one in map(_server, page):
+        while page := self._ask(lambda nova, after=marker: [
+                _server(one) for one in nova.servers.list(
+                    search_opts=search, marker=after, limit=PAGE)]):
+            for one in page:
                 if not one.unknown:     # its host is not known either
                     yield one
-            marker = page[-1].id
+            marker = _next(marker, page[-1].id)
 
     def server(self, instance: str) -> Server | None:
         """One of them, ``None`` when there is none."""
         def ask(nova: Any) -> Any:
             try:
-                return nova.servers.get(instance)
+                return _server(nova.servers.get(instance))
             except exceptions.NotFound:
                 return None
 
-        found = self._ask(ask)
-        return None if found is None else _server(found)
+        found: Server | None = self._ask(ask)
+        return found
 
     def act(self, instance: str, how: str) -> None:
         """Have Nova begin to live-migrate, pause, stop or shelve it.
@@ -149,8 +155,8 @@ class Nova:
 
         :raises Unreachable: Nova does not answer, or not so.
         """
-        return [_aggregate(one) for one in self._ask(
-            lambda nova: nova.aggregates.list())]
+        return self._ask(lambda nova: [
+            _aggregate(one) for one in nova.aggregates.list()])
 
     def flavors(self) -> dict[str, Flavor]:
         """All flavors, by name.
@@ -165,7 +171,7 @@ class Nova:
             for one, specs in page:
                 found[one.name] = Flavor(one.id, one.vcpus, one.ram, one.disk,
                                          specs)
-            marker = page[-1][0].id
+            marker = _next(marker, page[-1][0].id)
         return found
 
     def make_flavor(self, name: str, wanted: Flavor, *, public: bool
@@ -180,7 +186,9 @@ class Nova:
             try:
                 made.set_keys(dict(wanted.specs))
             except Exception:
-                made.delete()       # without them it is foreground
+                # Without them it is foreground.
+                with contextlib.suppress(*FAULTS):
+                    made.delete()
                 raise
 
         self._ask(make)
@@ -190,10 +198,12 @@ class Nova:
             if self._client is None:
                 self._client = self._connected()
             return question(self._client)
-        except (exceptions.ClientException, exceptions.UnsupportedVersion,
-                auth_exceptions.ClientException) as exc:
+        except FAULTS as exc:
             self._client = None
             raise errors.Unreachable(f'Nova: {exc}') from exc
+        except errors.MISREAD as exc:
+            raise errors.Unreachable('Nova: an answer that is not understood: '
+                                     f'{exc!r:.200}') from exc
 
     def _connected(self) -> Any:
         """With the newest microversion that both sides know."""
@@ -206,6 +216,16 @@ class Nova:
                 f'Nova: microversion {OLDEST} is needed, which has the extra '
                 f'specs of flavors; it has {found.get_string()}')
         return self._make(found)
+
+
+def _next(marker: str | None, last: str) -> str:
+    """Where the next page begins.
+
+    :raises Unreachable: it would be the same again, for ever.
+    """
+    if last == marker:
+        raise errors.Unreachable('Nova: it lists the same page again')
+    return last
 
 
 def _specs(one: Any) -> dict[str, str]:

@@ -36,7 +36,7 @@ def end(connection: connect.Connection, now: float,
         :data:`GRACE_S` from now
     """
     flavor_tags.touch(connection, moving, now)
-    placed.read_now(connection, now, now + GRACE_S)
+    placed.read_now(connection, now + GRACE_S)
     found = []
     for one in placed.wrong(connection, now - GRACE_S):
         if same(one.host, one.placed_on):

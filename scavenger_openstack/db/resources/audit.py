@@ -13,6 +13,7 @@ from sqlalchemy import select
 from scavenger_openstack.db import rows
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db import tables
+from scavenger_openstack.wire import fit
 
 _A = tables.audit.c
 
@@ -43,7 +44,7 @@ def add(connection: Connection, *, time_s: float, actor: str, project: str,
     :param actor_name: what the actor is called, where ``actor`` is an id
     """
     connection.execute(insert(tables.audit).values(
-        time_s=time_s, actor=actor[:255],
-        actor_name=(actor_name or actor)[:255], project=project[:64],
-        request_id=request_id[:64], action=action, target=target[:255],
+        time_s=time_s, actor=fit.name(actor),
+        actor_name=fit.name(actor_name or actor), project=project[:64],
+        request_id=request_id[:64], action=action, target=fit.name(target),
         before=before, after=after, reason=reason))

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 from sqlalchemy import insert
+from sqlalchemy import or_
 from sqlalchemy import select
 from sqlalchemy import Select
 from sqlalchemy import update
@@ -16,6 +17,7 @@ from sqlalchemy import update
 from scavenger_openstack.db import rows
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db import tables
+from scavenger_openstack.decision.orders import OWNER
 
 _C = tables.caps.c
 _O = tables.overrides.c
@@ -45,13 +47,16 @@ def of_incident(connection: Connection, host_id: int, incident: str,
 
 def limited(connection: Connection, pairs: Iterable[tuple[int, str]]
             ) -> set[tuple[int, str]]:
-    """Which of these (host, workload) have a limit now."""
+    """Which of these (host, workload) are limited now for what they do: by a
+    detector or an operator.  What idle capacity leaves to all is no answer.
+    """
     wanted = set(pairs)
     if not wanted:
         return set()
     return {(row[0], row[1]) for row in connection.execute(
         select(_C.host_id, _C.workload).distinct().where(
             _C.removed_s.is_(None),
+            or_(_C.incident != '', _C.owner == OWNER),
             rows.among(_C.host_id, _C.workload, wanted)))}
 
 

@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 from sqlalchemy import func
 from sqlalchemy import select
 
+from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import aggregates
 from scavenger_openstack.db import rows
 from scavenger_openstack.db.rows import Row
@@ -80,3 +81,15 @@ def display_names(connection: Connection, pairs: Iterable[tuple[int, str]]
         .where(rows.among(_W.host_id, _W.name, wanted)).order_by(_W.id))
     return {(row['host_id'], row['name']): row['display_name']
             for row in found}
+
+
+def names_of(connection: Connection, instances: Iterable[str]
+             ) -> dict[str, str]:
+    """UUID of an instance -> the name that its project gave it last."""
+    found: dict[str, str] = {}
+    for some in reports.batches(sorted(set(instances))):
+        for uuid, name in connection.execute(select(
+                _W.instance, _W.display_name).where(
+                    _W.instance.in_(some)).order_by(_W.id)):
+            found[uuid] = name
+    return found

@@ -24,6 +24,7 @@ import pathlib
 from typing import NamedTuple
 
 from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.drivers.kernel import cgroup_members
 from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack import errors
 
@@ -208,8 +209,9 @@ def _move(source: pathlib.Path, target: pathlib.Path) -> bool:
 
     :raises OSError: one cannot be moved, or ``target`` cannot be made.
     """
-    pids = [pid for pid in (source / 'cgroup.procs').read_text().split()
-            if pid != '0']
+    pids = [pid for pid in cgroup_members.read(
+        f'{source}/{cgroup_members.PROCESSES}').decode().split()
+        if pid != '0']
     if pids:
         target.mkdir(exist_ok=True)
     for pid in pids:

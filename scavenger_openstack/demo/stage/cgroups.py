@@ -16,6 +16,7 @@ import time
 from scavenger_openstack.demo.stage import cgroup_names
 from scavenger_openstack.demo.stage.cgroup_names import File
 from scavenger_openstack.demo.stage import cgroup_place
+from scavenger_openstack.drivers.kernel import cgroup_members
 from scavenger_openstack import errors
 from scavenger_openstack.types import parse_cpus
 
@@ -70,8 +71,8 @@ def remove(tops: Iterable[pathlib.Path], timeout_s: float = END_S) -> None:
 def pids(group: pathlib.Path) -> list[int]:
     """The processes in a cgroup; none when it is gone."""
     try:
-        return [int(pid) for pid in
-                (group / 'cgroup.procs').read_text().split()]
+        return [int(pid) for pid in cgroup_members.read(
+            f'{group}/{cgroup_members.PROCESSES}').split()]
     except OSError:
         return []
 

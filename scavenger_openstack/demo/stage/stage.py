@@ -33,6 +33,7 @@ from scavenger_openstack.demo.stage import disk as disk_
 from scavenger_openstack.demo.stage import keep
 from scavenger_openstack.demo.stage import uplink
 from scavenger_openstack import errors
+from scavenger_openstack.restore import files
 
 RUN = pathlib.Path('/run')
 PREFIX = cgroup_place.PREFIX
@@ -65,7 +66,7 @@ def take_lock(directory: pathlib.Path) -> int | None:
         os.close(descriptor)
         return None
     os.ftruncate(descriptor, 0)
-    os.write(descriptor, f'{os.getpid()}\n'.encode())
+    files.write_all(descriptor, f'{os.getpid()}\n'.encode())
     return descriptor
 
 
@@ -145,8 +146,9 @@ def remove_directory(directory: pathlib.Path) -> None:
 def _end_kept(directory: pathlib.Path) -> int | None:
     """Ask a demo that plays on until it is ended to end; its lock, None
     when it still has that, or has removed it."""
-    with contextlib.suppress(OSError, ValueError):
-        os.kill(int((directory / 'lock').read_text()), signal.SIGTERM)
+    with contextlib.suppress(OSError, ValueError, OverflowError):
+        if (pid := int((directory / 'lock').read_text())) > 1:
+            os.kill(pid, signal.SIGTERM)
     deadline_s = time.monotonic() + KEPT_END_S
     lock = None
     while lock is None and directory.exists() \

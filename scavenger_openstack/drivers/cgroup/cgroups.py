@@ -26,12 +26,14 @@ from scavenger_openstack.drivers.cgroup import discovery
 from scavenger_openstack.drivers.cgroup import disks
 from scavenger_openstack.drivers.cgroup import kill
 from scavenger_openstack.drivers.cgroup import knobs
+from scavenger_openstack.drivers.cgroup import leased
 from scavenger_openstack.drivers.cgroup import memory
 from scavenger_openstack.drivers.cgroup import own_limits
+from scavenger_openstack.drivers.cgroup import pods
 from scavenger_openstack.drivers.kernel import cgroup_files
-from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
 from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
@@ -42,10 +44,6 @@ from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
 
 LOG = logging.getLogger(__name__)
-
-SETTLING_TICKS = 3
-"""A container's creator fills hierarchies and sets limits one by one: this
-often a new workload is looked at again."""
 
 
 class _Known:
@@ -60,16 +58,16 @@ class _Known:
         self.inode = inode
         self.workload = workload
         self.counters = counters
-        self.settling = SETTLING_TICKS
+        self.settling = own_limits.SETTLING_TICKS
 
 
 class Cgroups:
     """Implements :class:`scavenger_openstack.drivers.base.Knobs`.
 
     A workload's own limits (``vcpus``, ``memory_allotment_bytes``,
-    ``allowed_cpus``) are read when it is found and in its first ticks,
-    before we limit it ourselves; those of foreground, which we never limit,
-    are read again in turn.
+    ``allowed_cpus``) are read when it is found and in its first ticks, and
+    in turn while it has no limit of ours; mounts and disks are looked at
+    again every :data:`~.base.LOOK_TICKS`.
 
     :param background_parents: cgroups, as paths below the mount, whose
         children are background workloads
@@ -83,6 +81,7 @@ class Cgroups:
     :param pressure: sample PSI where it exists; half the cost of sampling
     :param background_groups: cgroups above background parents that hold
         nothing else
+    :param logged: what was logged of this host
     :raises ConfigError: the parents cannot work.
     :raises DriverError: the cgroup mounts cannot be read.
     """
@@ -94,39 +93,41 @@ class Cgroups:
                  memory_root: str | None = None,
                  io_devices: Sequence[str] = (),
                  root_dir: str = '/', *, pressure: bool = True,
-                 background_groups: Sequence[str] = ()) -> None:
-        self._mounts = cgroup_mounts.find_mounts(root_dir)
+                 background_groups: Sequence[str] = (),
+                 logged: log_once.LogOnce | None = None) -> None:
+        self._logged = logged or log_once.LogOnce()
+        self._mounts = cgroup_mounts.Mounts(root_dir, self._logged)
         if not self._mounts:
             raise errors.ConfigError(
                 'no cgroup file system is mounted; mount one at '
                 '/sys/fs/cgroup')
         self._parents = discovery.Parents(
             self._mounts, background_parents, foreground_parents,
-            killable_parents, background_groups)
+            killable_parents, background_groups, self._logged)
         self._floors = dict(floors)
         self._memory_root = (
             None if memory_root is None else memory.MemoryRoot(
                 self._mounts, discovery.normal(memory_root)))
         self._root_dir = root_dir
-        self._devices = disks.device_numbers(tuple(io_devices),
-                                             root_dir)
-        self._rules = knobs.rules(self._disks)
+        self._disks = disks.Disks(tuple(io_devices), root_dir, self._logged)
+        self._rules = knobs.rules(lambda: self._disks.now)
         self._opened = directories.Directories(self._mounts, root_dir)
-        self._counted = [disk.encode() for disk in self._disks()]
-        self._sources = cgroup_counters.sources(self._mounts, self._counted,
-                                                pressure=pressure)
+        self._pressure = pressure
+        self._sources = cgroup_counters.sources(
+            self._mounts, self._disks.counted, pressure=pressure)
         self._allotments = own_limits.Allotments(self._mounts,
                                                  self._rules)
         self._known: dict[str, _Known] = {}
-        self._leased: dict[tuple[str, Knob], int] = {}
-        self._turn: list[str] = []
-        self._settling = 0
+        self._leased = leased.Leased(self._disks)
+        self._turn = own_limits.Turn()
+        self._ticks = 0
         self._changed: set[str] = set()
-        self._out_of_files = False
         cgroup_files.allow_many_files()
 
-    def _disks(self) -> tuple[str, ...]:
-        return self._devices or disks.whole_disks(self._root_dir)
+    @property
+    def mounts(self) -> cgroup_mounts.Mounts:
+        """Where controllers are mounted now."""
+        return self._mounts
 
     # --- what there is
 
@@ -139,6 +140,9 @@ class Cgroups:
 
         :raises DriverError: out of descriptors: nothing is known.
         """
+        self._ticks += 1
+        if not self._ticks % base.LOOK_TICKS:
+            self._look_again()
         found = self._parents.scan()
         known = self._known
         fresh = [child for child in found
@@ -147,7 +151,8 @@ class Cgroups:
         if fresh or len(found) != len(known):
             self._forget_but({child.id: child.inode for child in found})
             self._meet(fresh)
-        self._refresh_next()
+        for name in self._turn.next(self._without_limits):
+            self._read_limits(name)
         samples = []
         for child in found:
             one = known.get(child.id)
@@ -181,20 +186,29 @@ class Cgroups:
             one.workload = dataclasses.replace(one.workload, **limits)
 
     def cpus_changed(self) -> None:
-        """CPUs came or went: look at once where the foreground may run, and
-        again, since the kernel may take a moment."""
-        self._settling = SETTLING_TICKS
+        """CPUs came or went: look at once where workloads may run."""
+        self._turn.all_soon()
 
-    def _refresh_next(self) -> None:
-        """One foreground workload per tick, in turn: none has a cap."""
-        if not self._turn or self._settling:
-            self._turn = [
-                name for name, one in self._known.items()
-                if one.workload.priority is Priority.FOREGROUND]
-        for name in self._turn[:len(self._turn) if self._settling else 1]:
-            self._read_limits(name)
-            self._turn.remove(name)
-        self._settling = max(0, self._settling - 1)
+    def _without_limits(self) -> list[str]:
+        """The workloads without a limit of ours; foreground never has one."""
+        limited = self._leased.workloads()
+        return [name for name, one in self._known.items()
+                if one.workload.priority is Priority.FOREGROUND
+                or limited.isdisjoint((name, one.workload.group))]
+
+    def _look_again(self) -> None:
+        if self._disks.look():
+            self._opened.forget_disks()
+            self._changed |= self._leased.workloads(with_disks=True)
+        changed = self._mounts.look()
+        if not changed:
+            return
+        self._parents.follow(self._mounts)
+        self._opened.forget_controllers(changed)
+        self._sources = cgroup_counters.sources(
+            self._mounts, self._disks.counted, pressure=self._pressure)
+        for one in self._known.values():
+            one.counters.follow(self._sources)
 
     def _meet(self, fresh: Sequence[discovery.Child]) -> None:
         """Get to know new workloads.
@@ -204,15 +218,16 @@ class Cgroups:
         ``created_s`` is the inode number: no time, but in the order of age
         within one hierarchy, and the same after a restart.
         """
-        self._counted[:] = [disk.encode() for disk in self._disks()]
+        all_watched = True
         for child in fresh:
             try:
-                counters = cgroup_counters.Counters(self._sources, child.id)
+                counters = cgroup_counters.Counters(self._sources, child.id,
+                                                    self._logged)
             except OSError as exc:
-                if not self._out_of_files:
+                if self._logged.due('watched'):
                     LOG.warning('%s', cgroup_files.explain(
                         exc, f'{child.id} cannot be watched'))
-                self._out_of_files = True
+                all_watched = False
                 continue
             parent = child.parent
             workload = Workload(
@@ -223,18 +238,16 @@ class Cgroups:
             self._known[child.id] = _Known(parent, child.inode, workload,
                                            counters)
             LOG.debug('%s found: %s', child.id, workload)
+        if all_watched:
+            self._logged.over('watched')
 
     def _settle(self, one: _Known) -> None:
         one.settling -= 1
-        if one.settling == SETTLING_TICKS - 1:
+        if one.settling == own_limits.SETTLING_TICKS - 1:
             return  # just met
-        try:
-            one.counters.open_missing()
-            one.counters.wake()
-        except OSError:
-            return
+        one.counters.wake()
         name = one.workload.id
-        if not any(key[0] == name for key in list(self._leased)):
+        if name not in self._leased.workloads():
             self._read_limits(name)
 
     def _forget_but(self, inodes: Mapping[str, int]) -> None:
@@ -243,8 +256,7 @@ class Cgroups:
                 LOG.debug('%s vanished', name)
                 self._forget(name)
             if name not in inodes:
-                for key in [k for k in list(self._leased) if k[0] == name]:
-                    del self._leased[key]
+                self._leased.forget(name)
 
     def _forget(self, name: str) -> None:
         one = self._known.pop(name, None)
@@ -270,18 +282,21 @@ class Cgroups:
 
     def read(self, workload: str, knob: Knob) -> Value | None:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.read`."""
+        self._leased.check_disks((workload, knob))
         try:
             if self._is_tree(knob):
                 return format_cpus(self._opened.set_in_force(workload)) or None
             rule = self._rule(knob)
+            if self._is_on_pods(workload, knob):
+                return self._opened.pods(workload, rule).read()
             return rule.read(self._opened.directory(workload, rule.controller))
         except errors.WorkloadGone:
             self._let_go(workload)
             raise
 
     def lacks(self, workload: str, knob: Knob) -> str:
-        """Why a knob of a workload that exists cannot be used here, and
-        what to do; empty if it can."""
+        """Why a knob of a workload that exists cannot be used here, or what
+        it limits is not counted, and what to do; empty if neither is so."""
         try:
             self.read(workload, knob)
         except errors.WorkloadGone:
@@ -293,7 +308,14 @@ class Cgroups:
                     'processes of the workload into it')
         except errors.DriverError as exc:
             return str(exc)
-        return ''
+        one = self._known.get(workload)
+        if one is None:
+            return ''
+        file = one.counters.unknown(knob)
+        return file and (
+            f'{file} was not there or could not be read, so what {workload} '
+            f'uses is not known, and {knob} is not set; the next tick tries '
+            'again')
 
     def restore_actions(self, workload: str, knob: Knob
                         ) -> list[base.RestoreAction]:
@@ -309,11 +331,13 @@ class Cgroups:
             else:
                 rule = self._rule(knob)
                 directory = self._opened.directory(workload, rule.controller)
-                actions = directory.actions(rule.entries(directory))
+                actions = (self._opened.pods(workload, rule).actions()
+                           if self._is_on_pods(workload, knob) else
+                           directory.actions(rule.entries(directory)))
         except errors.WorkloadGone:
             self._let_go(workload)
             raise
-        self._leased[workload, knob] = directory.inode
+        self._leased.begin((workload, knob), directory)
         return actions
 
     def write(self, workload: str, knob: Knob, value: Value,
@@ -327,22 +351,26 @@ class Cgroups:
         :raises Refused: the memory in use cannot be reclaimed.  v2: growth
             is slowed all the same (memory.high), while memory.max is not
             set: it would call the OOM killer.
+        :raises DriverError: it failed, and what was there before is again.
         """
         self._parents.check_writable(workload)
         try:
             if self._is_tree(knob):
-                self._check_same(workload, knob,
-                                 self._opened.directory(workload, 'cpuset'))
+                self._leased.check((workload, knob), self._opened.directory(
+                    workload, 'cpuset'))
                 self._allotments.about_to_narrow(workload)
                 self._opened.cpu_set(workload).set(_cpus(value))
             else:
                 rule = self._rule(knob)
                 directory = self._opened.directory(workload, rule.controller)
-                self._check_same(workload, knob, directory)
+                self._leased.check((workload, knob), directory)
                 if knob is Knob.CPU_SET:
                     self._allotments.about_to_narrow(workload)
                     value = format_cpus(_cpus(value))
-                rule.write(directory, value, original)
+                if self._is_on_pods(workload, knob):
+                    self._opened.pods(workload, rule).write(value)
+                else:
+                    knobs.write(rule, directory, value, original)
         except errors.WorkloadGone:
             self._let_go(workload)
             raise
@@ -356,12 +384,19 @@ class Cgroups:
 
     def refresh(self, held: Collection[KnobKey]) -> base.Changes:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.refresh`: cgroups
-        that were deleted, and perhaps made again, have changed."""
+        that were deleted, and perhaps made again, have changed; pods that
+        came are to be made idle, too."""
         changed, self._changed = self._changed, set()
-        return base.Changes(changed)
+        return base.Changes(changed, {
+            (name, Knob.CPU_IDLE) for name in self._opened.changed_pods()}
+            & set(held))
 
     def notify(self, event: base.Event) -> bool:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.notify`."""
+        if isinstance(event, base.Removed):
+            self._leased.end((event.workload, event.knob))
+            if self._is_on_pods(*event):
+                self._opened.forget_pods(event.workload)
         return False
 
     def slow_cpu_set(self, group: str) -> bool:
@@ -400,6 +435,10 @@ class Cgroups:
         return (knob is Knob.CPU_SET and 'cpuset' in self._mounts
                 and self._mounts['cpuset'].version == 1)
 
+    @staticmethod
+    def _is_on_pods(workload: str, knob: Knob) -> bool:
+        return knob is Knob.CPU_IDLE and pods.is_of_kubelet(workload)
+
     def _rule(self, knob: Knob) -> knobs.Rule:
         for version in (1, 2):
             rule = self._rules.get((knob, version))
@@ -408,15 +447,8 @@ class Cgroups:
                 if mount is not None and mount.version == version:
                     return rule
         raise errors.Unsupported(
-            f'{knob}: this host has no cgroup controller for it')
-
-    def _check_same(self, name: str, knob: Knob,
-                    directory: CgroupDirectory) -> None:
-        if self._leased.get((name, knob), directory.inode) \
-                != directory.inode:
-            raise errors.WorkloadGone(
-                f'{directory.path} was deleted and made again: it has none '
-                'of its limits')
+            f'{knob}: this host has no cgroup controller for it',
+            cause=f'no controller for {knob}')
 
 
 def _cpus(value: Value) -> frozenset[int]:

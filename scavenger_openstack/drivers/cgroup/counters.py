@@ -22,16 +22,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
 import errno
 import logging
 import os
 from typing import NamedTuple
 
-from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
-from scavenger_openstack.drivers.kernel.cgroup_files import GONE
-from scavenger_openstack.drivers.kernel.cgroup_files import NO_MEMORY_LIMIT
+from scavenger_openstack.drivers.kernel.cgroup_files import ABSENT
+from scavenger_openstack.drivers.kernel.cgroup_files import OUT_OF_FILES
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
-from scavenger_openstack import errors
+from scavenger_openstack.drivers.kernel import rows
+from scavenger_openstack import log_once
+from scavenger_openstack.restore import grammar
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import phase
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
 
@@ -44,11 +48,19 @@ US_PER_S = 1e6
 (CPU_S, THROTTLED_S, USED_BYTES, DROPPABLE_BYTES, IO_BYTES, IO_OPS,
  PSI_CPU_S, PSI_IO_S, PSI_MEMORY_S) = range(9)
 _PLACES = 9
+_COUNTED: Mapping[Knob, tuple[int, ...]] = {
+    Knob.CPU_CORES: (CPU_S,), Knob.MEMORY_BYTES: (USED_BYTES, DROPPABLE_BYTES),
+    Knob.IO_BYTES_PER_S: (IO_BYTES,), Knob.IO_OPS_PER_S: (IO_OPS,)}
 _PAGE = os.sysconf('SC_PAGE_SIZE')
 _FULL_READ_TICKS = 8
+_PRESSURE_OFF = '; this kernel does not count pressure: boot it with psi=1'
 
 Values = list[float | None]
 Parse = Callable[[bytes, Values], None]
+
+
+def nothing() -> Values:
+    return [None] * _PLACES
 
 
 class Source(NamedTuple):
@@ -68,15 +80,6 @@ class Source(NamedTuple):
     off: bytes | None = None
 
 
-def number_after(data: bytes, key: bytes, end: bytes = b'\n') -> int:
-    """The number between ``key`` and ``end``.
-
-    :raises ValueError: there is no such number.
-    """
-    start = data.index(key) + len(key)
-    return int(data[start:data.index(end, start)])
-
-
 def usage_ns(data: bytes, values: Values) -> None:
     """v1 ``cpuacct.usage``."""
     values[CPU_S] = int(data) / NS_PER_S
@@ -84,15 +87,15 @@ def usage_ns(data: bytes, values: Values) -> None:
 
 def throttled_ns(data: bytes, values: Values) -> None:
     """v1 ``cpu.stat``."""
-    values[THROTTLED_S] = number_after(data, b'throttled_time ') / NS_PER_S
+    values[THROTTLED_S] = rows.number(data, b'throttled_time ') / NS_PER_S
 
 
 def cpu_stat_us(data: bytes, values: Values) -> None:
     """v2 ``cpu.stat``; without the controller it does not say throttled."""
-    values[CPU_S] = number_after(data, b'usage_usec ') / US_PER_S
+    values[CPU_S] = rows.number(data, b'usage_usec ') / US_PER_S
     values[THROTTLED_S] = (
-        number_after(data, b'throttled_usec ') / US_PER_S
-        if b'throttled_usec ' in data else None)
+        rows.number(data, b'throttled_usec ') / US_PER_S
+        if b'\nthrottled_usec ' in data else None)
 
 
 def used_bytes(data: bytes, values: Values) -> None:
@@ -104,25 +107,25 @@ def droppable_v1(data: bytes, values: Values) -> None:
     """v1 ``memory.numa_stat`` (half the cost), else ``memory.stat``; the
     lines that count descendants, too."""
     if b'hierarchical_file=' in data:
-        pages = number_after(data, b'\nhierarchical_file=', b' ')
-        values[DROPPABLE_BYTES] = pages * _PAGE
+        values[DROPPABLE_BYTES] = _PAGE * rows.number(
+            data, b'hierarchical_file=')
     else:
-        values[DROPPABLE_BYTES] = (
-            number_after(data, b'\ntotal_inactive_file ')
-            + number_after(data, b'\ntotal_active_file '))
+        values[DROPPABLE_BYTES] = rows.total(
+            data, b'total_inactive_file ', b'total_active_file ')
 
 
 def droppable_v2(data: bytes, values: Values) -> None:
     """v2 ``memory.stat``."""
-    values[DROPPABLE_BYTES] = (number_after(data, b'\ninactive_file ')
-                               + number_after(data, b'\nactive_file ')
-                               + number_after(data, b'\nslab_reclaimable '))
+    values[DROPPABLE_BYTES] = rows.total(
+        data, b'inactive_file ', b'active_file ', b'slab_reclaimable ')
 
 
 def psi(place: int) -> Parse:
     """A parser of the ``some`` line of a pressure file."""
     def parse(data: bytes, values: Values) -> None:
-        values[place] = number_after(data, b'total=') / US_PER_S
+        some = rows.row(data, b'some ')
+        values[place] = rows.first_number(
+            some[some.index(b'total=') + 6:]) / US_PER_S
     return parse
 
 
@@ -138,29 +141,32 @@ def throttle_totals(place: int, devices: Sequence[bytes]) -> Parse:
             int(data[6:])
             values[place] = None
             return
-        data = b'\n' + data
-        known = [number_after(data, b'\n%s Total ' % device)
-                 for device in devices if b'\n%s Total ' % device in data]
-        if not known:
-            number_after(data, b'Total ')
-        values[place] = sum(known) if known else None
+        keys = [b'%s Total ' % device for device in devices]
+        counts = any(data.startswith(key) or b'\n' + key in data
+                     for key in keys)
+        if not counts:
+            rows.number(data, b'Total ')
+        values[place] = rows.total(data, *keys) if counts else None
     return parse
 
 
 def io_stat(devices: Sequence[bytes]) -> Parse:
-    """A parser of v2 ``io.stat``, for these devices only."""
+    """A parser of v2 ``io.stat``, for these devices only; one without I/O
+    has no row, or no counts in it."""
     def parse(data: bytes, values: Values) -> None:
         total = operations = 0
-        for line in data.splitlines():
-            device, _, rest = line.partition(b' ')
-            if device in devices and rest:
-                rest += b' '
-                total += (number_after(rest, b'rbytes=', b' ')
-                          + number_after(rest, b'wbytes=', b' '))
-                operations += (number_after(rest, b'rios=', b' ')
-                               + number_after(rest, b'wios=', b' '))
-            elif b':' not in device:
-                raise ValueError('no device number')
+        is_known = not data
+        for line in data.decode(errors='replace').split('\n'):
+            device, counts = grammar.device_row(line)
+            is_known |= ':' in device or '=' in counts
+            if counts and device.encode() in devices:
+                numbers = grammar.pairs(counts)
+                total += sum(int(numbers.get(key, 0))
+                             for key in ('rbytes', 'wbytes'))
+                operations += sum(int(numbers.get(key, 0))
+                                  for key in ('rios', 'wios'))
+        if not is_known:
+            raise ValueError('no row of a device')
         values[IO_BYTES] = total
         values[IO_OPS] = operations
     return parse
@@ -211,46 +217,25 @@ def sources(mounts: Mapping[str, Mount], devices: Sequence[bytes], *,
     return found
 
 
-def host_memory(root: CgroupDirectory) -> tuple[int, int]:
-    """Total and available bytes of a cgroup that plays a host's memory.
-
-    What is available is what is free and what could be dropped, as in the
-    kernel's MemAvailable.
-
-    :raises DriverError: it cannot be read, or has no limit.
-    """
-    limit_file, use_file = (
-        ('memory.limit_in_bytes', 'memory.usage_in_bytes')
-        if root.version == 1 else ('memory.max', 'memory.current'))
-    limit = root.read_int(limit_file)
-    if limit < 0 or limit >= NO_MEMORY_LIMIT:
-        raise errors.DriverError(f'{root.path}/{limit_file} sets no limit')
-    available = limit - root.read_int(use_file) + droppable_bytes(root)
-    return limit, max(0, min(limit, available))
-
-
-def droppable_bytes(directory: CgroupDirectory) -> int:
-    """What the kernel could drop of a cgroup's memory.
-
-    :raises DriverError: it cannot be read.
-    """
-    values: Values = [None] * _PLACES
-    parse = droppable_v1 if directory.version == 1 else droppable_v2
+def _open(path: str) -> int | None:
+    """:raises OSError: there are no descriptors left."""
     try:
-        parse(b'\n' + directory.read('memory.stat').encode() + b'\n', values)
-    except ValueError as exc:
-        raise errors.DriverError(
-            f'{directory.path}/memory.stat holds something unknown') from exc
-    return int(values[DROPPABLE_BYTES] or 0)
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as exc:
+        if exc.errno in OUT_OF_FILES:
+            raise
+        return None
 
 
 class _Kept:
-    __slots__ = ('bad', 'bit', 'data', 'fd', 'off', 'path', 'size', 'source',
-                 'wakes')
+    __slots__ = ('bad', 'bit', 'data', 'fd', 'file', 'inode', 'off', 'path',
+                 'size', 'source', 'wakes')
 
     def __init__(self, source: Source, path: str, fd: int) -> None:
         self.source = source
         self.path = path
+        self.file = os.path.basename(path)
+        self.inode = _inode(os.path.dirname(path))
         self.fd = fd
         self.size = 64      # a larger buffer costs more; it grows
         self.data: bytes | None = None   # an empty file tells, too
@@ -259,46 +244,80 @@ class _Kept:
         self.bit = 1 << source.fields[0]
         self.wakes = 0
 
+    def in_place(self) -> bool:
+        """Whether the cgroup is there: a file that is gone says only that
+        its controller was turned off."""
+        return self.inode == _inode(os.path.dirname(self.path)) != 0
+
+
+def _inode(directory: str) -> int:
+    """That of a directory, 0: it is not there."""
+    try:
+        return os.stat(directory).st_ino
+    except OSError:
+        return 0
+
 
 class Counters:
-    """The kept descriptors of one workload and what they said last."""
+    """The kept descriptors of one workload and what they said last.
 
-    __slots__ = ('_below', '_kept', '_last', '_missing', '_tick', 'values')
+    :param below: its cgroup, below each mount
+    :param logged: what was logged of this host
+    """
 
-    def __init__(self, wanted: Sequence[Source], below: str) -> None:
-        self.values: Values = [None] * _PLACES
+    __slots__ = ('_below', '_kept', '_last', '_logged', '_missing', '_tick',
+                 'values')
+
+    def __init__(self, wanted: Sequence[Source], below: str,
+                 logged: log_once.LogOnce) -> None:
+        self.values = nothing()
+        self._logged = logged
         self._below = below
         self._last: WorkloadSample | None = None    # until a file changes
         self._kept: list[_Kept] = []
         self._missing = list(wanted)
-        self._tick = hash(below) % _FULL_READ_TICKS  # not all in one tick
+        # Not all in one tick.
+        self._tick = int(_FULL_READ_TICKS * phase(below))
         try:
-            self.open_missing()
+            self._open_missing()
         except OSError:
             self.close()
             raise
 
-    def open_missing(self) -> None:
-        """Open what did not exist so far: hierarchies fill one by one.
+    def follow(self, wanted: Sequence[Source]) -> None:
+        """Read these files from now on: controllers are mounted elsewhere."""
+        self.close()
+        self.values = nothing()
+        self._last = None
+        self._missing = list(wanted)
+        self.wake()
 
-        :raises OSError: there are no descriptors left.
-        """
-        if not self._missing:
-            return
-        missing, self._missing = self._missing, []
-        for source in missing:
-            for file in source.files:
-                path = f'{source.mount}{self._below}/{file}'
-                try:
-                    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-                except OSError as exc:
-                    if exc.errno in (errno.EMFILE, errno.ENFILE):
-                        raise
-                    continue
-                self._kept.append(_Kept(source, path, fd))
-                break
-            else:
-                self._missing.append(source)
+    def _look_again(self) -> None:
+        """Open what did not exist so far, and again what cannot be read:
+        hierarchies fill one by one, and a controller that was disabled
+        comes back with other files."""
+        with contextlib.suppress(OSError):      # no descriptors are left
+            for kept in self._kept:
+                if kept.bad and (fd := _open(kept.path)) is not None:
+                    os.close(kept.fd)
+                    kept.fd = fd
+            if self._missing:
+                self._open_missing()
+
+    def _open_missing(self) -> None:
+        """:raises OSError: there are no descriptors left."""
+        try:
+            for source in list(self._missing):
+                for file in source.files:
+                    path = f'{source.mount}{self._below}/{file}'
+                    if (fd := _open(path)) is not None:
+                        self._kept.append(_Kept(source, path, fd))
+                        self._missing.remove(source)
+                        break
+        finally:
+            self._arrange()
+
+    def _arrange(self) -> None:
         # Leaders first: what follows looks at what they said this tick.
         self._kept.sort(key=lambda kept: kept.source.fields[0])
         told = {kept.source.fields[0] for kept in self._kept}
@@ -314,8 +333,12 @@ class Counters:
         """All values of now, or ``None``: the workload is gone."""
         values = self.values
         pread = os.pread
+        gone: list[_Kept] = []
         self._tick += 1
-        changed = 0 if self._tick % _FULL_READ_TICKS else -1
+        changed = 0
+        if not self._tick % _FULL_READ_TICKS:
+            changed = -1
+            self._look_again()
         for kept in self._kept:
             if kept.wakes and not kept.wakes & changed and kept.data:
                 continue
@@ -332,27 +355,65 @@ class Counters:
                     data = pread(kept.fd, kept.size, 0)
                 kept.source.parse(data, values)
             except OSError as exc:
-                if exc.errno in GONE:
-                    return None
-                self._unknown(kept, os.strerror(exc.errno or 0))
+                if exc.errno in ABSENT:
+                    gone.append(kept)
+                    continue
+                why = os.strerror(exc.errno or 0)
+                if exc.errno == errno.EOPNOTSUPP:
+                    self._unknown(kept, why + _PRESSURE_OFF, _PRESSURE_OFF)
+                else:
+                    self._unknown(kept, why, f'{kept.file} {why}')
                 continue
             except (ValueError, IndexError):
-                self._unknown(kept, f'holds {data[:60]!r}')
+                self._unknown(kept, f'holds {data[:60]!r}',
+                              f'content of {kept.file}')
                 continue
             kept.data = data
+            if kept.bad:
+                self._logged.over(kept.path)
             kept.bad = False
             off = kept.source.off
             kept.off = off is not None and data.startswith(off)
+        if gone:
+            if not all(kept.in_place() for kept in gone):
+                return None
+            self._drop(gone)
         return values
 
-    def _unknown(self, kept: _Kept, why: str) -> None:
+    def _drop(self, gone: Sequence[_Kept]) -> None:
+        """Files that are no longer there tell nothing; those that came in
+        their place are opened."""
+        self._last = None
+        for kept in gone:
+            os.close(kept.fd)
+            self._kept.remove(kept)
+            self._missing.append(kept.source)
+            for place in kept.source.fields:
+                self.values[place] = None
+        with contextlib.suppress(OSError):
+            self._open_missing()
+
+    def _unknown(self, kept: _Kept, why: str, cause: str) -> None:
         self._last = None
         for place in kept.source.fields:
             self.values[place] = None
-        if not kept.bad:
+        if not kept.bad and self._logged.due(kept.path, cause=cause):
             LOG.warning('%s: %s; what it counts is unknown until it can be '
-                        'read again', kept.path, why)
+                        'read again, as for others with the same fault',
+                        kept.path, why)
         kept.bad = True
+
+    def unknown(self, knob: Knob) -> str:
+        """The first file without which the last sample does not know what a
+        knob limits; '' if it does.  The next one looks for all of them."""
+        places = _COUNTED.get(knob, ())
+        if all(self.values[place] is not None for place in places):
+            return ''
+        self.wake()
+        return next((f'{source.mount}{self._below}/{source.files[0]}'
+                     for source in (*self._missing, *(
+                         kept.source for kept in self._kept if kept.bad))
+                     if not set(places).isdisjoint(source.fields)), '')
 
     def sample(self, workload: Workload) -> WorkloadSample | None:
         """The sample of now, or ``None``: the workload is gone."""
@@ -376,4 +437,5 @@ class Counters:
         """Give the descriptors back."""
         for kept in self._kept:
             os.close(kept.fd)
+            self._logged.forget(kept.path)
         self._kept = []

@@ -12,22 +12,23 @@ up.  cgroup v2 works out what is in force below by itself.
 from __future__ import annotations
 
 from collections.abc import Sequence
+import contextlib
 import errno
 import functools
 import os
 import threading
 
 from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers.cgroup import available_cpus
 from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
 from scavenger_openstack.drivers.kernel.cgroup_files import Entry
 from scavenger_openstack.drivers.kernel.cgroup_files import explain
-from scavenger_openstack.drivers.kernel.cgroup_files import GONE
 from scavenger_openstack.drivers.kernel import online_cpus
 from scavenger_openstack import errors
+from scavenger_openstack.restore import cpuset
 from scavenger_openstack.types import format_cpus
-from scavenger_openstack.types import parse_cpus
 
-_FILE = 'cpuset.cpus'
+_FILE = cpuset.FILE
 _ENTRY = Entry(_FILE)
 _NONE: frozenset[int] = frozenset()
 
@@ -36,38 +37,6 @@ MOST = 2000
 the record of a limit does not hold many more either."""
 
 _text = functools.lru_cache(maxsize=4096)(format_cpus)
-
-
-def read_cpus(directory: CgroupDirectory, file: str = _FILE) -> frozenset[int]:
-    """The CPUs in a file.
-
-    :raises DriverError: it cannot be read or holds something else.
-    """
-    text = directory.read(file)
-    try:
-        return parse_cpus(text)
-    except ValueError as exc:
-        raise errors.DriverError(f'{directory.path}/{file} holds '
-                                 f'{text[:40]!r}, not a CPU list') from exc
-
-
-def obtainable(directory: CgroupDirectory, cpus: frozenset[int]
-               ) -> frozenset[int]:
-    """Those of ``cpus`` that a cgroup of version 2 may be given.
-
-    What its parent lacks is offline, or belongs to a cgroup beside it that
-    is a partition: Linux before 6.1 refuses such a set, later versions take
-    it and end the partition.
-
-    :raises DriverError: there is none of them.
-    """
-    found = cpus & (read_cpus(directory)        # it may be a partition itself
-                    | read_cpus(directory, '../cpuset.cpus.effective'))
-    if not found:
-        raise errors.DriverError(
-            f'{directory.path}: the cgroup above it does not have these CPUs: '
-            f'{_text(cpus)}')
-    return found
 
 
 class _Node:
@@ -95,7 +64,7 @@ class _Node:
         """See what the cgroup holds.  A set that we did not write is its
         own, unless it is the parent's, or the kernel took CPUs out of what
         there was."""
-        now = read_cpus(self.directory)
+        now = available_cpus.read_cpus(self.directory)
         if now == self.now:
             return
         if self.parent is not None and not (
@@ -124,12 +93,9 @@ class _Node:
         for name in names:
             if name not in self.children:
                 try:
-                    directory = CgroupDirectory(
-                        f'{self.directory.path}/{name}', version=1)
-                except OSError as exc:
-                    if exc.errno in GONE:
-                        continue
-                    raise explain(exc, self.directory.path) from exc
+                    directory = self.directory.child(name)
+                except errors.WorkloadGone:
+                    continue
                 self.children[name] = _Node(directory, self)
         self.links = links
 
@@ -153,6 +119,7 @@ class FastCpuSet:
                  ) -> None:
         self._root_dir = root_dir
         self._taken = _NONE         # out of our last set, by the kernel
+        self._written: list[tuple[_Node, frozenset[int]]] = []
         self._root = _Node(directory, None)
         self._order = [self._root]
         self._lock = threading.Lock()
@@ -230,7 +197,7 @@ class FastCpuSet:
         """What the group holds, or our last set if the kernel has taken
         CPUs out of that and nothing else has happened to it."""
         root = self._root
-        now = read_cpus(root.directory)
+        now = available_cpus.read_cpus(root.directory)
         missing = root.target - now
         if not missing or root.directory.version != 1 or now - root.target:
             return now
@@ -253,35 +220,71 @@ class FastCpuSet:
                 'for; at least one CPU is needed')
         with self._lock:
             if self._root.directory.version == 2:
-                cpus = obtainable(self._root.directory, cpus)
+                cpus = available_cpus.obtainable(self._root.directory, cpus)
             if cpus == self._root.now == self._root.target:
                 return
             if any(not node.now or node.directory.links() != node.links
                    for node in self._order
                    if node.directory.version == 1):
                 self._refresh()     # one born now has the set of now
+            self._written.clear()
             try:
-                self._move(cpus)
-            except OSError:
-                # A cgroup below was made or changed, or a CPU went offline:
-                # look, once more.
-                self._refresh()
-                try:
-                    self._move(self._possible(cpus) or cpus)
-                except OSError as exc:
-                    self._root.target = _NONE
-                    raise explain(
-                        exc, f'cannot write {_text(cpus)!r} to '
-                             f'{self._root.directory.path}/{_FILE} and below'
-                    ) from exc
+                self._move_nearest(cpus)
+            except OSError as exc:
+                self._undo()
+                raise self._refused(exc, cpus) from exc
+            except errors.DriverError:
+                self._undo()
+                raise
+
+    def _move_nearest(self, cpus: frozenset[int]) -> None:
+        """Write a set, or what the kernel takes of it."""
+        try:
+            self._move(cpus)
+            if self._root.directory.version == 1:
+                self._root.directory.withheld = _NONE
+        except OSError:
+            # A cgroup below was made or changed, a CPU went offline, or
+            # another cgroup took it: look, once more.
+            self._refresh()
+            self._move(self._possible(cpus) or cpus)
+
+    def _refused(self, exc: OSError, cpus: frozenset[int]
+                 ) -> errors.DriverError:
+        """Why a set was not written."""
+        doing = (f'cannot write {_text(cpus)!r} to '
+                 f'{self._root.directory.path}/{_FILE} and below')
+        if exc.errno == errno.EINVAL and self._root.directory.version == 1:
+            why = available_cpus.withheld(self._root.directory, cpus)
+            for node in () if why else self._order[1:]:
+                with contextlib.suppress(errors.DriverError):
+                    if node.directory.read(cpuset.EXCLUSIVE) == '1':
+                        why = (f'{node.directory.path} has its CPUs to '
+                               'itself: to end that, type echo 0 > '
+                               f'{cpuset.EXCLUSIVE} there')
+            if why:
+                return errors.Denied(f'{doing}: {why}')
+        return explain(exc, doing)
 
     def _possible(self, cpus: frozenset[int]) -> frozenset[int]:
-        """Those that can be set: v1 takes no offline CPU, and none that the
-        parent lacks, which does not get back what was offline."""
+        """Those that can be set: v1 takes no offline CPU, none that the
+        parent lacks, which does not get back what was offline, and none that
+        a cgroup beside this one has to itself."""
         directory = self._root.directory
-        cpus &= online_cpus.read(self._root_dir)
-        return cpus if directory.version == 2 else cpus & read_cpus(
-            CgroupDirectory(os.path.dirname(directory.path), version=1))
+        found = cpus & online_cpus.read(self._root_dir)
+        if directory.version == 1:
+            found &= available_cpus.read_cpus(directory, f'../{_FILE}')
+            found = available_cpus.beside_exclusive(directory, found)
+        return found
+
+    def _undo(self) -> None:
+        """After a move that ended half way: what was there before."""
+        self._root.target = _NONE
+        for node, cpus in reversed(self._written):
+            with contextlib.suppress(OSError, errors.DriverError):
+                node.directory.write(_FILE, _text(cpus))
+                node.now = cpus
+        self._written.clear()
 
     def _move(self, cpus: frozenset[int]) -> None:
         self._taken = _NONE
@@ -305,12 +308,7 @@ class FastCpuSet:
             return
         try:
             node.directory.write(_FILE, _text(cpus))
-        except OSError as exc:
-            if exc.errno != errno.ENODEV:
-                raise
-            if node.parent is None:
-                raise explain(exc, node.directory.path) from exc
-            _forget(node)
+            self._written.append((node, node.now))
         except errors.WorkloadGone:
             if node.parent is None:
                 raise

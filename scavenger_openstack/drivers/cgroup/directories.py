@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from collections.abc import Mapping
 
-from scavenger_openstack.drivers.cgroup import cpuset_tree
+from scavenger_openstack.drivers.cgroup.available_cpus import read_cpus
 from scavenger_openstack.drivers.cgroup.cpuset_tree import FastCpuSet
 from scavenger_openstack.drivers.cgroup import discovery
-from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.drivers.cgroup.knobs import Rule
+from scavenger_openstack.drivers.cgroup.pods import Pods
 from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.kernel import online_cpus
@@ -33,6 +35,7 @@ class Directories:
         self._no_cpus = format_cpus(online_cpus.possible(root_dir))
         self._directories: dict[tuple[str, str], CgroupDirectory] = {}
         self._sets: dict[str, FastCpuSet] = {}
+        self._pods: dict[str, Pods] = {}
 
     def directory(self, name: str, controller: str) -> CgroupDirectory:
         """A cgroup in the hierarchy of a controller that is mounted.
@@ -44,13 +47,13 @@ class Directories:
         if found is None:
             if not discovery.is_normal(name):
                 raise errors.Unsupported(f'{name!r} is not a cgroup here')
-            mount = self._mounts[controller]
-            path = mount.path + name
-            try:
-                found = CgroupDirectory(path, version=mount.version,
-                                        no_cpus=self._no_cpus)
-            except OSError as exc:
-                raise cgroup_files.explain(exc, path) from exc
+            mount = self._mounts.get(controller)
+            if mount is None:
+                raise errors.Unsupported(
+                    f'the controller {controller} is not mounted any more',
+                    cause=f'{controller} is not mounted')
+            found = CgroupDirectory(mount.path + name, version=mount.version,
+                                    no_cpus=self._no_cpus)
             self._directories[name, controller] = found
         return found
 
@@ -64,17 +67,47 @@ class Directories:
         if found is None:
             if 'cpuset' not in self._mounts:
                 raise errors.Unsupported(
-                    'cpu_set: this host has no cpuset controller')
+                    'cpu_set: this host has no cpuset controller',
+                    cause='no cpuset controller')
             found = FastCpuSet(self.directory(name, 'cpuset'),
                                self._root_dir)
             self._sets[name] = found
         return found
 
+    def pods(self, name: str, rule: Rule) -> Pods:
+        """The pods in a cgroup of kubelet.
+
+        :raises DriverError: they cannot be listed.
+        """
+        found = self._pods.get(name)
+        if found is None:
+            found = self._pods[name] = Pods(
+                self.directory(name, rule.controller), rule)
+        return found
+
+    def forget_pods(self, name: str) -> None:
+        """Nothing is set on them any more."""
+        self._pods.pop(name, None)
+
+    def changed_pods(self) -> list[str]:
+        """Find pods that came, once per tick; in which cgroups some did on
+        which nothing is set so far."""
+        changed = []
+        for name, pods in list(self._pods.items()):
+            try:
+                pods.refresh()
+            except errors.DriverError:
+                self.forget_pods(name)      # they are opened again
+                continue
+            if pods.changed():
+                changed.append(name)
+        return changed
+
     def set_in_force(self, name: str) -> frozenset[int]:
         """The CPU set of v1."""
         directory = self.directory(name, 'cpuset')
         known = self._sets.get(name)
-        return (cpuset_tree.read_cpus(directory) if known is None
+        return (read_cpus(directory) if known is None
                 else known.read())
 
     def forget(self, name: str) -> None:
@@ -82,11 +115,26 @@ class Directories:
         in place knows which sets below it are not ours."""
         for key in [k for k in list(self._directories) if k[0] == name]:
             self._directories.pop(key, None)
+        self._pods.pop(name, None)
         known = self._sets.get(name)
         if known is not None and not known.in_place():
             del self._sets[name]
+
+    def forget_controllers(self, controllers: Collection[str]) -> None:
+        """These are mounted elsewhere."""
+        for key in [k for k in list(self._directories)
+                    if k[1] in controllers]:
+            self._directories.pop(key, None)
+        if 'cpuset' in controllers:
+            self._sets.clear()
+
+    def forget_disks(self) -> None:
+        """Limits are about other disks from now on."""
+        for directory in list(self._directories.values()):
+            directory.devices = ()
 
     def clear(self) -> None:
         """Close what is kept open."""
         self._directories.clear()
         self._sets.clear()
+        self._pods.clear()

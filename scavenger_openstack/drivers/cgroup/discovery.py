@@ -16,8 +16,10 @@ from typing import NamedTuple
 
 from scavenger_openstack.drivers.kernel.cgroup_files import explain
 from scavenger_openstack.drivers.kernel.cgroup_files import OUT_OF_FILES
+from scavenger_openstack.drivers.kernel import cgroup_members
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 from scavenger_openstack.types import Priority
 
 LOG = logging.getLogger(__name__)
@@ -37,8 +39,8 @@ class Parent:
     themselves.
     """
 
-    __slots__ = ('children', 'complained', 'killable', 'mount', 'path',
-                 'priority', 'seen', 'unlisted', 'without')
+    __slots__ = ('children', 'killable', 'mount', 'path', 'priority', 'seen',
+                 'unlisted', 'without')
 
     def __init__(self, path: str, priority: Priority, *,
                  killable: bool) -> None:
@@ -46,7 +48,6 @@ class Parent:
         self.priority = priority
         self.killable = killable
         self.mount: Mount | None = None
-        self.complained = False
         self.children: dict[str, Child] = {}
         self.without: frozenset[str] = frozenset()
         self.seen: tuple[int, int, str] | None = None
@@ -93,8 +94,14 @@ def _directories(path: str) -> list[str]:
 
 
 def _has_tasks(path: str) -> bool:
-    with open(f'{path}/cgroup.procs', 'rb', buffering=0) as file:
-        return bool(file.read(16))
+    """Whether there is a process, or in a threaded cgroup a thread."""
+    if cgroup_members.read(f'{path}/{cgroup_members.PROCESSES}', size=1):
+        return True
+    try:
+        return bool(cgroup_members.read(
+            f'{path}/{cgroup_members.THREADS}', size=1))
+    except FileNotFoundError:       # version 1
+        return False
 
 
 class Parents:
@@ -106,12 +113,10 @@ class Parents:
     def __init__(self, mounts: Mapping[str, Mount],
                  background: Sequence[str], foreground: Sequence[str],
                  killable: Sequence[str],
-                 groups: Sequence[str] = ()) -> None:
-        seen: dict[str, Mount] = {}
-        for controller in _DISCOVERY:
-            if controller in mounts:
-                seen.setdefault(mounts[controller].path, mounts[controller])
-        self._mounts = list(seen.values())
+                 groups: Sequence[str] = (),
+                 logged: log_once.LogOnce | None = None) -> None:
+        self._logged = logged or log_once.LogOnce()
+        self.follow(mounts)
         self._background = {normal(path) for path in background}
         self._foreground = {normal(path) for path in foreground}
         killable_paths = {normal(path) for path in killable}
@@ -142,6 +147,14 @@ class Parents:
                 other.path[len(parent.path) + 1:].partition('/')[0]
                 for other in self._parents
                 if other is not parent and within(other.path, parent.path))
+
+    def follow(self, mounts: Mapping[str, Mount]) -> None:
+        """Look for them there from now on."""
+        seen: dict[str, Mount] = {}
+        for controller in _DISCOVERY:
+            if controller in mounts:
+                seen.setdefault(mounts[controller].path, mounts[controller])
+        self._mounts = list(seen.values())
 
     def _checked_groups(self, groups: set[str]) -> list[str]:
         """Cgroups that hold background only, the highest first."""
@@ -180,17 +193,15 @@ class Parents:
                 if exc.errno in OUT_OF_FILES:
                     raise explain(
                         exc, f'cannot look into {parent.path}') from exc
-                if not parent.complained:
+                if self._logged.due(('parent', parent.path)):
                     LOG.warning(
                         'cannot read the cgroup %s: %s; nothing below it is '
                         'watched until that changes (it is one of the '
                         '%s parents in [cgroups])', parent.path or '/',
                         exc.strerror, parent.priority)
-                parent.complained = True
                 continue
-            if parent.complained:
+            if self._logged.over(('parent', parent.path)):
                 LOG.info('the cgroup %s can be read now', parent.path or '/')
-                parent.complained = False
         return found
 
     def _look(self, parent: Parent) -> Iterable[Child]:

@@ -4,61 +4,123 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+import logging
 import os
 
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 
-_NOT_WHOLE_DISKS = ('loop', 'ram', 'zram', 'dm-', 'md', 'sr', 'fd')
+LOG = logging.getLogger(__name__)
+
+_NO_DISKS = {1: 'RAM disk', 2: 'floppy', 7: 'loop', 11: 'CD'}
+"""Major numbers that the kernel gives to other devices for good.  Source:
+Documentation/admin-guide/devices.txt."""
+
+_ZRAM = 'mm_stat'
+"""Only compressed RAM disks, which have no major number for good, have this
+file."""
 
 
 def whole_disks(root_dir: str = '/') -> tuple[str, ...]:
     """``major:minor`` of the disks whose I/O is limited by default.
 
-    Stacked devices (dm, md, loop) are left out: what passes them arrives at
-    the disks below, on behalf of the same cgroup.  So are RAM disks, CD and
-    floppy drives, and drives without a medium.
+    What is built on other devices (dm, md, bcache, loop) is left out: what
+    passes it arrives at the disks below, on behalf of the same cgroup.  But
+    one with a queue of requests of its own (multipath) hands on requests,
+    which are no cgroup's any more: there the devices below are left out.  So
+    are RAM disks, CD and floppy drives, and drives without a medium.
     """
     top = f'{root_dir.rstrip("/")}/sys/block'
-    found = []
-    try:
-        names = sorted(os.listdir(top))
-    except OSError:
-        return ()
-    for name in names:
-        if name.startswith(_NOT_WHOLE_DISKS):
-            continue
+    found: dict[str, str] = {}
+    below: set[str] = set()
+    for name in _names(top):
+        device = f'{top}/{name}'
         try:
-            with open(f'{top}/{name}/size') as file:
+            with open(f'{device}/size') as file:
                 if int(file.read()) == 0:
                     continue
-            found.append(_device_number(f'{top}/{name}'))
+            number = _device_number(device)
+            major = int(number.partition(':')[0])
         except (OSError, ValueError):
             continue  # hidden paths of a multipath disk have no number
-    return tuple(found)
+        slaves = _names(f'{device}/slaves')
+        if slaves and os.path.isdir(f'{device}/mq'):
+            below.update(slaves)
+        elif slaves:
+            continue
+        if major not in _NO_DISKS and not os.path.exists(
+                f'{device}/{_ZRAM}'):
+            found[name] = number
+    return tuple(number for name, number in found.items()
+                 if name not in below)
 
 
-def device_numbers(devices: tuple[str, ...],
-                   root_dir: str = '/') -> tuple[str, ...]:
-    """``major:minor`` of disks given as that or by name (``vda``).
+def device_number(device: str, root_dir: str = '/') -> str:
+    """``major:minor`` of a disk given as that or by name (``vda``).
 
     :raises ConfigError: there is no such disk.
     """
-    found = []
-    for device in devices:
-        major, colon, minor = device.partition(':')
-        if colon and major.isdigit() and minor.isdigit():
-            found.append(device)
-            continue
-        name = device.removeprefix('/dev/').replace('/', '!')
-        top = f'{root_dir.rstrip("/")}/sys/block/{name}'
+    major, colon, minor = device.partition(':')
+    if colon and major.isdigit() and minor.isdigit():
+        return device
+    name = device.removeprefix('/dev/').replace('/', '!')
+    top = f'{root_dir.rstrip("/")}/sys/block/{name}'
+    try:
+        return _device_number(top)
+    except OSError as exc:
+        raise errors.ConfigError(
+            f'io_devices: there is no disk {device!r} ({top}/dev: '
+            f'{exc.strerror}); name whole disks such as vda or 8:0') from exc
+
+
+class Disks:
+    """The disks that limits and counters are about, as of the last look.
+
+    :param configured: those, as numbers or names; empty: all whole disks
+    :param logged: what was logged of this host
+    :ivar counted: what :attr:`now` has, always the same list
+    :raises ConfigError: one of ``configured`` is not there.
+    """
+
+    def __init__(self, configured: Sequence[str], root_dir: str,
+                 logged: log_once.LogOnce) -> None:
+        self._configured = configured
+        self._root_dir = root_dir
+        self._logged = logged
+        self.counted: list[bytes] = []
+        self.now: tuple[str, ...] = ()
+        for device in configured:
+            device_number(device, root_dir)
+        self.look()
+
+    def look(self) -> bool:
+        """Look again; whether there are others now."""
+        now = (tuple(filter(None, map(self._number, self._configured)))
+               if self._configured else whole_disks(self._root_dir))
+        if now == self.now:
+            return False
+        self.now = now
+        self.counted[:] = [number.encode() for number in now]
+        return True
+
+    def _number(self, device: str) -> str:
         try:
-            found.append(_device_number(top))
-        except OSError as exc:
-            raise errors.ConfigError(
-                f'io_devices: there is no disk {device!r} ({top}/dev: '
-                f'{exc.strerror}); name whole disks such as vda or 8:0'
-            ) from exc
-    return tuple(found)
+            number = device_number(device, self._root_dir)
+        except errors.ConfigError:
+            if self._logged.due(('disk', device)):
+                LOG.warning('io_devices: the disk %s was removed; it is left '
+                            'out until it is back', device)
+            return ''
+        self._logged.over(('disk', device))
+        return number
+
+
+def _names(path: str) -> list[str]:
+    try:
+        return sorted(os.listdir(path))
+    except OSError:
+        return []
 
 
 def _device_number(top: str) -> str:

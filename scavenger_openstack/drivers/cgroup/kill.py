@@ -8,15 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from collections.abc import Mapping
 import contextlib
-import errno
 import logging
 import os
 import signal
 import time
 
 from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
-from scavenger_openstack.drivers.kernel.cgroup_files import explain
-from scavenger_openstack.drivers.kernel.cgroup_files import GONE
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack import errors
 
@@ -39,11 +36,13 @@ def kill(mounts: Mapping[str, Mount], workload: str) -> int:
     kills are for), else the first hierarchy there is.
 
     :raises WorkloadGone: there is no such cgroup.
+    :raises Unsupported: it is threaded, so no process is in it alone.
     :raises DriverError: more appear than can be killed.
     :raises OSError: the kernel does not let us.
     """
     mount = next(mounts[name] for name in _MEMBERS if name in mounts)
     top = _open(mount, workload)
+    _check_not_threaded(top)
     freezer = mounts.get('freezer')
     frozen = None
     if freezer is not None:
@@ -63,10 +62,19 @@ def kill(mounts: Mapping[str, Mount], workload: str) -> int:
 
 
 def _open(mount: Mount, workload: str) -> CgroupDirectory:
+    return CgroupDirectory(mount.path + workload, version=mount.version)
+
+
+def _check_not_threaded(top: CgroupDirectory) -> None:
     try:
-        return CgroupDirectory(mount.path + workload, version=mount.version)
-    except OSError as exc:
-        raise explain(exc, f'{mount.path}{workload}') from exc
+        kind = top.read('cgroup.type') if top.version == 2 else ''
+    except errors.Unsupported:
+        return      # kernels before 4.14
+    if kind == 'threaded':
+        raise errors.Unsupported(
+            f'{top.path} is threaded: its threads are of processes in a '
+            'cgroup above it; name the parent of that one in [cgroups] '
+            'background_parents')
 
 
 def _members(top: CgroupDirectory) -> set[int]:
@@ -91,20 +99,15 @@ def _lives(pid: int) -> bool:
 
 
 def _subtree(top: CgroupDirectory) -> Iterator[CgroupDirectory]:
-    """A cgroup and those below that can be reached, from the top down."""
-    waiting = ['']
+    """A cgroup and those below, from the top down."""
+    yield top
+    waiting = [(top, name) for name in top.subdirectories()]
     while waiting:
-        below = waiting.pop()
-        try:
-            found = CgroupDirectory(top.path + below,
-                                    version=top.version) if below else top
+        parent, name = waiting.pop()
+        with contextlib.suppress(errors.WorkloadGone):
+            found = parent.child(name)
             yield found
-            waiting += [f'{below}/{name}' for name in found.subdirectories()]
-        except errors.WorkloadGone:
-            continue
-        except OSError as exc:
-            if exc.errno not in (*GONE, errno.ENAMETOOLONG):
-                raise
+            waiting += [(found, name) for name in found.subdirectories()]
 
 
 def _round(top: CgroupDirectory, frozen: CgroupDirectory | None,

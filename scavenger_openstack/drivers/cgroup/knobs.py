@@ -11,13 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Sequence
+import contextlib
 import errno
+import logging
 import math
 from typing import NamedTuple
 
 from scavenger_openstack.drivers import base
-from scavenger_openstack.drivers.cgroup import counters
-from scavenger_openstack.drivers.cgroup import cpuset_tree
+from scavenger_openstack.drivers.cgroup import available_cpus
+from scavenger_openstack.drivers.cgroup import memory
+from scavenger_openstack.drivers.cgroup import quota
 from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
 from scavenger_openstack.drivers.kernel.cgroup_files import Entry
 from scavenger_openstack.drivers.kernel.cgroup_files import explain
@@ -27,6 +30,8 @@ from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import parse_cpus
 from scavenger_openstack.types import Value
+
+LOG = logging.getLogger(__name__)
 
 MIN_QUOTA_US = 1000
 """The kernel takes no smaller quota."""
@@ -71,30 +76,38 @@ def number(knob: Knob, value: Value) -> float:
     raise errors.DriverError(f'{knob} = {value!r}: not a number >= 0')
 
 
+def write(rule: Rule, directory: CgroupDirectory, value: Value,
+          original: Sequence[base.RestoreAction]) -> None:
+    """Set a knob, or leave all that it is made of as it was.
+
+    :raises Refused: a part of it holds: see :func:`_write_memory_v2`.
+    :raises DriverError: it failed.
+    """
+    before = directory.actions(rule.entries(directory))
+    try:
+        rule.write(directory, value, original)
+    except (errors.Refused, errors.WorkloadGone):
+        raise
+    except errors.DriverError:
+        put_back(directory, before)
+        raise
+
+
+def put_back(directory: CgroupDirectory,
+             actions: Sequence[base.RestoreAction]) -> None:
+    """Write what was there before, as far as the kernel takes it."""
+    for action in actions:
+        with contextlib.suppress(errors.DriverError):
+            directory.put(Entry(action['file'], action.get('device', '')),
+                          action['text'])
+
+
 def _only(*files: str) -> Callable[[CgroupDirectory], list[Entry]]:
     entries = [Entry(file) for file in files]
     return lambda directory: entries
 
 
 # --- CPU
-
-def _put_quota(d: CgroupDirectory, entry: Entry, text: str, *, quota_us: int,
-               burst_file: str) -> None:
-    """Write a quota; the kernel takes none below the burst."""
-    try:
-        d.put(entry, text)
-    except errors.DriverError as exc:
-        try:
-            burst_us = d.read_int(burst_file)
-        except errors.DriverError:
-            burst_us = 0    # kernels before 5.14 have none
-        if burst_us <= quota_us:
-            raise
-        raise errors.Denied(
-            f'cannot write {text!r} to {d.path}/{entry.file} while '
-            f'{burst_file} there is {burst_us}: the kernel takes no quota '
-            'below the burst; write 0 to that file') from exc
-
 
 def quota_of(cores: float, period_us: int) -> int:
     """The quota of a cap, in microseconds: what is read back is not above
@@ -103,37 +116,37 @@ def quota_of(cores: float, period_us: int) -> int:
 
 
 def _read_quota_v1(d: CgroupDirectory) -> Value | None:
-    quota = d.read_int('cpu.cfs_quota_us')
-    return None if quota < 0 else quota / d.read_int('cpu.cfs_period_us')
+    us = d.read_int('cpu.cfs_quota_us')
+    return None if us < 0 else us / d.read_int('cpu.cfs_period_us')
 
 
 def _write_quota_v1(d: CgroupDirectory, value: Value) -> None:
     period = d.read_int('cpu.cfs_period_us')
-    quota = quota_of(number(Knob.CPU_CORES, value), period)
-    _put_quota(d, Entry('cpu.cfs_quota_us'), str(quota), quota_us=quota,
-               burst_file='cpu.cfs_burst_us')
+    us = quota_of(number(Knob.CPU_CORES, value), period)
+    quota.put(d, Entry('cpu.cfs_quota_us'), str(us), quota_us=us,
+              period_us=period)
 
 
 def _quota_v2(d: CgroupDirectory) -> tuple[int, int]:
     text = d.read('cpu.max')
     try:
-        quota, period = text.split()
-        return -1 if quota == 'max' else int(quota), int(period)
+        us, period = text.split()
+        return -1 if us == 'max' else int(us), int(period)
     except ValueError as exc:
         raise errors.DriverError(
             f'{d.path}/cpu.max holds {text[:40]!r}, not a quota') from exc
 
 
 def _read_quota_v2(d: CgroupDirectory) -> Value | None:
-    quota, period = _quota_v2(d)
-    return None if quota < 0 else quota / period
+    us, period = _quota_v2(d)
+    return None if us < 0 else us / period
 
 
 def _write_quota_v2(d: CgroupDirectory, value: Value) -> None:
     _, period = _quota_v2(d)
-    quota = quota_of(number(Knob.CPU_CORES, value), period)
-    _put_quota(d, Entry('cpu.max'), f'{quota} {period}', quota_us=quota,
-               burst_file='cpu.max.burst')
+    us = quota_of(number(Knob.CPU_CORES, value), period)
+    quota.put(d, Entry('cpu.max'), f'{us} {period}', quota_us=us,
+              period_us=period)
 
 
 def _read_idle(d: CgroupDirectory) -> Value | None:
@@ -158,7 +171,7 @@ def _read_set_v2(d: CgroupDirectory) -> Value | None:
 
 
 def _write_set_v2(d: CgroupDirectory, value: Value) -> None:
-    cpus = cpuset_tree.obtainable(d, parse_cpus(str(value)))
+    cpus = available_cpus.obtainable(d, parse_cpus(str(value)))
     d.put(Entry('cpuset.cpus'), format_cpus(cpus))
 
 
@@ -174,11 +187,16 @@ def _write_memory_v1(d: CgroupDirectory, value: Value) -> None:
     try:
         d.write('memory.limit_in_bytes', str(limit))
     except OSError as exc:
-        if exc.errno != errno.EBUSY:
-            raise explain(exc, f'cannot write {limit} to '
-                               f'{d.path}/memory.limit_in_bytes') from exc
-        raise _refused(d, limit,
-                       d.read_int('memory.usage_in_bytes')) from exc
+        if exc.errno == errno.EBUSY:
+            raise _refused(d, limit,
+                           d.read_int('memory.usage_in_bytes')) from exc
+        if exc.errno == errno.EINVAL:
+            # None above the one of memory and swap, which holds anyway.
+            most = d.read_int('memory.memsw.limit_in_bytes')
+            if most < limit:
+                return d.put(Entry('memory.limit_in_bytes'), str(most))
+        raise explain(exc, f'cannot write {limit} to '
+                           f'{d.path}/memory.limit_in_bytes') from exc
 
 
 def _refused(d: CgroupDirectory, limit: int, use: int) -> errors.Refused:
@@ -216,7 +234,7 @@ def _write_memory_v2(d: CgroupDirectory, value: Value) -> None:
     use = d.read_int('memory.current')
     if use <= limit:
         d.put(_MAX, str(limit))
-    elif use - counters.droppable_bytes(d) <= limit:
+    elif use - memory.droppable_bytes(d) <= limit:
         # The rest (reclaimable slab, mostly) is no use in the sense of
         # memory_bytes: nothing to refuse.  memory.high holds alone.
         d.wrote(_MAX)
@@ -240,7 +258,8 @@ def _limit_of(d: CgroupDirectory, entry: Entry, text: str) -> float:
 
 
 def _io_rule(knob: Knob, version: int,
-             devices: Callable[[], tuple[str, ...]]) -> Rule:
+             devices: Callable[[], tuple[str, ...]],
+             named: set[str]) -> Rule:
     unit = 'bps' if knob is Knob.IO_BYTES_PER_S else 'iops'
 
     def entries(d: CgroupDirectory) -> list[Entry]:
@@ -248,7 +267,8 @@ def _io_rule(knob: Knob, version: int,
             d.devices = devices()
         if not d.devices:
             raise errors.Unsupported(
-                f'{knob}: no disk found; name some in [cgroups]io_devices')
+                f'{knob}: no disk found; name some in [cgroups]io_devices',
+                cause='no disk')
         if version == 1:
             return [Entry(f'blkio.throttle.{way}_{unit}_device', device)
                     for device in d.devices for way in ('read', 'write')]
@@ -267,12 +287,27 @@ def _io_rule(knob: Knob, version: int,
         wanted = max(1, int(number(knob, value)))
         if unit == 'iops':
             wanted = min(wanted, MOST_IOPS)
+        absent: dict[str, errors.Unsupported] = {}
         for entry in entries(d):
+            if entry.device in absent:
+                continue
             # A direction that the workload's own limit holds lower stays so.
             limit = int(min(wanted, _limit_of(
                 d, entry, d.before(entry, original))))
-            d.put(entry, f'{entry.field}={limit}' if entry.field
-                  else str(limit))
+            try:
+                d.put(entry, f'{entry.field}={limit}' if entry.field
+                      else str(limit))
+            except errors.Unsupported as exc:   # the others can be limited
+                absent[entry.device] = exc
+        d.devices = tuple(device for device in d.devices
+                          if device not in absent)
+        if absent and not d.devices:
+            raise next(iter(absent.values()))
+        for device, why in absent.items():
+            if device not in named:
+                LOG.warning('disk %s cannot be limited, the others are: %s',
+                            device, why)
+            named.add(device)
 
     return Rule('blkio', read, write, entries)
 
@@ -317,8 +352,10 @@ def rules(devices: Callable[[], tuple[str, ...]]
     :param devices: the disks that I/O limits are about
     """
     table = {
+        # The quota is a number only with its period, so that comes first.
         (Knob.CPU_CORES, 1): _alone('cpu', _read_quota_v1, _write_quota_v1,
-                                    _only('cpu.cfs_quota_us')),
+                                    _only('cpu.cfs_period_us',
+                                          'cpu.cfs_quota_us')),
         (Knob.CPU_CORES, 2): _alone('cpu', _read_quota_v2, _write_quota_v2,
                                     _only('cpu.max')),
         (Knob.CPU_IDLE, 1): _alone('cpu', _read_idle, _write_idle,
@@ -338,7 +375,8 @@ def rules(devices: Callable[[], tuple[str, ...]]
         (Knob.PAUSED, 2): _alone('freezer', _read_paused_v2,
                                  _write_paused_v2, _only('cgroup.freeze')),
     }
+    named: set[str] = set()
     for knob in (Knob.IO_BYTES_PER_S, Knob.IO_OPS_PER_S):
         for version in (1, 2):
-            table[knob, version] = _io_rule(knob, version, devices)
+            table[knob, version] = _io_rule(knob, version, devices, named)
     return table

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A cgroup that plays the memory of the host: ``memory_root``."""
+"""What a cgroup has of memory; one may play that of the host."""
 
 from __future__ import annotations
 
@@ -9,11 +9,46 @@ import logging
 
 from scavenger_openstack.drivers.cgroup import counters
 from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
-from scavenger_openstack.drivers.kernel.cgroup_files import explain
+from scavenger_openstack.drivers.kernel.cgroup_files import NO_MEMORY_LIMIT
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 
 LOG = logging.getLogger(__name__)
+
+
+def host_memory(root: CgroupDirectory) -> tuple[int, int]:
+    """Total and available bytes of a cgroup that plays a host's memory.
+
+    What is available is what is free and what could be dropped, as in the
+    kernel's MemAvailable.
+
+    :raises DriverError: it cannot be read, or has no limit.
+    """
+    limit_file, use_file = (
+        ('memory.limit_in_bytes', 'memory.usage_in_bytes')
+        if root.version == 1 else ('memory.max', 'memory.current'))
+    limit = root.read_int(limit_file)
+    if limit < 0 or limit >= NO_MEMORY_LIMIT:
+        raise errors.DriverError(f'{root.path}/{limit_file} sets no limit')
+    available = limit - root.read_int(use_file) + droppable_bytes(root)
+    return limit, max(0, min(limit, available))
+
+
+def droppable_bytes(directory: CgroupDirectory) -> int:
+    """What the kernel could drop of a cgroup's memory.
+
+    :raises DriverError: it cannot be read.
+    """
+    values = counters.nothing()
+    parse = (counters.droppable_v1 if directory.version == 1
+             else counters.droppable_v2)
+    try:
+        parse(b'\n' + directory.read('memory.stat').encode() + b'\n', values)
+    except ValueError as exc:
+        raise errors.DriverError(
+            f'{directory.path}/memory.stat holds something unknown') from exc
+    return int(values[counters.DROPPABLE_BYTES] or 0)
 
 
 class MemoryRoot:
@@ -26,7 +61,7 @@ class MemoryRoot:
         self._mounts = mounts
         self._path = path
         self._directory: CgroupDirectory | None = None
-        self._complained = False
+        self._logged = log_once.LogOnce()
 
     def read(self) -> tuple[int, int] | None:
         """Total and available bytes; ``None`` when it cannot be read or has
@@ -34,23 +69,19 @@ class MemoryRoot:
         try:
             if self._directory is None:
                 self._directory = self._open()
-            found = counters.host_memory(self._directory)
+            found = host_memory(self._directory)
         except errors.DriverError as exc:
             self._directory = None
-            if not self._complained:
+            if self._logged.due('memory_root'):
                 LOG.warning('memory_root %s: %s; the memory of the machine '
                             'is used instead', self._path, exc)
-            self._complained = True
             return None
-        self._complained = False
+        self._logged.over('memory_root')
         return found
 
     def _open(self) -> CgroupDirectory:
         mount = self._mounts.get('memory')
         if mount is None:
             raise errors.Unsupported('no memory controller is mounted')
-        path = mount.path + self._path
-        try:
-            return CgroupDirectory(path, version=mount.version)
-        except OSError as exc:
-            raise explain(exc, path) from exc
+        return CgroupDirectory(mount.path + self._path,
+                               version=mount.version)

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Mapping
 from typing import Any
 
-from scavenger_openstack.drivers.cgroup.cpuset_tree import read_cpus
+from scavenger_openstack.drivers.cgroup.available_cpus import read_cpus
 from scavenger_openstack.drivers.cgroup.discovery import within
 from scavenger_openstack.drivers.cgroup.knobs import Rule
 from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
@@ -16,6 +17,37 @@ from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.kernel import online_cpus
 from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
+
+
+SETTLING_TICKS = 3
+"""So often in a row it is looked again where something has just changed: a
+container's creator fills hierarchies and sets limits one by one, and the
+kernel may take a moment after a CPU came or went."""
+
+
+class Turn:
+    """Whose own limits are read again in a tick: of one workload after the
+    other, and of all for a few ticks when asked for."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._soon = 0
+
+    def all_soon(self) -> None:
+        """Begin with all of them."""
+        self._soon = SETTLING_TICKS
+
+    def next(self, every: Callable[[], list[str]]) -> list[str]:
+        """The workloads of this tick.
+
+        :param every: all whose limits may be read again
+        """
+        if self._soon or not self._names:
+            self._names = every()
+        count = len(self._names) if self._soon else 1
+        self._soon = max(0, self._soon - 1)
+        names, self._names = self._names[:count], self._names[count:]
+        return names
 
 
 class Allotments:
@@ -58,7 +90,7 @@ class Allotments:
             directory = CgroupDirectory(mount.path + name,
                                         version=mount.version)
             value = self._rules[knob, mount.version].read(directory)
-        except (OSError, errors.DriverError):
+        except errors.DriverError:
             return None
         return None if value is None else float(value)
 
@@ -84,5 +116,5 @@ class Allotments:
             return read_cpus(directory, 'cpuset.effective_cpus'
                              if mount.version == 1
                              else 'cpuset.cpus.effective') or None
-        except (OSError, errors.DriverError):
+        except errors.DriverError:
             return None

@@ -24,11 +24,12 @@ from typing import NamedTuple
 from scavenger_openstack.drivers.delay import totals
 from scavenger_openstack.drivers.delay.totals import Asked
 from scavenger_openstack.drivers.delay.totals import Totals
-from scavenger_openstack.drivers.kernel.cgroup_files import GONE
+from scavenger_openstack.drivers.kernel.cgroup_files import ABSENT
 from scavenger_openstack.drivers.kernel.cgroup_files import OUT_OF_FILES
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.kernel import netlink
 from scavenger_openstack.drivers.kernel import taskstats
+from scavenger_openstack import log_once
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import WorkloadSample
 
@@ -43,6 +44,8 @@ SWITCH = '/proc/sys/kernel/task_delayacct'
 RETRY_S = 30.0
 """After this the kernel is asked again that could not be, for a reason that
 may pass."""
+
+_LISTED = ('blkio', 'cpuacct', 'memory', 'cpu', 'unified')
 
 LASTING = (errno.EPERM, errno.EACCES, errno.ENOENT)
 """Refusals that stay as long as the agent lives."""
@@ -66,16 +69,14 @@ class DelayAccounting:
                  root_dir: str = '/') -> None:
         self._settings = settings
         self._root = root_dir.rstrip('/')
-        self._mount = next((mounts[name] for name in
-                            ('blkio', 'cpuacct', 'memory', 'cpu', 'unified')
-                            if name in mounts), None)
+        self._mounts = mounts
         self._kernel: taskstats.Taskstats | None = None
         self._switch: int | None = None
         self._known: dict[str, Totals] = {}
         self._why = 'nothing was looked at so far'
         self._refused = ''
         self._retry_s = self._failed_s = -math.inf
-        self._said: set[tuple[str, str]] = set()
+        self._logged = log_once.LogOnce()
         self._turn = 0
         self._ticks = 0     # of this turn
         self._on = False
@@ -121,10 +122,11 @@ class DelayAccounting:
              ) -> WorkloadSample:
         sample, unknown = asked.one.add(asked, answers, now=now,
                                         since_s=self._since_s)
-        if unknown:
-            self._say('old', sample[0].id, '%s: io_wait is unknown: %s of '
-                      'its processes began before delay accounting was on; '
-                      'restart it', sample[0].id, unknown)
+        if unknown and self._logged.due(('old', sample[0].id), cause=SWITCH):
+            LOG.warning('%s: io_wait is unknown: %s of its processes began '
+                        'before delay accounting was on; restart it, and '
+                        'others that are as old, or boot with delayacct',
+                        sample[0].id, unknown)
         self._measured['run_delay'] += sample.run_delay_s is not None
         self._measured['io_wait'] += sample.io_wait_s is not None
         return sample
@@ -143,7 +145,7 @@ class DelayAccounting:
         """Empty when the signal can be had."""
         if not self._settings.tasks:
             return '[cgroups] delay_tasks is 0'
-        if self._mount is None:
+        if not self._hierarchies():
             return 'no cgroup controller is mounted'
         try:
             if self._switch is None:
@@ -157,6 +159,7 @@ class DelayAccounting:
                 'was built with it' if exc.errno == errno.ENOENT else '')
         if on and not self._on:
             self._since_s = now
+            self._logged = log_once.LogOnce()
         self._on = on
         if not on:
             return ('delay accounting is off: type "sysctl -w '
@@ -192,9 +195,8 @@ class DelayAccounting:
     def _say(self, what: str, workload: str, text: str, *args: object
              ) -> None:
         """Warn about one thing once."""
-        if (what, workload) not in self._said:
+        if self._logged.due((what, workload)):
             LOG.warning(text, *args)
-        self._said.add((what, workload))
 
     def _hang_up(self) -> None:
         """The next tick opens a new conversation."""
@@ -206,17 +208,28 @@ class DelayAccounting:
 
     def _follow(self, samples: Sequence[WorkloadSample]) -> None:
         """Forget what is gone or was made again, take down what is new."""
-        assert self._mount is not None
         known = self._known
         made = {sample[0].id: sample[0].created_s for sample in samples}
         gone = {name for name, one in known.items()
                 if made.get(name) != one.created_s}
-        if gone:
-            self._said = {key for key in self._said if key[1] not in gone}
         for name in gone:
             del known[name]
+            for what in ('old', 'many'):
+                self._logged.forget((what, name))
         for name in made.keys() - known.keys():
-            known[name] = Totals(made[name], self._mount, self._root)
+            known[name] = Totals(made[name], self._hierarchy(name),
+                                 self._root)
+
+    def _hierarchies(self) -> list[Mount]:
+        """Where processes may be listed."""
+        return [self._mounts[name] for name in _LISTED
+                if name in self._mounts]
+
+    def _hierarchy(self, name: str) -> Mount:
+        """The first that has this cgroup; not all have each."""
+        mounts = self._hierarchies()
+        return next((mount for mount in mounts
+                     if os.path.isdir(mount.path + name)), mounts[0])
 
     def _choose(self, samples: Sequence[WorkloadSample]
                 ) -> tuple[list[Asked], list[WorkloadSample]]:
@@ -247,7 +260,7 @@ class DelayAccounting:
                           '= %s processes or threads', name, most)
                 continue
             except OSError as exc:
-                if exc.errno not in GONE:
+                if exc.errno not in ABSENT:
                     self._say('read', '', '%s: io_wait and run_delay are '
                               'unknown: its processes cannot be listed: %s',
                               name, exc.strerror)

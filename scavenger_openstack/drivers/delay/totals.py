@@ -13,7 +13,8 @@ its workload for disks.
 Operations and bytes come from the cgroup where it counts.  With version 1 it
 may not (some kernels count for a device only once a limit was set on
 it): what does not begin to count when processes wait or move bytes is not
-used while the workload lives.  Then an operation is one wait of a process,
+used while the workload lives, except with version 2 once the controller is
+enabled.  Then an operation is one wait of a process,
 and the bytes are those of its threads.
 """
 
@@ -21,10 +22,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Sequence
-import errno
 import os
 from typing import NamedTuple
 
+from scavenger_openstack.drivers.kernel.cgroup_files import ABSENT
+from scavenger_openstack.drivers.kernel import cgroup_members
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack.drivers.kernel import taskstats
@@ -51,7 +53,8 @@ MOST_THREADS = 1000
 """A process waits for no more seconds per second than it has threads.  Linux
 6.18 was seen to count all the time since boot for one wait, on a busy host."""
 
-_READ_SIZE = 1 << 16
+_NUMBER_BYTES = 11
+"""A number of a process or thread, and the end of its line, at most."""
 
 
 class TooMany(Exception):
@@ -95,9 +98,9 @@ class Totals:
     """
 
     __slots__ = ('_bytes', '_counts', '_cpu_wait_ns', '_first', '_listed_s',
-                 '_mount', '_nodes', '_period', '_rest', '_root', '_threads',
-                 '_wait_ns', '_waits', 'cost', 'created_s', 'processes',
-                 'rank', 'turn')
+                 '_mount', '_nodes', '_period', '_rest', '_root', '_switched',
+                 '_threads', '_wait_ns', '_waits', 'cost', 'created_s',
+                 'processes', 'rank', 'turn')
 
     def __init__(self, created_s: float, mount: Mount, root: str) -> None:
         self.created_s = created_s
@@ -108,6 +111,7 @@ class Totals:
         self._threads: dict[int, int] = {}
         self._wait_ns = self._waits = self._bytes = self._cpu_wait_ns = 0
         self._counts: bool | None = None    # the cgroup itself
+        self._switched = False
         self._first = True
         self._listed_s = 0.0
         self._period = 1    # ticks from one listing to the next
@@ -150,12 +154,12 @@ class Totals:
         if not nodes or any(os.stat(path).st_nlink != links
                             for path, links in nodes):
             nodes = nodes_of(self._mount.path + sample[0].id, most)
-        pids = members(nodes, 'cgroup.procs', most)
+        pids = members(nodes, cgroup_members.PROCESSES, most)
         threads = []
         if self._trusts(sample) is not True:
             threads = members(
-                nodes, 'tasks' if self._mount.version == 1
-                else 'cgroup.threads', most)
+                nodes, cgroup_members.THREADS_V1 if self._mount.version == 1
+                else cgroup_members.THREADS, most)
         self._nodes = nodes
         same = (not self._first and self.processes.keys() == set(pids)
                 and self._threads.keys() == set(threads))
@@ -164,10 +168,16 @@ class Totals:
         return pids, threads
 
     def _trusts(self, sample: WorkloadSample) -> bool | None:
-        """Whether the cgroup counts its I/O; ``None``: not known yet."""
-        if self._counts is None and (sample.io_bytes or (
-                sample.io_bytes is not None and self._mount.version == 2)):
+        """Whether the cgroup counts its I/O; ``None``: not known yet.
+
+        With version 2 the controller comes and goes.
+        """
+        before, known = self._counts, sample.io_bytes is not None
+        if self._mount.version == 2 and (known or before):
+            self._counts = known or None
+        elif before is None and sample.io_bytes:
             self._counts = True
+        self._switched |= before not in (None, self._counts)
         return self._counts
 
     # --- what
@@ -198,6 +208,9 @@ class Totals:
             sample = sample._replace(
                 io_ops=None if unknown else self._waits,
                 io_bytes=self._bytes)
+        if self._switched:      # what counts now did so from another number
+            self._switched = False
+            sample = sample._replace(io_ops=None, io_bytes=None)
         if not unknown:
             sample = sample._replace(io_wait_s=self._wait_ns / NS_PER_S)
         return sample, unknown
@@ -298,28 +311,23 @@ def nodes_of(top: str, most: int) -> list[tuple[str, int]]:
 
 def members(nodes: Sequence[tuple[str, int]], file: str, most: int
              ) -> list[int]:
-    """The tasks in some cgroups.
-
-    Opened again each time: over a kept descriptor version 1 answers with an
-    old list for as long as it is asked at least once a second.
+    """The tasks in some cgroups, the first of which holds the others; one of
+    these that is gone meanwhile has none.
 
     :raises TooMany: more than ``most``
-    :raises OSError: a cgroup is gone, or may not be read
+    :raises OSError: the first is gone, or one may not be read
     """
     found: list[int] = []
+    size = _NUMBER_BYTES * most + 1
     for path, _ in nodes:
-        fd = os.open(f'{path}/{file}', os.O_RDONLY | os.O_CLOEXEC)
         try:
-            data = b''
-            while part := os.read(fd, _READ_SIZE):
-                data += part
-                if len(data) > 11 * most:
-                    raise TooMany
+            data = cgroup_members.read(f'{path}/{file}', size=size)
         except OSError as exc:
-            if exc.errno != errno.EOPNOTSUPP:   # threads of a cgroup above
+            if exc.errno not in ABSENT or path == nodes[0][0]:
                 raise
-        finally:
-            os.close(fd)
+            continue
+        if len(data) >= size:
+            raise TooMany
         found += map(int, data.split())
         if len(found) > most:
             raise TooMany

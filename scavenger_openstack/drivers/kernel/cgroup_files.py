@@ -7,22 +7,32 @@ A directory is opened once and everything in it relative to that, so that
 what holds one talks to the same cgroup for ever: when that is removed
 every access says :class:`~scavenger_openstack.errors.WorkloadGone`, also
 when another one was made under the same path.
+
+ENODEV and ENOENT of a file say that its controller was turned off, or that
+the device that was named is away.  Whether the cgroup is there is asked of
+its directory.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Sequence
 import errno
 import os
 import resource
 from typing import Any
 from typing import NamedTuple
+from typing import TypeVar
 
 from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers.kernel import cgroup_members
 from scavenger_openstack import errors
+from scavenger_openstack.restore import grammar
 
-GONE = frozenset((errno.ENODEV, errno.ENOENT))
-"""What the kernel answers about a cgroup that was removed."""
+T = TypeVar('T')
+
+ABSENT = frozenset((errno.ENODEV, errno.ENOENT))
+"""What the kernel answers about what is not there (any more)."""
 
 OUT_OF_FILES = frozenset((errno.EMFILE, errno.ENFILE))
 """There are no descriptors left: says nothing about any cgroup."""
@@ -33,6 +43,8 @@ NO_MEMORY_LIMIT = 1 << 62
 _READ_SIZE = 16384
 
 _ADVICE = {
+    errno.ENODEV: 'this host has no such whole disk (a partition has no '
+                  'limits of its own)',
     errno.EROFS: 'the cgroup tree is mounted read-only here: let the agent '
                  'have it writable (systemd: ProtectControlGroups=no)',
     errno.EACCES: 'not permitted: run the agent with CAP_DAC_OVERRIDE (for '
@@ -52,6 +64,9 @@ _ADVICE = {
 _LASTING = frozenset((errno.EROFS, errno.EACCES, errno.EPERM, errno.EINVAL,
                       errno.ERANGE, errno.ENOSPC, errno.EOPNOTSUPP))
 """What the kernel would hardly take a moment later."""
+
+_OF_THE_HOST = OUT_OF_FILES | {errno.EROFS, errno.EPERM}
+"""What says something of the host or the agent, and nothing of one cgroup."""
 
 
 class Entry(NamedTuple):
@@ -90,11 +105,18 @@ def open_fd(path: str, flags: int, directory: Fd | None = None) -> Fd:
 
 def explain(exc: OSError, doing: str) -> errors.DriverError:
     """What an operator should know about ``exc``, in one line."""
-    if exc.errno in GONE:
-        return errors.WorkloadGone(f'{doing}: the cgroup is gone')
     advice = _ADVICE.get(exc.errno or 0, 'see the kernel log')
-    kind = errors.Denied if exc.errno in _LASTING else errors.DriverError
-    return kind(f'{doing}: {os.strerror(exc.errno or 0)}; {advice}')
+    kind = (errors.Unsupported if exc.errno in ABSENT else
+            errors.Denied if exc.errno in _LASTING else errors.DriverError)
+    why = f'{os.strerror(exc.errno or 0)}; {advice}'
+    of_host = exc.errno in _OF_THE_HOST or (
+        exc.errno == errno.EACCES and 'cpuset.cpus' not in doing)
+    return kind(f'{doing}: {why}', cause=why if of_host else '')
+
+
+def gone(doing: str) -> errors.WorkloadGone:
+    """What is said of a cgroup that was removed."""
+    return errors.WorkloadGone(f'{doing}: the cgroup is gone')
 
 
 def allow_many_files() -> None:
@@ -113,37 +135,71 @@ class CgroupDirectory:
 
     ``devices`` are the disks that its I/O limits are about, from the first
     time that one was looked at.  ``no_cpus`` is what brings back a CPU set
-    that was empty.
+    that was empty.  ``withheld`` are CPUs of which the log said that they
+    cannot be had.
 
-    :raises OSError: ``path`` cannot be opened.
+    :raises DriverError: ``path`` cannot be opened.
     """
 
-    def __init__(self, path: str, *, version: int,
-                 no_cpus: str = '') -> None:
+    def __init__(self, path: str, *, version: int, no_cpus: str = '',
+                 parent: CgroupDirectory | None = None) -> None:
         self.path = path
         self.no_cpus = no_cpus
         self.version = version
         self.devices: tuple[str, ...] = ()
-        self._fd = open_fd(path, os.O_RDONLY | os.O_DIRECTORY)
+        self.withheld: frozenset[int] = frozenset()
+        name = os.path.basename(path) if parent else path
+        above: Fd | None = parent._fd if parent else None
+        try:
+            self._fd: Fd = open_fd(name, os.O_RDONLY | os.O_DIRECTORY, above)
+        except OSError as exc:
+            if exc.errno in ABSENT:
+                raise gone(path) from exc
+            raise explain(exc, f'cannot open {path}') from exc
         self.inode = os.fstat(self._fd.number).st_ino
         self._files: dict[tuple[str, int], Fd] = {}
         self._ours: dict[Entry, str] = {}
+
+    def child(self, name: str) -> CgroupDirectory:
+        """A cgroup directly below, however long its path is.
+
+        :raises DriverError: it cannot be opened.
+        """
+        return CgroupDirectory(f'{self.path}/{name}', version=self.version,
+                               parent=self)
 
     def _file(self, name: str, flags: int) -> Fd:
         found = self._files.get((name, flags))
         if found is None:
             try:
                 found = open_fd(name, flags, self._fd)
-            except FileNotFoundError as exc:
-                if not self.alive():
-                    raise explain(exc, f'{self.path}/{name}') from exc
-                raise errors.Unsupported(
-                    f'{self.path}/{name} does not exist: '
-                    + self._cure(name)) from exc
             except OSError as exc:
-                raise explain(exc, f'cannot open {self.path}/{name}') from exc
+                if exc.errno not in ABSENT:
+                    raise explain(exc, f'cannot open {self.path}/{name}'
+                                  ) from exc
+                if not self.alive():
+                    raise gone(f'{self.path}/{name}') from exc
+                cure = self._cure(name)
+                raise errors.Unsupported(
+                    f'{self.path}/{name} does not exist: {cure}',
+                    cause=f'{name}: {cure}') from exc
             self._files[name, flags] = found
         return found
+
+    def _with_file(self, name: str, flags: int, do: Callable[[int], T]) -> T:
+        """What ``do`` returns for the descriptor of a file, which is opened
+        again where its controller was turned off and on.
+
+        :raises OSError: of ``do``, if the cgroup is there.
+        :raises DriverError: the file cannot be opened.
+        """
+        try:
+            return do(self._file(name, flags).number)
+        except OSError as exc:
+            if exc.errno not in ABSENT:
+                raise
+        self._files.pop((name, flags), None)
+        return do(self._file(name, flags).number)
 
     def _cure(self, name: str) -> str:
         """What to do about a file that is missing."""
@@ -164,52 +220,51 @@ class CgroupDirectory:
         return ('enable the controller for this cgroup, or use a kernel that '
                 'has it')
 
+    def fileno(self) -> int:
+        """The descriptor of the directory."""
+        return self._fd.number
+
     def alive(self) -> bool:
-        """Whether the cgroup still exists (under whatever path)."""
+        """Whether the cgroup still exists (under whatever path): one that
+        was removed has no files."""
         try:
-            os.close(os.open('cgroup.procs', os.O_RDONLY | os.O_CLOEXEC,
-                             dir_fd=self._fd.number))
+            fd = open_fd('.', os.O_RDONLY | os.O_DIRECTORY, self._fd)
+            return bool(os.listdir(fd.number))
         except OSError as exc:
-            return exc.errno not in GONE
-        return True
+            return exc.errno not in ABSENT
 
     def read(self, file: str) -> str:
         """The text of a file, without the white space around it.
 
         :raises DriverError: it cannot be read.
         """
-        fd = self._file(file, os.O_RDONLY)
-        size = _READ_SIZE
-        try:
-            while len(data := os.pread(fd.number, size, 0)) == size:
+        def whole(fd: int) -> bytes:
+            size = _READ_SIZE
+            while len(data := os.pread(fd, size, 0)) == size:
                 size *= 4
+            return data
+
+        try:
+            data = self._with_file(file, os.O_RDONLY, whole)
         except OSError as exc:
             raise explain(exc, f'cannot read {self.path}/{file}') from exc
         return data.decode('utf-8', 'replace').strip()
 
     def processes(self) -> set[int]:
         """What is in the cgroup itself; 0: a process in a PID namespace that
-        is not ours.
-
-        Opened again each time, and read to the end: over a kept descriptor
-        version 1 answers with a list of up to a second ago, and one read
-        tells no more than a page.
+        is not ours.  None in a threaded one.
 
         :raises WorkloadGone: it was removed.
         :raises DriverError: it cannot be read.
         """
-        path, data = f'{self.path}/cgroup.procs', b''
         try:
-            fd = os.open('cgroup.procs', os.O_RDONLY | os.O_CLOEXEC,
-                         dir_fd=self._fd.number)
-            try:
-                while part := os.read(fd, _READ_SIZE):
-                    data += part
-            finally:
-                os.close(fd)
+            return set(map(int, cgroup_members.read(
+                'cgroup.procs', self._fd.number).split()))
         except OSError as exc:
+            path = f'{self.path}/cgroup.procs'
+            if exc.errno in ABSENT and not self.alive():
+                raise gone(path) from exc
             raise explain(exc, f'cannot read {path}') from exc
-        return set(map(int, data.split()))
 
     def read_int(self, file: str) -> int:
         """The number in a file; ``max`` is -1.
@@ -230,8 +285,10 @@ class CgroupDirectory:
         :raises OSError: the kernel does not take it.
         :raises DriverError: the file cannot be opened.
         """
-        fd = self._file(file, os.O_WRONLY)
-        os.pwrite(fd.number, text.encode() + b'\n', 0)
+        data = text.encode() + b'\n'
+        if self._with_file(file, os.O_WRONLY, lambda fd: os.pwrite(
+                fd, data, 0)) != len(data):
+            raise OSError(errno.EIO, 'only a part of the text was taken')
 
     def get(self, entry: Entry) -> str:
         """The text of an entry: what its restore action has to write.
@@ -246,16 +303,13 @@ class CgroupDirectory:
             return text or self.no_cpus
         if not entry.device:
             return text
-        for line in text.splitlines():
-            device, _, rest = line.partition(' ')
-            if device != entry.device:
-                continue
-            if not entry.field:
-                return rest.strip()
-            for part in rest.split():
-                if part.startswith(entry.field + '='):
-                    return part
-        return f'{entry.field}=max' if entry.field else '0'
+        lines = text.split('\n')
+        if entry.field:
+            row = dict(map(grammar.device_row, lines)).get(entry.device, '')
+            limit = grammar.pairs(row).get(entry.field, 'max')
+            return f'{entry.field}={limit}'
+        limits = dict(line.partition(' ')[::2] for line in lines)
+        return limits.get(entry.device, '0').strip()
 
     def put(self, entry: Entry, text: str) -> None:
         """Write an entry's text.
@@ -330,14 +384,8 @@ class CgroupDirectory:
 
     def links(self) -> int:
         """The link count: cgroup file systems keep it at 2 and one for each
-        directory below.
-
-        :raises DriverError: it cannot be had.
-        """
-        try:
-            return os.fstat(self._fd.number).st_nlink
-        except OSError as exc:
-            raise explain(exc, f'cannot look at {self.path}') from exc
+        directory below."""
+        return os.fstat(self._fd.number).st_nlink
 
     def subdirectories(self) -> list[str]:
         """The names of the cgroups directly below.

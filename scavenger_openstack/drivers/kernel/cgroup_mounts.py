@@ -10,6 +10,7 @@ import re
 from typing import NamedTuple
 
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 
 LOG = logging.getLogger(__name__)
 
@@ -24,31 +25,35 @@ class Mount(NamedTuple):
     version: int
 
 
-def find_mounts(root_dir: str = '/') -> dict[str, Mount]:
+def find_mounts(root_dir: str = '/',
+                logged: log_once.LogOnce | None = None) -> dict[str, Mount]:
     """Where each cgroup controller of this host is mounted.
 
     The key ``unified`` is the cgroup v2 tree, if there is one; a controller
     is looked for in the v1 mounts first, then in what the v2 root offers;
+    of several mounts of one tree it is the first that shows all of it;
     what v2 has without a controller (freezing, counting CPU time) there
     first, where ``cpu`` is in v2.
     The names are those of v1: ``blkio`` is the v2 controller ``io``.
 
+    :param logged: what was logged of this host
     :raises DriverError: the list of mounts cannot be read.
     """
     root = root_dir.rstrip('/')
     table = f'{root}/proc/self/mounts'
     try:
-        with open(table, encoding='utf-8', errors='surrogateescape') as file:
-            lines = file.read().splitlines()
+        with open(table, encoding='utf-8', errors='surrogateescape',
+                  newline='\n') as file:
+            lines = file.read().split('\n')
     except OSError as exc:
         raise errors.DriverError(
             f'cannot read {table}: {exc.strerror}; is /proc mounted?') from exc
     found: dict[str, Mount] = {}
-    for line in lines:
-        fields = line.split(' ')
-        if len(fields) < 4:
-            continue
-        path = root + re.sub(r'\\(\d{3})', lambda m: chr(int(m[1], 8)),
+    rows = [row for row in (line.split(' ') for line in lines)
+            if len(row) >= 4]
+    parts = _parts(f'{root}/proc/self/mountinfo')
+    for fields in sorted(rows, key=lambda row: row[1] in parts):
+        path = root + re.sub(r'\\([0-7]{3})', lambda m: chr(int(m[1], 8)),
                              fields[1])
         if fields[2] == 'cgroup':
             for name in fields[3].split(','):
@@ -57,7 +62,8 @@ def find_mounts(root_dir: str = '/') -> dict[str, Mount]:
         elif fields[2] == 'cgroup2':
             found.setdefault('unified', Mount(path, 2))
     if 'unified' in found:
-        for name in _v2_controllers(found['unified']):
+        for name in _v2_controllers(found['unified'],
+                                    logged or log_once.LogOnce()):
             found.setdefault(name, found['unified'])
         if found['unified'] == found.get('cpu'):
             # Programs mount these two in version 1 beside version 2, where
@@ -66,15 +72,65 @@ def find_mounts(root_dir: str = '/') -> dict[str, Mount]:
     return found
 
 
-def _v2_controllers(mount: Mount) -> Iterator[str]:
-    yield from ('freezer', 'perf_event')    # always there, never listed
+class Mounts(dict[str, Mount]):
+    """What :func:`find_mounts` finds, as of the last look; always the same
+    object.
+
+    :param logged: what was logged of this host
+    :raises DriverError: the list of mounts cannot be read.
+    """
+
+    def __init__(self, root_dir: str, logged: log_once.LogOnce) -> None:
+        super().__init__(find_mounts(root_dir, logged))
+        self._root_dir = root_dir
+        self._logged = logged
+
+    def look(self) -> frozenset[str]:
+        """Look again: the controllers that are mounted elsewhere now."""
+        try:
+            now = find_mounts(self._root_dir, self._logged)
+        except errors.DriverError:
+            now = {}
+        changed = frozenset(name for name in {*self, *now}
+                            if self.get(name) != now.get(name))
+        if not now or not changed:
+            return frozenset()
+        LOG.info('cgroup controllers that are mounted elsewhere now: %s',
+                 ', '.join(sorted(changed)))
+        self.update(now)        # first: threads may look at what is there
+        for name in self.keys() - now.keys():
+            del self[name]
+        return changed
+
+
+def _parts(table: str) -> frozenset[str]:
+    """Where only a part of a tree is mounted, as in a container: nothing
+    else of the host is to be seen there.
+
+    Without the table, which plain files need not have, it is nowhere.
+    """
     try:
-        with open(f'{mount.path}/cgroup.controllers') as file:
+        with open(table, encoding='utf-8', errors='surrogateescape',
+                  newline='\n') as file:
+            rows = [line.split(' ', 5) for line in file]
+    except OSError:
+        return frozenset()
+    return frozenset(row[4] for row in rows if len(row) > 5 and row[3] != '/')
+
+
+def _v2_controllers(mount: Mount, logged: log_once.LogOnce
+                    ) -> Iterator[str]:
+    yield from ('freezer', 'perf_event')    # always there, never listed
+    path = f'{mount.path}/cgroup.controllers'
+    try:
+        with open(path) as file:
             names = file.read().split()
     except OSError as exc:
-        LOG.warning('cannot read %s/cgroup.controllers: %s; cgroup v2 '
-                    'controllers stay unused', mount.path, exc.strerror)
+        if logged.due(path):
+            LOG.warning('cannot read %s: %s; cgroup v2 controllers stay '
+                        'unused until it can be read', path, exc.strerror)
         return
+    logged.over(path)
     for name in names:
         if name == 'cpu':
             yield 'cpuacct'

@@ -29,7 +29,7 @@ _NEWQDISC, _DELQDISC, _GETQDISC = 36, 37, 38
 _NEWFILTER, _DELFILTER, _GETFILTER = 44, 45, 46
 _INGRESS, _HANDLE, _FILTERS = 0xfffffff1, 0xffff0000, 0xfffffff2
 _EVERY_PROTOCOL = socket.htons(3)
-_TCA_KIND, _TCA_OPTIONS, _TCA_CHAIN = 1, 2, 11
+_TCA_KIND, _TCA_OPTIONS = 1, 2
 _U32_SELECTOR, _U32_ACTIONS = 5, 7
 _ACTION_KIND, _ACTION_OPTIONS, _MIRRED_PARMS = 1, 2, 2
 _TERMINAL, _STOLEN, _REDIRECT = 1, 4, 1
@@ -122,12 +122,14 @@ def _nest(kind: int, payload: bytes) -> bytes:
 
 def _kind(answer: bytes) -> str:
     found = dict(attributes(answer[_TC.size:]))
-    return found[_TCA_KIND].rstrip(b'\0').decode()
+    return found.get(_TCA_KIND, b'').rstrip(b'\0').decode(errors='replace')
 
 
 def _parse(answers: list[bytes]) -> Iterator[Filter]:
     """A filter without options is but the head of a list of them."""
     for answer in answers:
+        if len(answer) < _TC.size:
+            continue
         preference = _TC.unpack_from(answer)[4] >> 16
         kind = _kind(answer)
         found = dict(attributes(answer[_TC.size:]))

@@ -17,6 +17,8 @@ import socket
 import struct
 import threading
 
+from scavenger_openstack.drivers import calls
+
 NETNS_DIR = '/run/netns'
 """Where ``ip netns`` keeps the namespaces by name."""
 
@@ -167,7 +169,10 @@ class Netlink:
                 made.append(exc)
 
         thread = threading.Thread(target=make)
-        thread.start()
+        try:
+            calls.start(thread)
+        except calls.NoThread as exc:
+            raise OSError(errno.EAGAIN, str(exc), path) from None
         thread.join()
         if isinstance(made[0], OSError):
             raise made[0]

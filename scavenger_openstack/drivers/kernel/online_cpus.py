@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 
+from scavenger_openstack import log_once
 from scavenger_openstack.types import parse_cpus
 
 LOG = logging.getLogger(__name__)
@@ -56,14 +57,16 @@ class OnlineCpus:
 
     The file is kept open: a look is one system call.
 
+    :param logged: what was logged of this host
     :ivar now: the first CPU until it is known better
     """
 
-    def __init__(self, root_dir: str = '/') -> None:
+    def __init__(self, root_dir: str = '/',
+                 logged: log_once.LogOnce | None = None) -> None:
         self._path = path(root_dir)
         self._fd: int | None = None
         self._data = b''
-        self._said = False
+        self._logged = logged or log_once.LogOnce()
         self.now: frozenset[int] = frozenset((0,))
 
     def look(self) -> bool:
@@ -76,12 +79,12 @@ class OnlineCpus:
                 return False
             found = parse_cpus(data.decode('ascii'))
         except (OSError, ValueError) as exc:
-            if not self._said:
+            if self._logged.due(self._path):
                 LOG.warning('cannot tell which CPUs are online: %s; counting '
                             'on %s', exc, sorted(self.now))
-            self._said = True
             self.close()        # opened again at the next look
             return False
+        self._logged.over(self._path)
         self._data = data
         if not found or found == self.now:
             return False

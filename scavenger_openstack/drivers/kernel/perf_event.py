@@ -24,6 +24,7 @@ import struct
 from typing import NamedTuple
 
 from scavenger_openstack.drivers.kernel import cgroup_mounts
+from scavenger_openstack import log_once
 
 HARDWARE, SOFTWARE = 0, 1
 """Types of events (PERF_TYPE_*)."""
@@ -135,13 +136,15 @@ def close(fds: Iterable[int]) -> None:
         os.close(fd)
 
 
-def find_mount(root_dir: str = '') -> str | None:
+def find_mount(root_dir: str = '',
+               logged: log_once.LogOnce | None = None) -> str | None:
     """Where the cgroups are that perf counts by: the hierarchy of version 1
     that has perf_event, else the tree of version 2.
 
+    :param logged: what was logged of this host
     :raises DriverError: the list of mounts cannot be read.
     """
-    mount = cgroup_mounts.find_mounts(root_dir).get('perf_event')
+    mount = cgroup_mounts.find_mounts(root_dir, logged).get('perf_event')
     return mount.path if mount else None
 
 

@@ -12,8 +12,11 @@ import logging
 import os
 from typing import TypeVar
 
+from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.kernel import online_cpus
+from scavenger_openstack.drivers.kernel import rows
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import parse_cpus
@@ -24,8 +27,12 @@ Answer = TypeVar('Answer')
 
 BYTES_PER_KIB = 1024
 
+SOON_TICKS = 3
+"""So often in a row it is read where CPUs sit after one came or went."""
+
 _READ_SIZE = 65536
 _HZ = os.sysconf('SC_CLK_TCK')
+_COLUMNS = 4    # of a CPU that each kernel has: user, nice, system, idle
 
 
 def busy_s(data: bytes, hz: int = _HZ) -> dict[int, float]:
@@ -33,56 +40,70 @@ def busy_s(data: bytes, hz: int = _HZ) -> dict[int, float]:
 
     Time idle or waiting for I/O is not busy; what a hypervisor below stole
     is: a thread was to run then.  Guest time is part of user and nice time
-    already.
+    already.  A column that a kernel does not have is 0; a CPU whose row holds
+    something else is left out.
 
-    :raises ValueError: a line is not as the kernel writes it.
+    :raises ValueError: there is no CPU.
     """
     found: dict[int, float] = {}
     for line in data.split(b'\n'):
-        if not line.startswith(b'cpu'):
-            break
-        if line.startswith(b'cpu '):
+        if not line.startswith(b'cpu') or line.startswith(b'cpu '):
             continue
-        name, user, nice, system, _idle, _iowait, irq, softirq, steal, *_ = (
-            line.split())
-        found[int(name[3:])] = (int(user) + int(nice) + int(system) + int(irq)
-                                + int(softirq) + int(steal)) / hz
+        try:
+            name, *ticks = line.split()
+            if len(ticks) < _COLUMNS:
+                continue
+            user, nice, system, _idle, _iowait, irq, softirq, steal = (
+                *map(int, ticks[:8]), *(0,) * (8 - len(ticks)))
+            found[int(name[3:])] = (
+                user + nice + system + irq + softirq + steal) / hz
+        except ValueError:
+            continue
     if not found:
         raise ValueError('no CPU is named')
     return found
 
 
-def total_and_available(data: bytes) -> tuple[int, int]:
-    """MemTotal and MemAvailable in bytes, from ``/proc/meminfo``.
+def total_and_available(data: bytes) -> tuple[int | None, int | None]:
+    """MemTotal and MemAvailable in bytes, from ``/proc/meminfo``; ``None``
+    for one that is missing.
 
-    :raises ValueError: one of them is missing.
+    :raises ValueError: both are.
     """
-    found = []
+    found: list[int | None] = []
     for key in (b'MemTotal:', b'MemAvailable:'):
-        start = data.index(key) + len(key)
-        found.append(int(data[start:data.index(b'kB', start)])
-                     * BYTES_PER_KIB)
+        try:
+            found.append(BYTES_PER_KIB * rows.number(data, key))
+        except ValueError:
+            found.append(None)
+    if found == [None, None]:
+        raise ValueError('none of its rows')
     return found[0], found[1]
 
 
-def read_topology(root_dir: str = '/') -> dict[int, Cpu]:
+def read_topology(root_dir: str = '/',
+                  logged: log_once.LogOnce | None = None) -> dict[int, Cpu]:
     """Where each online CPU sits.
 
     A core, an LLC and a NUMA node are named by the lowest CPU in them (a
     node by its number).  Without the files in /sys each CPU is a core of
     its own and all share one LLC and one node.
+
+    :param logged: what was logged of this host
     """
+    logged = logged or log_once.LogOnce()
     top = f'{root_dir.rstrip("/")}/sys/devices/system'
-    online = _cpus(f'{top}/cpu/online')
+    online = _cpus(f'{top}/cpu/online', logged)
     if not online:
         online = online_cpus.counted()
     isolated = online_cpus.isolated(root_dir)
     nodes: dict[int, int] = {}
     for name in _names(f'{top}/node'):
         if name.startswith('node') and name[4:].isdigit():
-            for cpu in _cpus(f'{top}/node/{name}/cpulist'):
+            for cpu in _cpus(f'{top}/node/{name}/cpulist', logged):
                 nodes[cpu] = int(name[4:])
-    return {cpu: Cpu(core=_core(top, cpu), llc=_llc(top, cpu, min(online)),
+    return {cpu: Cpu(core=min(siblings(cpu, root_dir, logged)),
+                     llc=_llc(top, cpu, min(online), logged),
                      numa=nodes.get(cpu, 0),
                      isolated=cpu in isolated or None)
             for cpu in sorted(online)}
@@ -103,31 +124,39 @@ def started_ticks(pid: int, root_dir: str = '/') -> int:
         raise errors.WorkloadGone(f'process {pid} is gone') from None
 
 
-def _core(top: str, cpu: int) -> int:
+def siblings(cpu: int, root_dir: str = '/',
+             logged: log_once.LogOnce | None = None) -> frozenset[int]:
+    """The CPUs of one physical core: this one, and those beside it."""
+    top = f'{root_dir.rstrip("/")}/sys/devices/system'
     for name in ('core_cpus_list', 'thread_siblings_list'):
-        siblings = _cpus(f'{top}/cpu/cpu{cpu}/topology/{name}')
-        if siblings:
-            return min(siblings)
-    return cpu
+        cpus = _cpus(f'{top}/cpu/cpu{cpu}/topology/{name}',
+                     logged or log_once.LogOnce())
+        if cpus:
+            return cpus
+    return frozenset((cpu,))
 
 
-def _llc(top: str, cpu: int, unknown: int) -> int:
+def _llc(top: str, cpu: int, unknown: int, logged: log_once.LogOnce) -> int:
     best: tuple[int, int] = (0, unknown)
     cache = f'{top}/cpu/cpu{cpu}/cache'
     for name in _names(cache):
         level = _text(f'{cache}/{name}/level')
-        shared = _cpus(f'{cache}/{name}/shared_cpu_list')
+        shared = _cpus(f'{cache}/{name}/shared_cpu_list', logged)
         if level.isdigit() and shared:
             best = max(best, (int(level), min(shared)))
     return best[1]
 
 
-def _cpus(path: str) -> frozenset[int]:
+def _cpus(path: str, logged: log_once.LogOnce) -> frozenset[int]:
     try:
-        return parse_cpus(_text(path))
+        cpus = parse_cpus(_text(path))
     except ValueError:
-        LOG.warning('%s does not hold a CPU list; it is not used', path)
+        if logged.due(path, cause=('CPU list', os.path.basename(path))):
+            LOG.warning('%s does not hold a CPU list; it is not used, as '
+                        'those of other CPUs with the same fault', path)
         return frozenset()
+    logged.over(path)
+    return cpus
 
 
 def _text(path: str) -> str:
@@ -152,34 +181,45 @@ class Proc:
     that names its file.
 
     :param root_dir: where /proc and /sys are looked for
+    :param logged: what was logged of this host
     :raises DriverError: there is no boot id: /proc is not mounted.
     """
 
-    def __init__(self, root_dir: str = '/') -> None:
+    def __init__(self, root_dir: str = '/',
+                 logged: log_once.LogOnce | None = None) -> None:
         self._root = root_dir.rstrip('/')
         self._fds: dict[str, int] = {}
-        self._complained: set[str] = set()
+        self._logged = logged or log_once.LogOnce()
         path = f'{self._root}/proc/sys/kernel/random/boot_id'
         self.boot_id = _text(path)
         if not self.boot_id:
             raise errors.DriverError(f'cannot read {path}: mount /proc')
         self.cpu_model = self._cpu_model()
-        self._online = online_cpus.OnlineCpus(root_dir)
+        self._online = online_cpus.OnlineCpus(root_dir, self._logged)
         self._online.look()
-        self._topology: Mapping[int, Cpu] = read_topology(root_dir)
+        self._topology: Mapping[int, Cpu] = read_topology(root_dir,
+                                                          self._logged)
+        self._ticks = self._soon = 0
 
     def topology(self) -> Mapping[int, Cpu]:
         """Where each CPU sits that is online now.
 
-        It is the same object until one comes or goes.
+        It is the same object until that changes.  The kernel tells of the
+        caches of a CPU a moment after it came.
         """
+        self._ticks += 1
+        self._soon = max(0, self._soon - 1)
         if self._online.look():
-            before, self._topology = self._topology, read_topology(
-                self._root or '/')
-            if before.keys() != self._topology.keys():
+            self._soon = SOON_TICKS
+        if self._soon or not self._ticks % base.LOOK_TICKS:
+            before, now = self._topology, read_topology(self._root or '/',
+                                                        self._logged)
+            if now != before:
+                self._topology = now
+            if before.keys() != now.keys():
                 LOG.info('the host has %d CPUs online now (%s), it had %d',
-                         len(self._topology), format_cpus(self._topology),
-                         len(before))
+                         len(now), format_cpus(now), len(before))
+            self.cpu_model = self.cpu_model or self._cpu_model()
         return self._topology
 
     def cpu_busy_s(self) -> dict[int, float]:
@@ -209,7 +249,7 @@ class Proc:
         except ValueError:
             self._unknown(path, f'holds {data[:60]!r}')
             return None
-        self._complained.discard(path)
+        self._logged.over(path)
         return found
 
     def _read(self, path: str) -> bytes | None:
@@ -238,10 +278,9 @@ class Proc:
         return None
 
     def _unknown(self, path: str, why: str) -> None:
-        if path not in self._complained:
+        if self._logged.due(path):
             LOG.warning('%s: %s; what it says is unknown until it can be '
                         'read again', path, why)
-        self._complained.add(path)
 
     def _cpu_model(self) -> str | None:
         for line in _text(f'{self._root}/proc/cpuinfo').splitlines():

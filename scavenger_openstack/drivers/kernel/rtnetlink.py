@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 import contextlib
 import errno
+import os
 import socket
 import struct
 import sys
@@ -134,10 +135,9 @@ class Rtnetlink:
         answers = self.talk.dump(
             _GETLINK, _LINK.pack(0, 0, 0, 0, 0) + _WITHOUT_STATS
             + (_kind(kind) if kind else b''))
-        found = dict(map(_link, answers))
         # A kernel that does not know the kind answers with all devices.
-        return {name: link for name, link in found.items()
-                if kind in ('', link.kind)}
+        return {name: link for name, link in map(_link, answers)
+                if name and kind in ('', link.kind)}
 
     def exists(self, ifindex: int) -> bool:
         """Whether there is a device with this index."""
@@ -197,10 +197,14 @@ class Rtnetlink:
         """Of all devices, in one question."""
         found = {}
         for answer in self.talk.dump(_GETSTATS, _STATS.pack(0, 0, 1)):
-            ifindex, kind, received, sent = _STATS_BYTES.unpack_from(answer)
-            if kind != _IFLA_STATS_LINK_64:     # padded on some machines
-                received, sent = _received_sent(answer)
-            found[ifindex] = received, sent
+            size = len(answer)
+            ifindex, kind, received, sent = (
+                _STATS_BYTES.unpack_from(answer)
+                if size >= _STATS_BYTES.size else (0, 0, 0, 0))
+            if kind == _IFLA_STATS_LINK_64:
+                found[ifindex] = received, sent
+            elif size >= _STATS.size and (both := _received_sent(answer)):
+                found[_STATS.unpack_from(answer)[1]] = both     # padded
         return found
 
     def root_qdisc(self, ifindex: int) -> Qdisc | None:
@@ -214,11 +218,12 @@ class Rtnetlink:
             return None
         handle = _TC.unpack_from(answer)[2]
         found = dict(attributes(answer[_TC.size:]))
-        kind = found[_TCA_KIND].rstrip(b'\0').decode()
-        if kind != 'tbf':
+        kind = _text(found.get(_TCA_KIND, b''))
+        options = dict(attributes(found.get(_TCA_OPTIONS, b'')))
+        parms = options.get(_TBF_PARMS, b'')
+        if kind != 'tbf' or len(parms) < struct.calcsize(_RATESPEC):
             return Qdisc(kind, handle)
-        options = dict(attributes(found[_TCA_OPTIONS]))
-        rate = struct.unpack_from(_RATESPEC, options[_TBF_PARMS])[5]
+        rate = struct.unpack_from(_RATESPEC, parms)[5]
         if _TBF_RATE64 in options:
             rate = int.from_bytes(options[_TBF_RATE64], sys.byteorder)
         return Qdisc(kind, handle, rate)
@@ -242,15 +247,20 @@ class Rtnetlink:
 
     def _bytes(self, ifindex: int) -> tuple[int, int]:
         answer = self.talk.ask(_GETSTATS, 0, _STATS.pack(0, ifindex, 1))
-        assert answer is not None
-        return _received_sent(answer)
+        both = _received_sent(answer or b'')
+        if both is None:
+            raise OSError(errno.ENODATA, os.strerror(errno.ENODATA))
+        return both
 
 
 _WITHOUT_STATS = attribute(_IFLA_EXT_MASK, struct.pack('=I', _SKIP_STATS))
 
 
-def _received_sent(answer: bytes) -> tuple[int, int]:
-    stats = dict(attributes(answer[_STATS.size:]))[_IFLA_STATS_LINK_64]
+def _received_sent(answer: bytes) -> tuple[int, int] | None:
+    stats = dict(attributes(answer[_STATS.size:])).get(_IFLA_STATS_LINK_64,
+                                                       b'')
+    if len(stats) < _BYTES.size:
+        return None
     received, sent = _BYTES.unpack_from(stats)
     return received, sent
 
@@ -261,10 +271,12 @@ def _kind(kind: str) -> bytes:
 
 
 def _link(answer: bytes) -> tuple[str, Link]:
+    """Name, '' where the kernel gives none, and device."""
     found = dict(attributes(answer[_LINK.size:]))
     info = dict(attributes(found.get(_IFLA_LINKINFO, b'')))
-    return _text(found[_IFLA_IFNAME]), Link(
-        _LINK.unpack_from(answer)[2], _number(found[_IFLA_MTU]),
+    return _text(found.get(_IFLA_IFNAME, b'')), Link(
+        _LINK.unpack_from(answer.ljust(_LINK.size, b'\0'))[2],
+        _number(found.get(_IFLA_MTU, b'')),
         _text(info.get(_IFLA_INFO_KIND, b'')),
         _number(found.get(_IFLA_GROUP, b'')))
 

@@ -22,6 +22,7 @@ import struct
 import threading
 import time
 
+from scavenger_openstack.drivers import calls
 from scavenger_openstack.drivers.kernel import bpf
 from scavenger_openstack.drivers.kernel import online_cpus
 from scavenger_openstack import errors
@@ -95,6 +96,7 @@ class SchedSwitch:
     offline at the last :meth:`look` do not count.
 
     :raises Unsupported: this kernel does not let us, or cannot.
+    :raises DriverError: no thread can be started.
     """
 
     def __init__(self) -> None:
@@ -109,7 +111,7 @@ class SchedSwitch:
         try:
             self._open()
             visitor = threading.Thread(target=self._visit, daemon=True)
-            visitor.start()
+            calls.start(visitor)
             visitor.join(VISIT_S)
         except BaseException:
             self.close()

@@ -90,18 +90,27 @@ class Taskstats:
     def ask(self, about: Sequence[tuple[int, int]]) -> list[Waits | None]:
         """What tasks and processes have gone through, in the order given.
 
-        ``None``: there is no such task (any more).
+        ``None``: there is no such task (any more), or nothing is said of it.
 
         :param about: :data:`TASK` or :data:`PROCESS`, and its number
         :raises OSError: the kernel does not answer
-        :raises ValueError: its answer is not what is understood here
+        :raises ValueError: no answer is what is understood here
         """
         pack = _QUESTION.pack
-        return [parse(*answer)
-                for start in range(0, len(about), BATCH)
-                for answer in self._talk.ask_all(self._family, [
+        found: list[Waits | None] = []
+        odd = None
+        for start in range(0, len(about), BATCH):
+            for answer in self._talk.ask_all(self._family, [
                     pack(_GET, 1, 8, what, number)
-                    for what, number in about[start:start + BATCH]])]
+                    for what, number in about[start:start + BATCH]]):
+                try:
+                    found.append(parse(*answer))
+                except ValueError as exc:
+                    odd = exc
+                    found.append(None)
+        if odd is not None and not any(found):
+            raise odd
+        return found
 
     def close(self) -> None:
         self._talk.close()

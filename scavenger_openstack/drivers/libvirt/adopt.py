@@ -17,6 +17,7 @@ import functools
 import logging
 
 from scavenger_openstack.drivers import calls
+from scavenger_openstack.drivers.libvirt import client
 from scavenger_openstack.drivers.libvirt import domain_cache
 from scavenger_openstack.drivers.libvirt.domain_cache import Snapshot
 from scavenger_openstack.drivers.libvirt import handle as domain_handle
@@ -28,6 +29,9 @@ from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
 
 LOG = logging.getLogger(__name__)
+
+OF_ALL = (errors.WorkloadGone, domain_handle.Busy, client.Unreachable)
+"""What fails for one limit of a domain and would for all of them."""
 
 
 class Remover:
@@ -95,27 +99,34 @@ class Remover:
                               paused=False) if text else None
         definitions = ((live, saved, False), (saved, live, True))
         removed, guesses = [], []
+        failed: errors.DriverError | None = None
         for knob in knobs:
             if knob not in live.records or self._ours(uuid, knob):
                 continue
             there = []
-            for seen, other, inactive in definitions:
-                if seen is None or knob not in seen.records \
-                        or self._ours(uuid, knob):
-                    continue
-                values, guess = way_back(knob, seen, other)
-                if values:
-                    domain_knobs.apply(handle, knob, values,
-                                       inactive=inactive)
-                    there.append(knob)
-                if guess:
-                    guesses.append((knob, guess))
-            for seen, _, inactive in reversed(definitions):
-                if seen is not None and knob in seen.records \
-                        and not self._ours(uuid, knob):
-                    handle.set_record(metadata.uri(knob),
-                                      metadata.KEY, None,
-                                      inactive=inactive)
+            try:
+                for seen, other, inactive in definitions:
+                    if seen is None or knob not in seen.records \
+                            or self._ours(uuid, knob):
+                        continue
+                    values, guess = way_back(knob, seen, other)
+                    if values:
+                        _set_each(handle, seen, knob, values,
+                                  inactive=inactive)
+                        there.append(knob)
+                    if guess:
+                        guesses.append((knob, guess))
+                for seen, _, inactive in reversed(definitions):
+                    if seen is not None and knob in seen.records \
+                            and not self._ours(uuid, knob):
+                        handle.set_record(metadata.uri(knob),
+                                          metadata.KEY, None,
+                                          inactive=inactive)
+            except OF_ALL:
+                raise
+            except errors.DriverError as exc:
+                failed = failed or exc
+                continue
             removed += there[:1]
         self._cache.refresh(uuid, handle.look)
         for guess in dict.fromkeys(guess for _, guess in guesses):
@@ -136,6 +147,30 @@ class Remover:
             LOG.warning('domain %s (%s) came with a limit on %s and without a '
                         'lease, from another host or out of a save: '
                         'removed', live.domain.name, uuid, ', '.join(removed))
+        if failed is not None:
+            raise failed
+
+
+def _set_each(handle: domain_handle.Handle, seen: Snapshot, knob: Knob,
+              values: metadata.Values, *, inactive: bool) -> None:
+    """Set all disks, or pins; one that fails does not keep the others from
+    it.
+
+    :param seen: what they hold now
+    :raises DriverError: libvirt does not take what one of them does not hold.
+    """
+    held = domain_knobs.in_force(seen, knob)
+    failed: errors.DriverError | None = None
+    for texts in domain_knobs.parts(knob, values).values():
+        try:
+            domain_knobs.apply(handle, knob, texts, inactive=inactive)
+        except OF_ALL:
+            raise
+        except errors.DriverError as exc:
+            if texts.items() - held.items():
+                failed = failed or exc
+    if failed is not None:
+        raise failed
 
 
 def way_back(knob: Knob, seen: Snapshot, other: Snapshot | None

@@ -22,6 +22,7 @@ import threading
 import time
 from typing import Any
 
+from scavenger_openstack.drivers import calls
 from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack.drivers.libvirt import ends as domain_ends
 from scavenger_openstack.drivers.libvirt import handle
@@ -67,9 +68,23 @@ class Loop:
     def __init__(self) -> None:
         self._mutex = threading.Lock()
         self._module: Any = None
+        self._turns = False
+
+    def begin(self) -> None:
+        """Have the event loop run: without it no connection hears of
+        anything.
+
+        :raises DriverError: no thread can be started.
+        """
+        with self._mutex:
+            if self._module is not None and not self._turns:
+                calls.start(threading.Thread(
+                    target=self._turn, args=(self._module,), daemon=True,
+                    name='libvirt-events'))
+                self._turns = True
 
     def module(self) -> Any:
-        """libvirt-python, with its event loop running.
+        """libvirt-python, ready for its event loop.
 
         :raises Missing: it is not installed.
         """
@@ -85,8 +100,6 @@ class Loop:
                     ) from None
                 libvirt.registerErrorHandler(lambda *_: None, None)
                 libvirt.virEventRegisterDefaultImpl()
-                threading.Thread(target=self._turn, args=(libvirt,),
-                                 name='libvirt-events', daemon=True).start()
                 self._module = libvirt
             return self._module
 
@@ -179,8 +192,10 @@ class Libvirt:
               ended: Callable[[str, str], None]) -> Watch:
         """Be told of all that happens to domains; see :class:`Watch`.
 
-        :raises Unreachable: there is no connection.
+        :raises DriverError: there is no connection, or no thread for what
+            it hears.
         """
+        LOOP.begin()
         connection = self.open()
         self.versions = versions.Versions(
             self._version(self._api.getVersion),

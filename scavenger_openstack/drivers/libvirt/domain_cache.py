@@ -30,6 +30,7 @@ from scavenger_openstack.drivers.libvirt.metadata import Values
 from scavenger_openstack.drivers.libvirt import xml
 from scavenger_openstack.drivers.qemu import process
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 from scavenger_openstack.types import Instance
 from scavenger_openstack.types import Knob
 
@@ -52,7 +53,8 @@ class Snapshot(NamedTuple):
 
     ``started`` is when its QEMU did, in clock ticks since boot: with
     ``pid`` that is the identity of this run of the domain.  ``paused``: by
-    an operator, on purpose.  ``records`` are ours of what knobs held before
+    an operator, on purpose.  ``unlimited`` are disks that libvirt cannot
+    limit, by its own answer.  ``records`` are ours of what knobs held before
     the caps that are on them.
     """
 
@@ -60,6 +62,7 @@ class Snapshot(NamedTuple):
     pid: int
     started: int
     paused: bool
+    unlimited: frozenset[str] = frozenset()
 
     @property
     def records(self) -> Mapping[Knob, Values]:
@@ -99,6 +102,7 @@ class DomainCache:
         self._mutex = threading.Lock()
         self._locks: dict[str, tuple[threading.Lock, int]] = {}
         self._said: dict[str, tuple[str, ...]] = {}
+        self._logged = log_once.LogOnce()   # which have no process
         self._calls = calls.Executor('domain-look', HANGS_S)
         self._thread = threading.Thread(target=self._run, daemon=True,
                                         name='domain-cache')
@@ -113,8 +117,15 @@ class DomainCache:
 
     def start(self, wait_s: float) -> None:
         """Begin, and wait that long for the first answers."""
-        self._thread.start()
-        self._synced.wait(wait_s)
+        self.begin()
+        if self._thread.ident is not None:
+            self._synced.wait(wait_s)
+
+    def begin(self) -> None:
+        """Begin, unless it has; without a thread a later call does."""
+        if self._thread.ident is None:
+            with contextlib.suppress(calls.NoThread):
+                calls.start(self._thread)
 
     def changed(self, uuid: str, by_guest: bool = True) -> None:
         """Have a domain looked at soon.
@@ -140,15 +151,41 @@ class DomainCache:
             seen = look()
             if seen is None:
                 self._said.pop(uuid, None)
+                self._logged.forget(uuid)
                 self._missing.pop(uuid, None)
             found = None if seen is None else self._snapshot(seen)
             with self._mutex:
                 known = dict(self.snapshots)
-                known.pop(uuid, None)
+                before = known.pop(uuid, None)
                 if found is not None:
+                    if before is not None \
+                            and before.identity == found.identity:
+                        # One that was plugged in later is another disk.
+                        found = found._replace(unlimited=frozenset(
+                            disk.target for disk in found.domain.disks
+                            if disk.target in before.unlimited))
                     known[uuid] = found
                 self.snapshots = known
             return found
+
+    def cannot_limit(self, uuid: str, disks: Mapping[str, Exception]
+                     ) -> Snapshot | None:
+        """Leave disks of this run of a domain out of its limits.
+
+        :param disks: and what libvirt says of each
+        """
+        with self._mutex:
+            snapshot = self.snapshots.get(uuid)
+            if snapshot is None:
+                return None
+            snapshot = snapshot._replace(
+                unlimited=snapshot.unlimited | disks.keys())
+            self.snapshots = {**self.snapshots, uuid: snapshot}
+        for disk, why in disks.items():
+            LOG.warning('domain %s (%s): disk %s is left out of its limits, '
+                        'libvirt cannot set any there: %s',
+                        snapshot.domain.name, uuid, disk, why)
+        return snapshot
 
     @contextlib.contextmanager
     def _one_at_a_time(self, uuid: str) -> Iterator[None]:
@@ -169,7 +206,8 @@ class DomainCache:
         with self._turn:
             self._closed = True
             self._turn.notify()
-        self._thread.join(1.0)
+        if self._thread.ident is not None:
+            self._thread.join(1.0)
 
     def _snapshot(self, seen: handle.SeenDomain) -> Snapshot | None:
         try:
@@ -180,7 +218,8 @@ class DomainCache:
             # One that is just ending has no process either, for a moment.
             now_s = time.monotonic()
             if now_s - self._missing.setdefault(seen.uuid, now_s) >= LOOK_S:
-                self._say(seen.uuid, (str(exc),))
+                if self._logged.due(seen.uuid, str(exc), exc.cause):
+                    LOG.warning('%s', exc)
             else:
                 self.changed(seen.uuid)
             return None
@@ -194,6 +233,7 @@ class DomainCache:
                                   f'{domain.uuid}; it is not looked at',))
             return None
         self._missing.pop(seen.uuid, None)
+        self._logged.over(seen.uuid)
         self._say(seen.uuid, (*domain.warnings, *(
             f'domain {seen.uuid}: {one}' for one in domain.found.problems)))
         return Snapshot(domain, pid, started, seen.held)
@@ -278,7 +318,10 @@ class DomainCache:
         if uuid not in self._calls.busy:
             call = self._calls.submit(uuid, lambda: self._ask(watch, uuid))
             if call.done.wait(HANGS_S):
-                if call.error is not None:
+                if isinstance(call.error, calls.NoThread):
+                    # Rather one that may hold up the others than none.
+                    self._ask(watch, uuid)
+                elif call.error is not None:
                     raise call.error
                 return
             self._calls.give_up(call)

@@ -37,13 +37,13 @@ from scavenger_openstack.drivers.libvirt import health
 from scavenger_openstack.drivers.libvirt import knobs as domain_knobs
 from scavenger_openstack.drivers.libvirt import known as known_
 from scavenger_openstack.drivers.libvirt.known import KnownDomain
-from scavenger_openstack.drivers.libvirt import metadata
 from scavenger_openstack.drivers.libvirt import owned_knobs
 from scavenger_openstack.drivers.libvirt import xml
 from scavenger_openstack.drivers.qemu import counters as domain_counters
 from scavenger_openstack.drivers.qemu import domain_cgroup
 from scavenger_openstack.drivers.qemu import process
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 from scavenger_openstack.types import Floor
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
@@ -65,6 +65,8 @@ class Domains:
     :param stats_ticks: ticks from one question about disks to the next
     :param timeout_s: how long libvirt may take for an answer
     :param root_dir: where /proc and /sys are looked for
+    :param logged: what was logged of this host
+    :param mounts: where cgroup controllers are mounted; may change
     :raises ConfigError: libvirt-python is missing, or the URI cannot work.
     :raises DriverError: the cgroup mounts cannot be read.
     """
@@ -73,8 +75,13 @@ class Domains:
                  run_dir: str = process.RUN_DIR,
                  floors: Mapping[Knob, float] = DEFAULT_FLOORS,
                  stats_ticks: int = 5, timeout_s: float = 2.0,
-                 root_dir: str = '/', pressure: bool = False) -> None:
-        self._mounts = cgroup_mounts.find_mounts(root_dir)
+                 root_dir: str = '/', pressure: bool = False,
+                 logged: log_once.LogOnce | None = None,
+                 mounts: Mapping[str, cgroup_mounts.Mount] | None = None
+                 ) -> None:
+        self._logged = logged or log_once.LogOnce()
+        self._mounts = mounts or cgroup_mounts.find_mounts(root_dir,
+                                                           self._logged)
         self._libvirt = client.Libvirt(uri, self._mounts.get('cpu'))
         self._health = health.Health(
             self._libvirt, timeout_s,
@@ -83,13 +90,12 @@ class Domains:
         self._root_dir = root_dir
         self._pressure = pressure
         self._known: dict[str, KnownDomain] = {}
-        self._allowed = known_.Allowed(floors)
+        self._allowed = known_.Allowed(floors, root_dir)
         self._followed: Mapping[str, Snapshot] | None = None
         self._changed: set[str] = set()
         self.changes = 0    # so often other domains were there, or altered
         self._held: dict[KnobKey, owned_knobs.OwnedKnob] = {}
         self._balloons = balloon.Balloons()
-        self._failed: dict[str, str] = {}
         cgroup_files.allow_many_files()
         self._blocks = block_stats.Statistics(
             self._libvirt, self._health, ticks=stats_ticks,
@@ -111,6 +117,7 @@ class Domains:
 
         :param link_bytes: by the network devices of this host
         """
+        self._cache.begin()
         snapshots = self._cache.snapshots
         self._blocks.tick(snapshots)
         if snapshots is not self._followed:
@@ -136,8 +143,6 @@ class Domains:
         """Take over what is new; what fails is tried again next time."""
         for uuid in self._known.keys() - snapshots.keys():
             self._ended(self._known[uuid])
-        for uuid in self._failed.keys() - snapshots.keys():
-            del self._failed[uuid]
         self._followed = snapshots
         for uuid, snapshot in snapshots.items():
             known = self._known.get(uuid)
@@ -167,18 +172,16 @@ class Domains:
         try:
             counters = domain_counters.DomainCounters(
                 snapshot.pid, uuid, self._mounts, domain.interfaces,
-                self._root_dir, pressure=self._pressure)
+                self._root_dir, pressure=self._pressure, logged=self._logged)
         except errors.WorkloadGone:
             self._cache.changed(uuid)
             return None
         except OSError as exc:
-            text = str(exc)
-            if self._failed.get(uuid) != text:
-                LOG.warning('domain %s cannot be watched: %s', domain.name,
-                            text)
-            self._failed[uuid] = text
+            if self._logged.due(uuid, cause=('domain', exc.strerror)):
+                LOG.warning('domain %s cannot be watched: %s; nor can others '
+                            'with the same fault', domain.name, exc)
             return None
-        self._failed.pop(uuid, None)
+        self._logged.over(uuid)
         known = self._known[uuid] = KnownDomain(
             snapshot, workload, counters,
             file_knobs.Files(counters.machine, self._root_dir))
@@ -222,6 +225,11 @@ class Domains:
         return {uuid: known.workload.interfaces
                 for uuid, known in self._known.items()
                 if known.workload.priority is Priority.BACKGROUND}
+
+    def unseen_interfaces(self, uuid: str) -> int:
+        """How many a domain has beside those."""
+        known = self._known.get(uuid)
+        return known.snapshot.domain.unseen_interfaces if known else 0
 
     # --- limits
 
@@ -304,20 +312,24 @@ class Domains:
             held.look(now)
             self._remover.astray(workload, knob)
             if snapshot.records.get(knob) != held.original:
-                handle.set_record(metadata.uri(knob), metadata.KEY,
-                                  metadata.build(knob, held.original))
+                held.record(handle, knob)
             wanted = rule.plan(snapshot, held.original, value)
             held.ours, held.tried = held.ours or now, wanted
             # A balloon on its way is told again: it may be called back.
             if wanted != rule.values(snapshot):
-                domain_knobs.apply(handle, knob, wanted,
-                                   groups=domain_knobs.groups(
-                                       snapshot, knob, held.original))
+                cannot = owned_knobs.limit(
+                    handle, snapshot, knob, wanted, domain_knobs.groups(
+                        snapshot, knob, held.original))
+                if cannot:
+                    self._cache.cannot_limit(workload, cannot)
+                    wanted, held.original = (
+                        owned_knobs.without(knob, texts, cannot)
+                        for texts in (wanted, held.original))
+                    held.record(handle, knob)
             held.ours = wanted
             if held is not self._of(self._look(workload, handle), knob):
                 # Our cap got into the new run; by this record it is removed.
-                handle.set_record(metadata.uri(knob), metadata.KEY,
-                                  metadata.build(knob, held.original))
+                held.record(handle, knob)
                 self._look(workload, handle)
                 raise self._other(snapshot, held)
             self._remover.arrived(workload, knob)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 
-from scavenger_openstack.drivers.libvirt import owned_knobs
 from scavenger_openstack.drivers.libvirt import xml
 from scavenger_openstack.drivers.qemu import cpuset
 from scavenger_openstack.drivers.qemu import domain_cgroup
@@ -37,8 +36,7 @@ class Files:
 
         :raises Unsupported: the domain has no such cgroup, or CPUs of its
             own.
-        :raises DriverError: it cannot be opened; it came with pins that an
-            agent of an earlier release set, which are being removed.
+        :raises DriverError: it cannot be opened.
         """
         if knob is Knob.CPU_IDLE:
             self._idle = self._idle or idle.Idle(domain.name,
@@ -48,8 +46,6 @@ class Files:
             raise errors.Unsupported(
                 f'domain {domain.name} has CPUs or NUMA nodes of its own: '
                 'its CPU set is left alone')
-        if knob in domain.found.records:
-            raise owned_knobs.foreign(domain.name, knob)
         self._cpus = self._cpus or cpuset.CpuSet(
             domain.name, self._machine, self._root_dir)
         self._cpus.allowed = domain.allowed_cpus

@@ -133,17 +133,6 @@ class Handle:
         with self._doing(f'balloon of domain {self.uuid}'):
             self._domain.setMemoryFlags(kib, self._affect(inactive))
 
-    def pin(self, vcpu: int | None, cpus: frozenset[int], *,
-            inactive: bool = False) -> None:
-        """Let a vCPU, or the rest of QEMU (``None``), use these CPUs."""
-        which = tuple(cpu in cpus for cpu in range(max(cpus) + 1))
-        with self._doing(f'pinning of domain {self.uuid}'):
-            if vcpu is None:
-                self._domain.pinEmulator(which, self._affect(inactive))
-            else:
-                self._domain.pinVcpuFlags(vcpu, which,
-                                          self._affect(inactive))
-
     def pause(self, wanted: bool) -> None:
         """Stop all vCPUs, or let them go on."""
         with self._doing(f'domain {self.uuid}'):

@@ -205,8 +205,9 @@ class Health:
             if self._thread is None and not self._closed:
                 thread = threading.Thread(target=self._run, daemon=True,
                                           name='libvirt-health')
-                thread.start()
-                self._thread = thread
+                with contextlib.suppress(calls.NoThread):
+                    calls.start(thread)
+                    self._thread = thread
 
     def _add(self, fault: PendingFault) -> None:
         with self._turn:
@@ -307,7 +308,8 @@ class Health:
             if call.error is None:
                 break
             at_once = False
-            self.lost(str(call.error), OURS)
+            if not isinstance(call.error, calls.NoThread):
+                self.lost(str(call.error), OURS)
             time.sleep(LOOK_S)
         self._end(LIBVIRT, OURS)
         return at_once
@@ -404,7 +406,7 @@ class Health:
                 return DomainState.HAS_JOB
             case errors.WorkloadGone():
                 return DomainState.GONE
-            case client.Unreachable():
+            case client.Unreachable() | calls.NoThread():
                 return DomainState.UNKNOWN
         # Whatever else it says: it answers.
         return call.result or DomainState.ANSWERS

@@ -17,15 +17,12 @@ from typing import NamedTuple
 
 from scavenger_openstack.drivers.cgroup.knobs import number
 from scavenger_openstack.drivers.cgroup.knobs import quota_of
-from scavenger_openstack.drivers.kernel import online_cpus
 from scavenger_openstack.drivers.libvirt.domain_cache import Snapshot
 from scavenger_openstack.drivers.libvirt import handle as domain_handle
 from scavenger_openstack.drivers.libvirt.metadata import Values
 from scavenger_openstack.drivers.libvirt.xml import Disk
 from scavenger_openstack import errors
-from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
-from scavenger_openstack.types import parse_cpus
 from scavenger_openstack.types import Value
 
 DEFAULT_PERIOD_US = 100_000
@@ -67,22 +64,16 @@ def apply(handle: domain_handle.Handle, knob: Knob, values: Values, *,
     if knob is Knob.CPU_CORES:
         handle.set_quota(int(values['vcpu_quota']),
                          int(values['vcpu_period']), inactive=inactive)
-    elif knob is Knob.CPU_SET:
-        for key, text in values.items():
-            vcpu = key.partition('.')[2]
-            handle.pin(int(vcpu) if vcpu else None, parse_cpus(text),
-                       inactive=inactive)
     elif knob is Knob.MEMORY_BYTES:
         handle.set_balloon(int(values['balloon_kib']), inactive=inactive)
     elif knob is Knob.PAUSED:
         if not inactive:
             _pause(handle, values['state'] == 'paused')
     else:
-        disks: dict[str, dict[str, int | str]] = {}
-        for key, text in values.items():
-            disk, _, limit = key.partition('.')
-            disks.setdefault(disk, {})[limit] = int(text)
-        for disk, limits in disks.items():
+        for disk, texts in parts(knob, values).items():
+            limits: dict[str, int | str] = {
+                key.partition('.')[2]: int(text)
+                for key, text in texts.items()}
             if groups and disk in groups:
                 limits['group_name'] = groups[disk]
             handle.set_iotune(disk, limits, inactive=inactive)
@@ -149,25 +140,6 @@ def for_libvirt(values: Values, no_quota_us: int) -> dict[str, str]:
             else text for key, text in values.items()}
 
 
-def _online() -> frozenset[int]:
-    return online_cpus.read() or online_cpus.counted()
-
-
-def _pins(seen: Snapshot) -> dict[str, str]:
-    """What agents of earlier releases set for a CPU set; a domain that comes
-    with our record of it has these pins removed."""
-    domain = seen.domain
-    free = domain.allowed_cpus or _online()
-    values = {f'vcpupin.{vcpu}': format_cpus(domain.pins.get(vcpu, free))
-              for vcpu in range(domain.vcpus)}
-    values['emulatorpin'] = format_cpus(domain.emulator_pin or free)
-    if domain.found.pins is not None:
-        values.update((key, format_cpus(parse_cpus(text)))
-                      for key, text in domain.found.pins.items()
-                      if key in values)
-    return values
-
-
 # --- memory
 
 def _balloon_values(seen: Snapshot) -> dict[str, str]:
@@ -215,7 +187,7 @@ def groups(seen: Snapshot, knob: Knob, original: Values) -> dict[str, str]:
     what = 'bytes_sec' if knob is Knob.IO_BYTES_PER_S else 'iops_sec'
     limited = {key.partition('.')[0] for key, text in original.items()
                if int(text)}
-    disks = seen.domain.disks
+    disks = _disks(seen)
     open_ = not any(what not in name for disk in disks
                     if disk.group == GROUP for name in disk.iotune)
     found = {}
@@ -226,6 +198,12 @@ def groups(seen: Snapshot, knob: Knob, original: Values) -> dict[str, str]:
         elif open_ and not disk.iotune and disk.group is None:
             found[disk.target] = GROUP
     return found
+
+
+def _disks(seen: Snapshot) -> list[Disk]:
+    """Those that libvirt can limit, as far as it was asked."""
+    return [disk for disk in seen.domain.disks
+            if disk.target not in seen.unlimited]
 
 
 def _io_rule(knob: Knob) -> Rule:
@@ -241,17 +219,18 @@ def _io_rule(knob: Knob) -> Rule:
         return found
 
     def values(seen: Snapshot) -> dict[str, str]:
-        if not seen.domain.disks:
+        disks = _disks(seen)
+        if not disks:
             raise errors.Unsupported(
-                f'domain {seen.domain.name} has no disks')
+                f'domain {seen.domain.name} has no disks'
+                + ' that libvirt can limit' * bool(seen.domain.disks))
         return {f'{disk.target}.{name}': str(limit)
-                for disk in seen.domain.disks
-                for name, limit in limits(disk).items()}
+                for disk in disks for name, limit in limits(disk).items()}
 
     def value(seen: Snapshot) -> Value | None:
         values(seen)
         loosest = 0.0
-        for disk in seen.domain.disks:
+        for disk in _disks(seen):
             total, read, write = (disk.iotune.get(name) or math.inf
                                   for name in base)
             loosest = max(loosest, min(total, max(read, write)))
@@ -309,7 +288,7 @@ RULES: Mapping[Knob, Rule] = {
 
 
 _UNCHECKED: Mapping[Knob, Callable[[Snapshot], dict[str, str]]] = {
-    Knob.CPU_CORES: _quota, Knob.CPU_SET: _pins, Knob.MEMORY_BYTES: _balloon}
+    Knob.CPU_CORES: _quota, Knob.MEMORY_BYTES: _balloon}
 
 
 def rule(knob: Knob) -> Rule:
@@ -348,18 +327,24 @@ def free(seen: Snapshot, knob: Knob) -> dict[str, str]:
     if knob is Knob.PAUSED:
         return {'state': 'running'}
     text = '0'
-    if knob is Knob.CPU_SET:
-        text = format_cpus(domain.cpuset or _online())
-    elif knob is Knob.MEMORY_BYTES:
+    if knob is Knob.MEMORY_BYTES:
         text = str(domain.memory_allotment_bytes // BYTES_PER_KIB)
     return dict.fromkeys(in_force(seen, knob), text)
 
 
 def part(knob: Knob, key: str) -> str:
-    """What is set or left alone as a whole: a disk, a pin, else all."""
+    """What is set or left alone as a whole: a disk, else all."""
     if knob in (Knob.IO_BYTES_PER_S, Knob.IO_OPS_PER_S):
         return key.partition('.')[0]
-    return key if knob is Knob.CPU_SET else ''
+    return ''
+
+
+def parts(knob: Knob, values: Values) -> dict[str, dict[str, str]]:
+    """The texts by what is set as a whole."""
+    found: dict[str, dict[str, str]] = {}
+    for key, text in values.items():
+        found.setdefault(part(knob, key), {})[key] = text
+    return found
 
 
 def told(seen: Snapshot, knob: Knob, record: Values
@@ -367,8 +352,8 @@ def told(seen: Snapshot, knob: Knob, record: Values
     """What a record tells of the domain as it is, and the parts of which it
     does not tell enough.
 
-    Of disks and vCPUs that are gone nothing is set.  Those that a record
-    does not name, while it names others, came later: no cap was on them.
+    Of disks that are gone nothing is set.  Those that a record does not
+    name, while it names others, came later: no cap was on them.
     """
     there = {part(knob, key) for key in free(seen, knob)}
     named = {part(knob, key) for key in record} & there

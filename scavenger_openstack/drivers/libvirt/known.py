@@ -13,6 +13,7 @@ import dataclasses
 import math
 
 from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
+from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack.drivers.libvirt.domain_cache import Snapshot
 from scavenger_openstack.drivers.libvirt import file_knobs
 from scavenger_openstack.drivers.qemu import counters as domain_counters
@@ -51,10 +52,13 @@ class Allowed:
     not hang.
 
     :param floors: what the file of this host says
+    :param root_dir: where /sys is looked for
     """
 
-    def __init__(self, floors: Floor = DEFAULT_FLOORS) -> None:
+    def __init__(self, floors: Floor = DEFAULT_FLOORS, root_dir: str = '/'
+                 ) -> None:
         self._floors = floors
+        self._root_dir = root_dir
         self._asked: Mapping[str, Floor] = {}
         self._made: dict[str, Floor] = {}
 
@@ -84,10 +88,14 @@ class Allowed:
 
     def workload(self, snapshot: Snapshot) -> Workload:
         """The domain in the words of the controllers."""
-        return self.of(
-            snapshot.domain.workload(
-                created_s=snapshot.started / TICKS_PER_S),
-            specs_known=snapshot.domain.specs_known)
+        domain = snapshot.domain
+        workload = domain.workload(created_s=snapshot.started / TICKS_PER_S)
+        if domain.whole_cores and workload.dedicated_cpus:
+            workload = dataclasses.replace(
+                workload, dedicated_cpus=frozenset().union(
+                    *(proc.siblings(cpu, self._root_dir)
+                      for cpu in workload.dedicated_cpus)))
+        return self.of(workload, specs_known=domain.specs_known)
 
     def _floor(self, workload: Workload, asked: Floor, specs_known: bool
                ) -> Floor:

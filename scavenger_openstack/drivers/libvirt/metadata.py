@@ -17,7 +17,6 @@ import re
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from scavenger_openstack.drivers.libvirt import safe_xml
 from scavenger_openstack.drivers.libvirt.safe_xml import shown
 from scavenger_openstack.restore import grammar
 from scavenger_openstack.types import Knob
@@ -26,7 +25,7 @@ KEY = 'scavenger'
 """The prefix under which it shows in the XML."""
 
 MAX_VALUES = 4096
-"""So many a record may hold: 16 vCPUs take 17, a disk takes up to 9."""
+"""So many a record may hold: a disk takes up to 9."""
 
 GRAMMAR: Mapping[Knob, re.Pattern[str]] = {
     Knob(knob): re.compile(pattern)
@@ -64,16 +63,14 @@ class Found(NamedTuple):
 
     ``records``: one that cannot be read is there all the same, with no
     values: half of the way back is none.  ``problems`` are sentences for a
-    log.  ``pins`` are the CPU sets in force, by their keys in the grammar;
-    ``None`` without a record, when all that is in force was there before us.
+    log.
     """
 
     records: Mapping[Knob, Values]
-    pins: Values | None
     problems: tuple[str, ...]
 
 
-NOTHING = Found({}, None, ())
+NOTHING = Found({}, ())
 
 
 def find(root: ElementTree.Element) -> Found:
@@ -87,7 +84,7 @@ def find(root: ElementTree.Element) -> Found:
         if knob is not None:
             records[knob], wrong = _read(knob, element)
             problems += wrong
-    return Found(records, pins(root), tuple(problems)) if records else NOTHING
+    return Found(records, tuple(problems)) if records else NOTHING
 
 
 _TAGS = {f'{{{uri(knob)}}}lease': knob for knob in GRAMMAR}
@@ -112,19 +109,8 @@ def _read(knob: Knob, element: ElementTree.Element
     return {} if problems else values, problems[:8]
 
 
-def pins(root: ElementTree.Element) -> dict[str, str]:
-    """The CPU sets in a domain's XML, by their keys in the grammar."""
-    found = {f'vcpupin.{pin.get("vcpu")}': pin.get('cpuset', '')
-             for pin in root.findall('cputune/vcpupin')}
-    emulator = root.find('cputune/emulatorpin')
-    if emulator is not None:
-        found['emulatorpin'] = emulator.get('cpuset', '')
-    return found
-
-
 def fits(knob: Knob, key: str, value: str) -> bool:
     """Whether a record may hold this."""
     pattern = GRAMMAR.get(knob)
     return (pattern is not None
-            and pattern.fullmatch(f'{key}={value}') is not None
-            and (knob is not Knob.CPU_SET or safe_xml.is_cpus(value)))
+            and pattern.fullmatch(f'{key}={value}') is not None)

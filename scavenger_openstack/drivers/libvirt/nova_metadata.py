@@ -12,12 +12,17 @@ Nova writes extra specs and image properties into the XML since 2025.2
 it knows itself, unless an operator taught it ``scavenger_application``.
 Without them ``known`` is false and another service has to ask Nova.
 
-Source: nova/virt/libvirt/config.py.
+The same holds for CPUs that Nova reserves: the policy may stand in flavor or
+image, and either way Nova keeps to it.
+
+Source: nova/virt/libvirt/config.py; of CPUs nova/virt/hardware.py.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 import re
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 from scavenger_openstack.algorithms import classify
@@ -33,16 +38,101 @@ NOVA = ('http://openstack.org/xmlns/libvirt/nova/1.1',
 MAX_SPECS = 512
 """So many extra specs and image properties are looked at."""
 
+DEDICATED, MIXED, SHARED = 'dedicated', 'mixed', 'shared'
+"""The policies that Nova has for CPUs."""
+
+FLAVOR, IMAGE, RESOURCES = 'flavor', 'image', 'resources'
+"""Where a policy may stand, the first that says one first."""
+
+_PCPU = re.compile('resources(?:[a-zA-Z0-9_-]{1,64})?:PCPU')
+_TRAIT = re.compile('trait(?:[a-zA-Z0-9_-]{1,64})?:HW_CPU_HYPERTHREADING')
+_AMOUNT = re.compile('0*[1-9][0-9]{0,8}')
+_MASK = re.compile(r'(\^?)([0-9]{1,5})(?:-([0-9]{1,5}))?')
+_MASK_PARTS = 128
+_TRUE = frozenset(('1', 't', 'true', 'on', 'y', 'yes'))
+
 _OURS = flavor_.PREFIX
 _IMAGE_APPLICATION = 'scavenger_application'
 _NAME_CHARS = 128
 _PROJECT = re.compile('[A-Za-z0-9_-]{1,64}')
 
 
-class NovaMetadata:
-    """What it says of an instance; all of it may be missing or wrong."""
+class CpuRequest(NamedTuple):
+    """What was asked of Nova for the CPUs of an instance.
 
-    def __init__(self, metadata: ElementTree.Element | None) -> None:
+    ``source``: where the ``policy`` stands; both ``None`` where nothing says
+    one.  ``vcpus``: those that the policy ``mixed`` gives CPUs of their own,
+    ``None`` where no mask says which.  ``isolates_emulator``: QEMU itself has
+    a CPU of its own.  ``whole_cores``: nothing runs beside them on the same
+    cores.  ``known``: flavor and image are in the definition.
+    """
+
+    policy: str | None = None
+    source: str | None = None
+    vcpus: frozenset[int] | None = None
+    isolates_emulator: bool = False
+    whole_cores: bool = False
+    known: bool = False
+
+
+def cpu_request(specs: Mapping[str, str], properties: Mapping[str, str],
+                vcpus: int, *, known: bool) -> CpuRequest:
+    """Return what flavor and image ask for.
+
+    :param specs: the extra specs of the flavor
+    :param properties: of the image
+    """
+    policies = {DEDICATED, MIXED, SHARED}
+    policy, source = specs.get('hw:cpu_policy'), FLAVOR
+    if policy not in policies:
+        policy, source = properties.get('hw_cpu_policy'), IMAGE
+    if policy not in policies and any(
+            _PCPU.fullmatch(key) and _AMOUNT.fullmatch(value)
+            for key, value in specs.items()):
+        policy, source = DEDICATED, RESOURCES
+    if policy not in policies:
+        return CpuRequest(known=known)
+    mask = specs.get('hw:cpu_dedicated_mask')
+    if not mask and specs.get('hw:cpu_realtime', '').lower() in _TRUE:
+        mask = (properties.get('hw_cpu_realtime_mask')
+                or specs.get('hw:cpu_realtime_mask') or f'0-{vcpus - 1}')
+    threads = (specs.get('hw:cpu_thread_policy')
+               or properties.get('hw_cpu_thread_policy'))
+    return CpuRequest(
+        policy, source,
+        _masked(mask, vcpus) if policy == MIXED and mask else None,
+        specs.get('hw:emulator_threads_policy') == 'isolate',
+        threads == 'isolate' or any(
+            _TRAIT.fullmatch(key) and value == 'forbidden'
+            for key, value in specs.items()), known)
+
+
+def _masked(mask: str, vcpus: int) -> frozenset[int] | None:
+    """The vCPUs that a mask such as ``0-3,^1`` names; ``None`` if it is one
+    that Nova does not take."""
+    parts = [one.strip() for one in mask.split(',', _MASK_PARTS)]
+    if parts[0].startswith('^'):
+        parts.append(f'0-{vcpus - 1}')
+    named: dict[str, set[int]] = {'': set(), '^': set()}
+    for part in filter(None, parts):
+        found = _MASK.fullmatch(part)
+        if found is None:
+            return None
+        low, high = int(found[2]), int(found[3] or found[2])
+        if not low <= high < vcpus:
+            return None
+        named[found[1]].update(range(low, high + 1))
+    return frozenset(named[''] - named['^']) or None
+
+
+class NovaMetadata:
+    """What it says of an instance; all of it may be missing or wrong.
+
+    :param vcpus: how many it has
+    """
+
+    def __init__(self, metadata: ElementTree.Element | None, vcpus: int
+                 ) -> None:
         self.ignored: list[str] = []
         self.ignored_properties: list[str] = []
         self.floor: dict[Knob, float] = {}
@@ -63,13 +153,11 @@ class NovaMetadata:
         element = instance.find(f'{nova}flavor/{nova}extraSpecs')
         self.known = element is not None
         specs = _named(element, f'{nova}extraSpec')
-        self.dedicated = (
-            specs.get('hw:cpu_policy') in ('dedicated', 'mixed')
-            or specs.get('resources:PCPU', '0') != '0')
         said = flavor_.read(specs)
         self._specs(said)
         properties = _named(instance.find(
             f'{nova}image/{nova}properties'), f'{nova}property')
+        self.cpus = cpu_request(specs, properties, vcpus, known=self.known)
         for key, value in properties.items():
             self._property(key, value, names=said.application is None)
         root = instance.find(f'{nova}root')

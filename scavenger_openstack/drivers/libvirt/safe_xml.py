@@ -63,17 +63,27 @@ def count(text: str | None) -> int:
     return int(text)
 
 
-def is_cpus(text: str) -> bool:
-    """Whether this is a list of CPUs; does not make the set of them."""
-    return _CPUS.fullmatch(text) is not None and all(
-        part[0] <= part[-1] <= MAX_CPU for part in (
-            [int(end) for end in one.split('-')] for one in text.split(',')))
+def cpu_count(text: str) -> int:
+    """How many CPUs a list names, without the set of them.
+
+    :raises ValueError: not a list of CPUs.
+    """
+    if not (_CPUS.fullmatch(text) and all(
+            low <= high <= MAX_CPU for low, high in _ranges(text))):
+        raise ValueError(f'{shown(text)} is not a list of CPUs')
+    return sum(high - low + 1 for low, high in _ranges(text))
+
+
+def _ranges(text: str) -> Iterator[tuple[int, int]]:
+    for part in text.split(','):
+        low, _, high = part.partition('-')
+        yield int(low), int(high or low)
 
 
 def cpus(text: str | None) -> frozenset[int] | None:
     """:raises ValueError: not a list of CPUs or nodes."""
     if text is None:
         return None
-    if not is_cpus(text):
+    if not _CPUS.fullmatch(text):
         raise ValueError(f'{shown(text)} is not a list of CPUs')
     return parse_cpus(text)

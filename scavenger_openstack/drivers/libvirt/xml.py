@@ -39,6 +39,9 @@ from scavenger_openstack.types import Workload
 MAX_DEVICES = 4096
 """So many devices of a domain are looked at."""
 
+MAX_VCPUS = 10_000
+"""No host runs a VM with more: what names a vCPU has four digits."""
+
 VFIO: Mapping[str, frozenset[str]] = {
     'hostdev': frozenset(('pci', 'mdev')),
     'interface': frozenset(('hostdev', 'vdpa')),
@@ -85,11 +88,10 @@ class Domain:
     ``default``.  ``application`` begins with the project, so that two
     projects never share one.
 
-    ``pins``, ``emulator_pin`` and ``allowed_cpus`` are what was set without
-    us: from our record where there is one, else from the XML.  All other
-    limits are those in force, ours included.  ``allowed_cpus`` is ``None``
-    without any restriction.  ``cpuset`` is what it says of those vCPUs that
-    have no pin.  ``dedicated``: its CPUs are its own.  ``realtime``: the
+    Limits are those in force, ours included.  ``allowed_cpus`` is ``None``
+    without any restriction.  ``dedicated_cpus``: those of its CPUs, and of its
+    emulator's, that it has to itself; ``None`` when it shares them all.
+    ``whole_cores``: and the CPUs of the same cores.  ``realtime``: the
     scheduler of vCPUs that heed no CPU quota.  ``fixed_memory``: why none of
     its memory can be given back.  ``found``: see :mod:`.metadata`.
 
@@ -112,11 +114,10 @@ class Domain:
     interfaces: tuple[str, ...]
     unseen_interfaces: int
     pins: Mapping[int, frozenset[int]]
-    emulator_pin: frozenset[int] | None
     allowed_cpus: frozenset[int] | None
-    cpuset: frozenset[int] | None
     numa_nodes: frozenset[int] | None
-    dedicated: bool
+    dedicated_cpus: frozenset[int] | None
+    whole_cores: bool
     realtime: str | None
     fixed_memory: str | None
     quota_us: int | None
@@ -146,6 +147,11 @@ class Domain:
             self.memory_allotment_bytes, self.specs_known,
             self.ignored + self.ignored_properties)
 
+    @property
+    def dedicated(self) -> bool:
+        """Whether it has CPUs to itself."""
+        return self.dedicated_cpus is not None
+
     def workload(self, *, created_s: float) -> Workload:
         """The domain in the words of the controllers."""
         return Workload(
@@ -154,18 +160,10 @@ class Domain:
             vcpus=float(self.vcpus), group=self.uuid, floor=self.floor,
             memory_allotment_bytes=float(self.memory_allotment_bytes),
             allowed_cpus=self.allowed_cpus, protected=self.protected,
-            dedicated_cpus=self._dedicated_cpus(),
+            dedicated_cpus=self.dedicated_cpus or frozenset(),
             disks=('',) * len(self.disks),  # a target is the guest's name
             interfaces=self.interfaces, created_s=created_s,
             instance=self.uuid)
-
-    def _dedicated_cpus(self) -> frozenset[int]:
-        """The CPUs that are one vCPU's alone: what a pin of a dedicated
-        vCPU looks like.  A guest of mixed policy has others beside."""
-        if not self.dedicated:
-            return frozenset()
-        own = [one for one in self.pins.values() if len(one) == 1]
-        return frozenset().union(*own) or self.allowed_cpus or frozenset()
 
 
 def parse(text: str, floors: Mapping[Knob, float] = DEFAULT_FLOORS
@@ -196,17 +194,20 @@ def _domain(root: ElementTree.Element, floors: Mapping[Knob, float]
     vcpu = root.find('vcpu')
     if not memory or vcpu is None or not vcpu.text:
         raise ValueError(f'{shown(name)} has no memory or no vcpu')
+    vcpus = count(vcpu.get('current') or vcpu.text) or 1
+    if vcpus > MAX_VCPUS:
+        raise ValueError(f'{shown(name)} has {vcpus} vCPUs, at most '
+                         f'{MAX_VCPUS}')
     balloon = root.find('devices/memballoon')
-    flavor = nova_metadata.NovaMetadata(root.find('metadata'))
+    flavor = nova_metadata.NovaMetadata(root.find('metadata'), vcpus)
     found = domain_record.find(root)
     tune = root.find('cputune')
-    pins, emulator_pin = cputune.pins(tune, found)
-    allowed = cpuset = cpus(vcpu.get('cpuset'))
-    vcpus = count(vcpu.get('current') or vcpu.text) or 1
+    pins, emulator_pin = cputune.pins(tune)
+    allowed = cpus(vcpu.get('cpuset'))
     if pins:
-        unpinned = set(range(vcpus)) - pins.keys()
+        unpinned = not pins.keys() >= set(range(vcpus))
         allowed = (None if unpinned and allowed is None else
-                   frozenset().union(*pins.values(),
+                   frozenset().union(*set(pins.values()),
                                      allowed or () if unpinned else ()))
     interfaces = [_interface(one) for one in root.findall('devices/interface')]
     seen = tuple(filter(None, interfaces))
@@ -221,12 +222,11 @@ def _domain(root: ElementTree.Element, floors: Mapping[Knob, float]
                           memory),
         disks=tuple(_disks(root)), interfaces=seen,
         unseen_interfaces=len(interfaces) - len(seen),
-        pins=pins, emulator_pin=emulator_pin, allowed_cpus=allowed,
-        cpuset=cpuset,
+        pins=pins, allowed_cpus=allowed,
         numa_nodes=_numa_nodes(root),
-        # Before 2025.2 Nova did not write the policy of the flavor.
-        dedicated=(flavor.dedicated or cputune.one_to_one(pins, vcpus)
-                   or not flavor.known and cputune.mixed(pins)),
+        dedicated_cpus=cputune.reserved(flavor.cpus, pins, emulator_pin,
+                                        vcpus, allowed),
+        whole_cores=flavor.cpus.whole_cores,
         realtime=cputune.realtime(tune),
         fixed_memory=_fixed_memory(root),
         quota_us=cputune.quota_us(tune),

@@ -8,6 +8,7 @@ namespace.  What was found is kept until the kernel no longer knows it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 import errno
 import os
 from typing import NamedTuple
@@ -40,20 +41,30 @@ class Devices:
              ) -> tuple[rtnetlink.Rtnetlink, tap.Links]:
         """Where to ask for the devices, and which ones they are.
 
-        :raises OSError: there is no such namespace or device
+        :raises OSError: there is no such namespace, or none of the devices
         """
         every = names(interface)
         namespace = self.namespace(split(every[0])[0])
+        links, missing = {}, None
         for device in every:
-            if device not in self._found:
-                self._found[device] = Device(
-                    namespace.inode, namespace.link(split(device)[1]))
-        return namespace, {split(device)[1]: self._found[device].link
-                           for device in every}
+            name = split(device)[1]
+            try:
+                if device not in self._found:
+                    self._found[device] = Device(namespace.inode,
+                                                 namespace.link(name))
+            except OSError as exc:
+                if exc.errno != errno.ENODEV:
+                    raise
+                missing = exc
+            else:
+                links[name] = self._found[device].link
+        if missing is not None and not links:
+            raise missing
+        return namespace, links
 
-    def identities(self, interface: Interface) -> tuple[Device, ...]:
-        """Which devices :meth:`find` has found."""
-        return tuple(self._found[device] for device in names(interface))
+    def identities(self, devices: Iterable[str]) -> tuple[Device, ...]:
+        """Which devices of these names :meth:`find` has found."""
+        return tuple(self._found[device] for device in devices)
 
     def namespace(self, netns: str) -> rtnetlink.Rtnetlink:
         """Where to ask about a network namespace, '' for our own.
@@ -121,11 +132,12 @@ class Devices:
         if number in (errno.EPERM, errno.EACCES):
             return errors.DriverError(
                 f'network device {device}: {exc}; give the agent '
-                'CAP_NET_ADMIN (and CAP_SYS_ADMIN to enter a namespace)')
+                'CAP_NET_ADMIN (and CAP_SYS_ADMIN to enter a namespace)',
+                cause=f'CAP_NET_ADMIN or CAP_SYS_ADMIN: {exc}')
         if number == errno.ENOENT:
             return errors.Unsupported(
                 f'network device {device}: {exc}; the kernel needs the token '
-                'bucket: modprobe sch_tbf')
+                'bucket: modprobe sch_tbf', cause='modprobe sch_tbf')
         return errors.DriverError(f'network device {device}: {exc}')
 
     def close(self) -> None:

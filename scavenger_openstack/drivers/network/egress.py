@@ -10,6 +10,7 @@ leave by a device of the host, it arrives at its tap; see :mod:`.tap`.
 from __future__ import annotations
 
 from collections.abc import Collection
+from collections.abc import Hashable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import errno
@@ -22,6 +23,7 @@ from scavenger_openstack.drivers.kernel import token_bucket
 from scavenger_openstack.drivers.network import devices
 from scavenger_openstack.drivers.network import tap
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Value
@@ -52,8 +54,11 @@ class Network:
         self._sys = pathlib.Path(root_dir, 'sys/class/net')
         self._devices = devices.Devices()
         self._promised: dict[str, tuple[devices.Device, ...]] = {}
-        self._complained: dict[str, str] = {}
+        self._limited: dict[str, Collection[str]] = {}
+        self._logged = log_once.LogOnce()
         self._withheld: dict[str, int] = {}
+        self._speeds: dict[str, float] = {}
+        self._ticks = 0
 
     def attach(self, workload: str, interface: devices.Interface) -> None:
         """From now on ``interface`` carries the traffic of ``workload``.
@@ -72,19 +77,35 @@ class Network:
         for device in (devices.names(interface)
                        if interface is not None else ()):
             self._devices.forget(device)
-            self._complained.pop(device, None)
+            self._logged.forget(device)
+            self._logged.forget((workload, device))
 
     def ended(self, workload: str) -> None:
         """That run of the workload is over: what its limit withheld, too."""
         self._withheld.pop(workload, None)
 
+    def follow_links(self, links: Mapping[str, float | None]) -> None:
+        """From now on these devices are shared."""
+        self._links = dict(links)
+
     def capacities(self) -> dict[str, float]:
-        """Capacity in bytes per second of each link, where it is known."""
+        """Capacity in bytes per second of each link, where it is known.
+
+        Called once per tick: a speed that a device reports is looked at again
+        now and then, since a bond gains and loses devices.
+        """
+        again = not self._ticks % base.LOOK_TICKS
+        self._ticks += 1
+        found = {}
         for name, capacity in self._links.items():
-            if capacity is None:
-                self._links[name] = self._speed(name)
-        return {name: capacity for name, capacity in self._links.items()
-                if capacity is not None}
+            if capacity is None and (again or name not in self._speeds):
+                speed = self._speed(name, known=name in self._speeds)
+                if speed is not None:
+                    self._speeds[name] = speed
+                    self._logged.over(f'speed of {name}')
+            if capacity := capacity or self._speeds.get(name):
+                found[name] = capacity
+        return found
 
     def tx_bytes(self, device: str) -> int | None:
         """Bytes that a device has sent so far.
@@ -95,9 +116,9 @@ class Network:
             namespace, links = self._devices.find(device)
             sent = namespace.tx_bytes(_only(links).ifindex)
         except (OSError, errors.DriverError) as exc:
-            self._complain(device, str(self._devices.failure(device, exc)))
+            self._complain(device, self._devices.failure(device, exc))
             return None
-        self._complained.pop(device, None)
+        self._logged.over(device)
         return sent
 
     def link_bytes(self) -> rtnetlink.LinkBytes:
@@ -109,10 +130,10 @@ class Network:
         try:
             found = self._devices.namespace('').link_bytes()
         except OSError as exc:
-            self._complain('', 'what network devices have sent is unknown: '
-                           f'{exc}')
+            self._complain('', errors.DriverError(
+                f'what network devices have sent is unknown: {exc}'))
             return {}
-        self._complained.pop('', None)
+        self._logged.over('')
         return found
 
     def withheld(self, link_bytes: rtnetlink.LinkBytes
@@ -134,13 +155,14 @@ class Network:
             try:
                 links = self._devices.find(interface)[1]
                 self._withheld[workload] += self._devices.taps(
-                    device).withheld(links, link_bytes)
+                    device).withheld(
+                        {name: link for name, link in links.items()
+                         if name in self._limited[workload]}, link_bytes)
             except (OSError, errors.DriverError) as exc:
-                self._complain(device, str(
-                    self._devices.failure(interface, exc)))
+                self._complain(device, self._devices.failure(interface, exc))
                 found[workload] = None
                 continue
-            self._complained.pop(device, None)
+            self._logged.over(device)
             found[workload] = self._withheld[workload]
         return found
 
@@ -167,9 +189,10 @@ class Network:
         interface = self._interface(workload, knob)
         self._promised.pop(workload, None)
         self._read(workload, interface)
-        found = self._devices.identities(interface)
+        names = self._limited_names(workload, interface)
+        found = self._devices.identities(names)
         self._promised[workload] = found
-        netns, name = devices.split(devices.first(interface))
+        netns, name = devices.split(names[0])
         first, *also = (one.link.ifindex for one in found)
         return [{'do': 'tap' if isinstance(interface, tap.Tap) else 'tc',
                  'netns': netns, 'dev': name, 'ifindex': first,
@@ -182,11 +205,11 @@ class Network:
         device = devices.first(interface)
         rate = _rate(device, value)
         try:
-            namespace, links = self._find(interface, workload)
+            namespace, links, taps = self._find(interface, workload)
             wanted = token_bucket.bucket(rate, max(link.mtu for link
                                                    in links.values()))
-            if isinstance(interface, tap.Tap):
-                self._devices.taps(device).set_rate(links, wanted)
+            if taps is not None:
+                self._devices.taps(device).set_rate(taps, wanted)
                 self._withheld.setdefault(workload, 0)
             else:
                 namespace.set_root_tbf(_only(links).ifindex, HANDLE, wanted)
@@ -225,9 +248,9 @@ class Network:
               ) -> float | None:
         device = devices.first(interface)
         try:
-            namespace, links = self._find(interface, workload)
-            if isinstance(interface, tap.Tap):
-                return self._devices.taps(device).rate(links)
+            namespace, links, taps = self._find(interface, workload)
+            if taps is not None:
+                return self._devices.taps(device).rate(taps)
             found = namespace.root_qdisc(_only(links).ifindex)
         except OSError as exc:
             raise self._devices.failure(interface, exc) from exc
@@ -239,26 +262,63 @@ class Network:
         return float(found.rate)
 
     def _find(self, interface: devices.Interface, workload: str
-              ) -> tuple[rtnetlink.Rtnetlink, tap.Links]:
-        """Where to ask for the devices, and which ones they are.
+              ) -> tuple[rtnetlink.Rtnetlink, tap.Links, tap.SeenTaps | None]:
+        """Where to ask for the devices that can be limited, and which ones
+        they are; of taps also what is there.
 
         :raises WorkloadGone: they are not the devices whose restore actions
             ``workload`` was given; the next call takes the new ones
+        :raises Unsupported: no tap can be limited
         :raises OSError: there is no such namespace or device
         """
         namespace, links = self._devices.find(interface)
-        found = self._devices.identities(interface)
+        taps, refused = None, ''
+        if isinstance(interface, tap.Tap):
+            taps = self._devices.taps(interface.device).look(links)
+            links = taps.links
+            refused = self._name_refused(workload, interface, taps)
+        self._limited[workload] = links.keys()
+        found = self._devices.identities(
+            self._limited_names(workload, interface))
         if self._promised.get(workload, found) != found:
             del self._promised[workload]
             raise errors.WorkloadGone(
                 f'network device {" and ".join(devices.names(interface))}: '
                 'made again, added or removed (ifindex '
                 f'{", ".join(str(one.link.ifindex) for one in found)}); the '
-                'limit from before is removed, or ended with it')
-        return namespace, links
+                f'limit from before is removed, or ended with it{refused}')
+        return namespace, links, taps
 
-    def _speed(self, name: str) -> float | None:
-        """Speed that a device of our own namespace reports, bytes/s."""
+    def _limited_names(self, workload: str, interface: devices.Interface
+                       ) -> list[str]:
+        """The devices of a workload that can be limited."""
+        return [device for device in devices.names(interface)
+                if devices.split(device)[1] in self._limited[workload]]
+
+    def _name_refused(self, workload: str, interface: devices.Interface,
+                      taps: tap.SeenTaps) -> str:
+        """Log once which taps of a VM are left out of its limit; all of it,
+        for a message."""
+        found = ''
+        for device in devices.names(interface):
+            about = workload, device
+            name = devices.split(device)[1]
+            if name in taps.links:
+                self._logged.over(about)
+                continue
+            why = (f'{taps.refused[name]}' if name in taps.refused else
+                   f'network device {device}: there is no {name} here')
+            found += f'; {why}'
+            self._complain(about, errors.DriverError(
+                f'{workload}: one of its devices is left out of its limit: '
+                f'{why}'))
+        return found
+
+    def _speed(self, name: str, *, known: bool) -> float | None:
+        """Speed that a device of our own namespace reports, bytes/s.
+
+        :param known: it did so before: it is down for a while
+        """
         netns, device = devices.split(name)
         megabits = 0
         if not netns:
@@ -266,19 +326,20 @@ class Network:
                 megabits = int((self._sys / device / 'speed').read_text())
             except (OSError, ValueError):
                 megabits = 0
+        if megabits <= 0 and known:
+            return None
         if megabits <= 0:
-            self._complain(f'speed of {name}', (
+            self._complain(f'speed of {name}', errors.DriverError(
                 f'network link {name}: its speed is not known here; write '
                 f'{name}=BYTES_PER_S in [network] links, until then egress '
                 'over it is not regulated'))
             return None
         return megabits * 1e6 / BITS_PER_BYTE
 
-    def _complain(self, about: str, message: str) -> None:
+    def _complain(self, about: Hashable, exc: errors.DriverError) -> None:
         """Log a problem when it is new."""
-        if self._complained.get(about) != message:
-            self._complained[about] = message
-            LOG.warning('%s', message)
+        if self._logged.due(about, str(exc), exc.cause):
+            LOG.warning('%s', exc)
 
 
 def _only(links: tap.Links) -> rtnetlink.Link:

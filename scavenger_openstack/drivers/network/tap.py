@@ -15,6 +15,8 @@ they send together: it knows of each packet at which tap that arrived.
 While the IFB is missing or down, a redirect to it loses every packet.  So
 the IFB is there, up and limited before the first redirect, and outlives the
 last.
+
+A tap that cannot be limited is left out: the limit is that of the others.
 """
 
 from __future__ import annotations
@@ -60,6 +62,20 @@ class Tap(NamedTuple):
     also: tuple[str, ...] = ()
 
 
+class SeenTaps(NamedTuple):
+    """What is at the taps of one VM.
+
+    ``links`` can be limited; for each ``targets`` says where our filter
+    redirects to.  ``ifb`` is ours, if it is there.  ``refused``: taps that
+    cannot be limited, and why.
+    """
+
+    links: Links
+    ifb: rtnetlink.Link | None
+    targets: Sequence[int | None]
+    refused: Mapping[str, errors.Unsupported]
+
+
 @dataclasses.dataclass(slots=True)
 class _Meter:
     """What the IFB of a VM has let through by the last look, and what each
@@ -82,12 +98,46 @@ class Taps:
         self._filters: nftables.Nftables | None = None
         self._meters: dict[int, _Meter] = {}
 
-    def rate(self, links: Links) -> float | None:
-        """Rate of our token bucket in bytes per second.
+    def look(self, links: Links) -> SeenTaps:
+        """See which taps of a VM can be limited, and whether they are.
 
-        :raises Unsupported: see :meth:`set_rate`
+        :raises Unsupported: none can: another program uses the ingress of
+            each of them
+        :raises WorkloadGone: another program came after us: our limit has
+            to go
         """
-        ifb, targets = self._look(links)
+        ifbs: dict[str, rtnetlink.Link | errors.Unsupported] = {}
+        for device, link in links.items():
+            try:
+                if (ifb := self._ifb(device, link)) is not None:
+                    ifbs[device] = ifb
+            except errors.Unsupported as exc:
+                ifbs[device] = exc
+        ours = any(isinstance(ifb, rtnetlink.Link) for ifb in ifbs.values())
+        usable: dict[str, rtnetlink.Link] = {}
+        targets: list[int | None] = []
+        refused: dict[str, errors.Unsupported] = {}
+        for device, link in links.items():
+            try:
+                target = self._target(device, link, ours=ours)
+                # The first one's names what all are redirected to.
+                if not usable and isinstance(
+                        taken := ifbs.get(device), errors.Unsupported):
+                    raise taken
+            except errors.Unsupported as exc:
+                refused[device] = exc
+            else:
+                usable[device] = link
+                targets.append(target)
+        if not usable:
+            raise next(iter(refused.values()))
+        first = ifbs.get(next(iter(usable)))
+        assert not isinstance(first, errors.Unsupported)
+        return SeenTaps(usable, first, targets, refused)
+
+    def rate(self, taps: SeenTaps) -> float | None:
+        """Rate of our token bucket in bytes per second."""
+        _, ifb, targets, _ = taps
         if ifb is None or set(targets) != {ifb.ifindex}:
             return None
         found = self._namespace.root_qdisc(ifb.ifindex)
@@ -95,13 +145,12 @@ class Taps:
             return None
         return float(found.rate)
 
-    def set_rate(self, links: Links, bucket: TokenBucket) -> None:
+    def set_rate(self, taps: SeenTaps, bucket: TokenBucket) -> None:
         """Set the rate; packets that wait stay.
 
-        :raises Unsupported: another program uses the ingress of a tap, or
-            this kernel cannot do it
+        :raises Unsupported: this kernel cannot do it
         """
-        ifb, targets = self._look(links)
+        links, ifb, targets, _ = taps
         try:
             if ifb is None or set(targets) != {ifb.ifindex}:
                 self._build(links, ifb, targets, bucket)
@@ -111,8 +160,8 @@ class Taps:
             if exc.errno in _NO_MODULE:
                 raise errors.Unsupported(
                     f'tap {", ".join(links)}: {exc}; what its VM sends '
-                    f'cannot be limited without: modprobe -a {_MODULES}'
-                    ) from exc
+                    f'cannot be limited without: modprobe -a {_MODULES}',
+                    cause=f'modprobe -a {_MODULES}') from exc
             if exc.errno == errno.ENODEV and all(
                     self._namespace.exists(link.ifindex)
                     for link in links.values()):
@@ -153,27 +202,14 @@ class Taps:
         if self._filters is not None:
             self._filters.close()
 
-    def _look(self, links: Links
-              ) -> tuple[rtnetlink.Link | None, list[int | None]]:
-        """Our IFB of a VM, and for each tap where our filter redirects to.
+    def _target(self, device: str, link: rtnetlink.Link, *, ours: bool
+                ) -> int | None:
+        """Where our filter at a tap redirects to.
 
+        :param ours: whether the VM has an IFB of ours
         :raises Unsupported: another program's is there
-        :raises WorkloadGone: and came after us: our limit has to go
+        :raises WorkloadGone: the same, beside ours
         """
-        ifb, targets, refused = self._ifb(links), [], None
-        for device, link in links.items():
-            try:
-                targets.append(self._target(device, link, ifb))
-            except errors.Unsupported as exc:
-                refused = exc
-        if refused is None:
-            return ifb, targets
-        if any(target is not None for target in targets):
-            raise errors.WorkloadGone(str(refused)) from refused
-        raise refused
-
-    def _target(self, device: str, link: rtnetlink.Link,
-                ifb: rtnetlink.Link | None) -> int | None:
         if link.kind in _SENDS:
             raise errors.Unsupported(
                 f'{device} is a {link.kind}: what its VM sends leaves by '
@@ -186,15 +222,15 @@ class Taps:
                 target = found.target
         if target is None and not foreign:
             kind = ingress.qdisc(self._talk, link.ifindex)
-            if kind and (ifb is None or kind != 'ingress'):
+            if kind and (not ours or kind != 'ingress'):
                 foreign = f'an empty qdisc {kind}'
         if foreign:
             raise (errors.Unsupported if target is None
                    else errors.WorkloadGone)(
                 f'tap {device}: {foreign} of another program is at its '
                 'ingress (Open vSwitch, a firewall, a flavor with '
-                'quota:vif_outbound_average), so what its VM sends is not '
-                'limited')
+                'quota:vif_outbound_average), so what its VM sends by it is '
+                'not limited')
         return target
 
     def _nftables(self, device: str) -> str:
@@ -204,8 +240,9 @@ class Taps:
         chain = self._filters.at_ingress(device)
         return f'the nftables chain "{chain}"' if chain else ''
 
-    def _ifb(self, links: Links) -> rtnetlink.Link | None:
-        name = _ifb_name(links)
+    def _ifb(self, device: str, link: rtnetlink.Link
+             ) -> rtnetlink.Link | None:
+        name = f'{grammar.IFB}{link.ifindex}'
         try:
             found = self._namespace.link(name)
         except OSError as exc:
@@ -214,9 +251,9 @@ class Taps:
             return None
         if (found.kind, found.group) != ('ifb', GROUP):
             raise errors.Unsupported(
-                f'tap {", ".join(links)}: a device {name} of another '
-                'program has the name that the agent needs, so what its VM '
-                'sends is not limited; rename that device')
+                f'tap {device}: a device {name} of another program has the '
+                'name that the agent needs, so what its VM sends by it is '
+                'not limited; rename that device')
         return found
 
     def _build(self, links: Links, ifb: rtnetlink.Link | None,

@@ -6,31 +6,74 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
+
+_PARTS = ('device/physfn', 'device/sfnum', 'parent')
+"""Files of what shares the wire of another device: a virtual function, a
+subfunction, a partition of InfiniBand."""
+
+_DEEPEST = 8
+"""Devices on one another that the kernel allows."""
+
+_REPRESENTOR = re.compile(r'(?:c\d+)?pf\d+(?:[vs]f\d+)?')
+"""The port name of what stands for a function behind a switch in the card."""
 
 
 def find(root_dir: str = '/') -> list[str]:
-    """Devices that are hardware or bonds of such, are up, and tell their
-    speed; not the single devices of a bond.
+    """Devices that are hardware or made of such (bond, team, failover), are
+    up, and tell their speed; not those that one is made of.
 
     Foreground and background share them.  The speed of a device of a virtual
     machine is often not known, and what is built on devices (bridges, VLANs,
-    tunnels, taps) is none itself.
+    tunnels, taps) is none itself; nor is what shares the wire of another.
     """
     top = pathlib.Path(root_dir, 'sys/class/net')
     try:
         names = sorted(os.listdir(top))
     except OSError:
         return []
-    return [name for name in names if _is_uplink(top / name)]
+    found = {_whole(top, name) for name in names if _is_hardware(top / name)}
+    return sorted(name for name in found if name and _is_up(top / name))
 
 
-def _is_uplink(device: pathlib.Path) -> bool:
-    if not ((device / 'device').exists() or (device / 'bonding').exists()):
-        return False
-    if (device / 'bonding_slave').exists():
-        return False
+def _is_hardware(device: pathlib.Path) -> bool:
+    if (device / 'bonding').exists():
+        return True
+    return os.path.lexists(device / 'device') and not (
+        any(os.path.lexists(device / part) for part in _PARTS)
+        or _REPRESENTOR.fullmatch(_text(device / 'phys_port_name')))
+
+
+def _whole(top: pathlib.Path, name: str) -> str:
+    """The device that ``name`` is a part of; itself, if it is none of any;
+    '' where that is not told.
+
+    A bridge, a switch and a VRF are masters, too, but send nothing by
+    themselves: they tell no speed, or are bridges.
+    """
+    for _ in range(_DEEPEST):
+        try:
+            master = os.path.basename(os.readlink(top / name / 'master'))
+        except OSError:
+            return '' if (top / name / 'bonding_slave').exists() else name
+        if ((top / master / 'bridge').exists()
+                or not _is_up(top / master)
+                and not (top / master / 'bonding').exists()):
+            return name
+        name = master
+    return name
+
+
+def _is_up(device: pathlib.Path) -> bool:
     try:
-        return ((device / 'operstate').read_text().strip() == 'up'
-                and int((device / 'speed').read_text()) > 0)
-    except (OSError, ValueError):
+        return (_text(device / 'operstate') == 'up'
+                and int(_text(device / 'speed')) > 0)
+    except ValueError:
         return False
+
+
+def _text(path: pathlib.Path) -> str:
+    try:
+        return path.read_text(errors='replace').strip()
+    except OSError:
+        return ''

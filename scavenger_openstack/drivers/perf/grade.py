@@ -49,16 +49,12 @@ ADVICE[errno.ENODEV] = ADVICE[errno.EOPNOTSUPP] = ADVICE[errno.ENOENT]
 
 
 class Grade(NamedTuple):
-    """What to expect of a host: letter, signals, and the reason.
-
-    ``passing``: what is in the way may be gone later.
-    """
+    """What to expect of a host: letter, signals, and the reason."""
 
     letter: str
     signals: tuple[str, ...]
     why: str
     events: tuple[Event, ...] = ()
-    passing: bool = False
 
     def __str__(self) -> str:
         kind = {'A': 'PMU and resctrl', 'B': 'PMU', 'C': 'no PMU'}
@@ -98,9 +94,9 @@ def signals(events: Sequence[Event]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def none(why: str, *, passing: bool = False) -> Grade:
+def none(why: str) -> Grade:
     """The grade of a host whose counters cannot be used."""
-    return Grade('C', (), why, passing=passing)
+    return Grade('C', (), why)
 
 
 def advice(number: int | None, root_dir: str) -> str:
@@ -124,8 +120,7 @@ def grade(root_dir: str, *, cpu: int, max_counters: int,
         except OSError as exc:
             if (exc.errno in NOT_PERMITTED or exc.errno in BUSY
                     or exc.errno == errno.ENOSYS):
-                return none(advice(exc.errno, root_dir),
-                            passing=exc.errno in BUSY)
+                return none(advice(exc.errno, root_dir))
             missing.append(event.field)
             problem = exc
         else:
@@ -137,7 +132,7 @@ def grade(root_dir: str, *, cpu: int, max_counters: int,
     try:
         chosen = _fitting(there, len(chosen), cpu)
     except OSError as exc:
-        return none(advice(exc.errno, root_dir), passing=exc.errno in BUSY)
+        return none(advice(exc.errno, root_dir))
     why = [f'no {field}' for field in missing]
     why += [f'{event.field} left out: {max_counters} counters at most'
             if len(chosen) == max_counters else

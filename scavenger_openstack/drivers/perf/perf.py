@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Sequence
+import contextlib
+import errno
 import logging
 import os
 import resource
@@ -32,6 +34,7 @@ from scavenger_openstack.drivers.perf.grade import Grade
 from scavenger_openstack.drivers.perf import standstill
 from scavenger_openstack.drivers.qemu import domain_cgroup
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import WorkloadSample
 
@@ -45,7 +48,7 @@ large host a hundred new workloads would take a second."""
 
 RETRY_S = 30.0
 """After this a workload that could not be measured is tried again, and a
-host whose counters another program had."""
+host that had no counters: what is in the way may be gone."""
 
 FD_SHARE = 0.5
 """Of the descriptors of this process; the rest is for everything else."""
@@ -94,22 +97,23 @@ class Perf:
     """Adds hardware counters to the samples of workloads.
 
     :param events: what to count, in the order of a group
+    :param logged: what was logged of this host
     :raises ConfigError: counters are demanded, and there are none.
     :raises DriverError: the list of mounts cannot be read.
     """
 
     def __init__(self, settings: Settings, root_dir: str = '/',
-                 events: Sequence[perf_event.Event] = perf_grade.EVENTS
-                 ) -> None:
+                 events: Sequence[perf_event.Event] = perf_grade.EVENTS,
+                 logged: log_once.LogOnce | None = None) -> None:
         self._settings = settings
         self._root_dir = root_dir.rstrip('/')
         self._events = tuple(events)
         self._duty = duty.Duty(settings.sample_s, settings.period_s)
         self._measuring = False
         self._known: dict[str, _Measured] = {}
-        self._cpus = online_cpus.OnlineCpus(self._root_dir)
-        self._said: set[str] = set()
-        self._logged: Grade | None = None
+        self._logged = logged or log_once.LogOnce()
+        self._cpus = online_cpus.OnlineCpus(self._root_dir, self._logged)
+        self._logged_grade: Grade | None = None
         self._standstill = standstill.Standstill(settings.min_running_share)
         self._retry_s = 0.0
         self._of = 0
@@ -118,7 +122,7 @@ class Perf:
         if settings.enabled == OFF:
             self._grade = perf_grade.none('[perf] enabled is off')
             return
-        self._mount = perf_event.find_mount(self._root_dir)
+        self._mount = perf_event.find_mount(self._root_dir, self._logged)
         self._cpus.look()
         self._grade = self._find_grade()
         self._start_clock()
@@ -131,7 +135,7 @@ class Perf:
     def grade(self) -> Grade:
         """What this host can tell at this moment."""
         if self._standstill.why:
-            return perf_grade.none(self._standstill.why, passing=True)
+            return perf_grade.none(self._standstill.why)
         return self._grade
 
     @property
@@ -149,12 +153,16 @@ class Perf:
     def _log_grade(self) -> None:
         """Say the grade at the first tick, and when it changes."""
         grade = self.grade
-        if grade != self._logged:
+        if grade != self._logged_grade:
             LOG.log(logging.WARNING if self._standstill.why else logging.INFO,
                     'grade %s', grade)
-        self._logged = grade
+        self._logged_grade = grade
 
     def _find_grade(self) -> Grade:
+        if self._mount is None:
+            with contextlib.suppress(errors.DriverError):
+                self._mount = perf_event.find_mount(self._root_dir,
+                                                    self._logged)
         if self._mount is None:
             return perf_grade.none(
                 'no cgroup hierarchy that perf can count by is mounted: '
@@ -188,9 +196,8 @@ class Perf:
 
     def _say(self, key: str, text: str, *args: object) -> None:
         """Warn about one thing once."""
-        if key not in self._said:
+        if self._logged.due(('perf', key)):
             LOG.warning(text, *args)
-        self._said.add(key)
 
     # --- a tick
 
@@ -207,7 +214,7 @@ class Perf:
         self._of = len(samples)
         self._log_grade()
         if not self._grade.events:
-            if not self._grade.passing or now < self._retry_s:
+            if self._settings.enabled == OFF or now < self._retry_s:
                 return samples
             self._retry_s = now + RETRY_S
             self._grade = self._find_grade()
@@ -326,16 +333,18 @@ class Perf:
                                * len(self._grade.events))
             return
         why = perf_grade.advice(exc.errno, self._root_dir)
-        if exc.errno in cgroup_files.GONE:
+        if exc.errno in cgroup_files.ABSENT:
             if path is None and name.startswith('/'):
                 why = (f'there is no such cgroup below {self._mount}; its '
                        'creator has to make it there, too')
-            elif path is not None and os.path.isdir(path):
+            elif (path is None or not os.path.isdir(path)
+                    or exc.errno == errno.ENODEV):
+                one.retry_s = 0.0   # it vanished meanwhile, or a CPU did
+                return
+            else:
                 why = ('perf does not know this cgroup; enable any '
                        'controller for it, such as echo +cpu > '
                        f'{self._mount}/cgroup.subtree_control')
-            else:
-                return      # it vanished meanwhile
         self._say(f'{exc.errno} {path is None}', '%s: hardware counters: %s; '
                   'not measured until that changes, as others with the same '
                   'fault', name, why)

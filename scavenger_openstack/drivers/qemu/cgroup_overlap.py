@@ -12,6 +12,7 @@ import posixpath
 
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.qemu.domain_cgroup import DomainCgroup
+from scavenger_openstack import log_once
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
 
@@ -36,7 +37,7 @@ class DomainCgroups:
         self._machines: Mapping[str, DomainCgroup] = {}
         self._own: dict[str, str] = {}
         self._holding: dict[str, str] = {}
-        self._said: set[str] = set()
+        self._logged = log_once.LogOnce()
 
     def follow(self, machines: Mapping[str, DomainCgroup]) -> None:
         """The domains that there are now, by their names."""
@@ -65,8 +66,7 @@ class DomainCgroups:
         if not name:
             return False
         parent = posixpath.dirname(who.id)
-        if parent not in self._said:
-            self._said.add(parent)
+        if self._logged.due(parent):
             LOG.warning(
                 'cgroup %s is not watched: it holds, is a part of, or would '
                 'be limited together with the VM %s, which is watched by '

@@ -27,6 +27,7 @@ from scavenger_openstack.drivers.qemu.process import Process
 from scavenger_openstack.drivers.qemu.taps import Taps
 from scavenger_openstack.drivers.qemu.vcpus import Vcpus
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
 
@@ -51,13 +52,16 @@ class DomainCounters:
     :param interfaces: the network devices of the domain on this host
     :param root_dir: where /proc and /sys are looked for
     :param pressure: sample PSI where it exists
+    :param logged: what was logged of this host
     :raises WorkloadGone: this process is not (any more) the domain's QEMU.
     :raises OSError: there are no descriptors left.
     """
 
     def __init__(self, pid: int, uuid: str, mounts: Mapping[str, Mount],
                  interfaces: Sequence[str] = (), root_dir: str = '/', *,
-                 pressure: bool = False) -> None:
+                 pressure: bool = False,
+                 logged: log_once.LogOnce | None = None) -> None:
+        self._logged = logged or log_once.LogOnce()
         self._process = Process(pid, uuid, root_dir)
         self._taps = Taps(interfaces, root_dir)
         self._counters: counters.Counters | None = None
@@ -65,7 +69,6 @@ class DomainCounters:
         self._tick = pid        # not all domains look in one tick
         self._again = True
         self._limited = False
-        self._said = False
         self._count = 0
         try:
             self.machine = domain_cgroup.machine(
@@ -73,14 +76,15 @@ class DomainCounters:
             if self.machine is not None:
                 self._counters = counters.Counters(
                     domain_cgroup.sources(self.machine, pressure=pressure),
-                    f'/{self.machine.name}')
+                    f'/{self.machine.name}', self._logged)
             self._vcpus = Vcpus(self._process, self.machine)
             self._vcpus.look(again=True)
             self._vcpus.read()
             self.plugged()
         except OSError as exc:
+            gone = exc.errno in GONE and not self._lives()
             self.close()
-            if exc.errno not in GONE:
+            if not gone:
                 raise
             raise errors.WorkloadGone(f'process {pid} of domain {uuid} is '
                                       'gone') from None
@@ -166,7 +170,7 @@ class DomainCounters:
         sent, received = self._taps.read(link_bytes)
         return WorkloadSample(
             workload, cpu_s,
-            vcpus.delay_ns / NS_PER_S if len(vcpus) else None,
+            vcpus.delay_s,
             vcpus.throttled(own_s),
             None, None, None, None, None, None, None, *blocks,
             sent, received, psi_cpu_s, psi_io_s, psi_memory_s, memory)
@@ -176,22 +180,31 @@ class DomainCounters:
         try:
             self._taps.look()
             if self._counters is not None and self._again:
-                self._counters.open_missing()
+                self._counters.wake()
             found = vcpus.look(again=self._again)
             self._again = False
-            return found or self._process.alive()
+            self._logged.over(('QEMU', self.pid))
+            return found or self._lives()
         except OSError as exc:
             if exc.errno in GONE:
-                return False
-            if not self._said:
+                return self._lives()
+            if self._logged.due(('QEMU', self.pid), cause=exc.strerror):
                 LOG.warning('QEMU process %s cannot be looked at: %s; which '
-                            'vCPUs and interfaces it has is as before',
-                            self.pid, exc.strerror)
-            self._said = True
+                            'vCPUs and interfaces it has is as before, as for '
+                            'others with the same fault', self.pid,
+                            exc.strerror)
+            return True
+
+    def _lives(self) -> bool:
+        """Whether the process is there, as far as that can be told."""
+        try:
+            return self._process.alive()
+        except OSError:
             return True
 
     def close(self) -> None:
         """Give the descriptors back."""
+        self._logged.forget(('QEMU', self._process.pid))
         for one in (self._counters, self._vcpus, self._process):
             if one is not None:
                 one.close()

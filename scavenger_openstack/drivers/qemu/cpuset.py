@@ -15,6 +15,7 @@ threads is set, and that of their parent is not.
 from __future__ import annotations
 
 from collections.abc import Callable
+import contextlib
 from typing import TypeVar
 
 from scavenger_openstack.drivers import base
@@ -36,13 +37,13 @@ _ENTRY = cgroup_files.Entry('cpuset.cpus')
 class _Part:
     """One cgroup; ``own`` is the set that it has without us."""
 
-    __slots__ = ('_ours', '_set', 'directory', 'own')
+    __slots__ = ('_before', '_ours', '_set', 'directory', 'own')
 
     def __init__(self, directory: cgroup_files.CgroupDirectory, root_dir: str
                  ) -> None:
         self.directory = directory
         self._set = cpuset_tree.FastCpuSet(directory, root_dir)
-        self.own = self._ours = self._set.read()
+        self.own = self._ours = self._before = self._set.read()
 
     def read(self) -> frozenset[int]:
         now = self._set.read()
@@ -53,7 +54,11 @@ class _Part:
     def write(self, cpus: frozenset[int]) -> None:
         self._set.refresh()
         self.read()
-        self._set.set(self.own & cpus or cpus)
+        self.put(self.own & cpus or cpus)
+
+    def put(self, cpus: frozenset[int]) -> None:
+        """Set these, whatever its own are."""
+        self._set.set(cpus)
         self._ours = self._set.read()
 
 
@@ -73,7 +78,8 @@ class CpuSet:
         if machine is None or path is None:
             raise errors.Unsupported(
                 f'domain {name} has no cgroup of its own for CPU sets: see '
-                'cgroup_controllers in qemu.conf')
+                'cgroup_controllers in qemu.conf',
+                cause='cpuset of cgroup_controllers')
         self._version = machine.above['cpuset'].version
         self._root_dir = root_dir
         # v2 takes no set away from a cgroup with processes.
@@ -100,12 +106,20 @@ class CpuSet:
             _ENTRY, format_cpus(part.read()) or self._no_cpus))
 
     def write(self, value: Value) -> Value | None:
-        """Set the parts that were there at the last :meth:`actions`."""
+        """Set the parts that were there at the last :meth:`actions`: all of
+        them, or none."""
         try:
             cpus = parse_cpus(str(value))
         except ValueError as exc:
             raise errors.DriverError(f'{Knob.CPU_SET}: {exc}') from None
-        self._each(lambda part: part.write(cpus))
+        before = self._each(lambda part: (part, part.read()))
+        try:
+            self._each(lambda part: part.write(cpus))
+        except errors.DriverError:
+            for part, held in before:
+                with contextlib.suppress(errors.DriverError):
+                    part.put(held)
+            raise
         self._written = self._links
         return self.read()
 
@@ -115,10 +129,7 @@ class CpuSet:
                 and self._directory.links() != self._written)
 
     def _open(self, path: str) -> cgroup_files.CgroupDirectory:
-        try:
-            return cgroup_files.CgroupDirectory(path, version=self._version)
-        except OSError as exc:
-            raise cgroup_files.explain(exc, f'cannot open {path}') from exc
+        return cgroup_files.CgroupDirectory(path, version=self._version)
 
     def _look(self) -> None:
         """See which parts there are."""

@@ -18,11 +18,11 @@ from typing import NamedTuple
 
 from scavenger_openstack.drivers.cgroup import counters
 from scavenger_openstack.drivers.cgroup.counters import CPU_S
-from scavenger_openstack.drivers.cgroup.counters import number_after
 from scavenger_openstack.drivers.cgroup.counters import Source
 from scavenger_openstack.drivers.cgroup.counters import US_PER_S
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.kernel.perf_event import Place
+from scavenger_openstack.drivers.kernel import rows
 
 _NAME = re.compile(r'qemu-.+\.libvirt-qemu|machine-qemu\\x2d.+\.scope')
 _PART = re.compile('emulator|vcpu[0-9]+|iothread[0-9]+')
@@ -75,7 +75,7 @@ def machine(text: str, mounts: Mapping[str, Mount]) -> DomainCgroup | None:
     part of it, in some elsewhere; ``None`` when it has none at all.
     """
     paths: dict[str, str] = {}
-    for line in text.splitlines():
+    for line in text.split('\n'):      # a name may hold any other character
         number, _, rest = line.partition(':')
         names, _, path = rest.partition(':')
         for controller in names.split(','):
@@ -113,4 +113,4 @@ def sources(place: DomainCgroup, *, pressure: bool) -> list[Source]:
 
 def usage_us(data: bytes, values: counters.Values) -> None:
     """v2 ``cpu.stat``, where another hierarchy tells what was throttled."""
-    values[CPU_S] = number_after(data, b'usage_usec ') / US_PER_S
+    values[CPU_S] = rows.number(data, b'usage_usec ') / US_PER_S

@@ -28,13 +28,10 @@ class Idle:
         if machine is None or path is None:
             raise errors.Unsupported(
                 f'domain {name} has no cgroup of its own for CPUs: see '
-                'cgroup_controllers in qemu.conf')
+                'cgroup_controllers in qemu.conf',
+                cause='cpu of cgroup_controllers')
         version = machine.above['cpu'].version
-        try:
-            self._directory = cgroup_files.CgroupDirectory(path,
-                                                           version=version)
-        except OSError as exc:
-            raise cgroup_files.explain(exc, f'cannot open {path}') from exc
+        self._directory = cgroup_files.CgroupDirectory(path, version=version)
         self._rule = RULES[Knob.CPU_IDLE, version]
 
     def read(self) -> Value | None:
@@ -44,5 +41,5 @@ class Idle:
         return self._directory.actions(self._rule.entries(self._directory))
 
     def write(self, value: Value) -> Value | None:
-        self._rule.write(self._directory, value, ())
+        knobs.write(self._rule, self._directory, value, ())
         return self.read()

@@ -11,16 +11,17 @@ from __future__ import annotations
 import errno
 import os
 
-from scavenger_openstack.drivers.cgroup.counters import number_after
 from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.drivers.kernel import rows
 from scavenger_openstack import errors
 
 RUN_DIR = '/run/libvirt/qemu'
 """Where libvirt keeps the PID of each domain, as NAME.pid: a name cannot
 hold a slash, and nothing in it is escaped."""
 
-GONE = cgroup_files.GONE | {errno.ESRCH}
-"""What the kernel answers about a process, or its cgroup, that is gone."""
+GONE = cgroup_files.ABSENT | {errno.ESRCH}
+"""What the kernel answers about a process that is gone, and about files of
+one that lives: :meth:`Process.alive` tells which."""
 
 READ_ONLY = os.O_RDONLY | os.O_CLOEXEC
 BYTES_PER_KIB = 1024
@@ -45,10 +46,13 @@ def pid_of(name: str, run_dir: str = RUN_DIR) -> int:
             return pid
         raise ValueError
     except (OSError, ValueError) as exc:
+        why = getattr(exc, 'strerror', None) or 'not a number'
+        of_host = isinstance(exc, PermissionError) or not os.path.isdir(
+            run_dir)
         raise errors.WorkloadGone(
-            f'no PID of domain {name!r:.99} in {run_dir}: '
-            f'{getattr(exc, "strerror", None) or "not a number"}; it does '
-            'not run, or libvirt keeps its state elsewhere') from None
+            f'no PID of domain {name!r:.99} in {run_dir}: {why}; it does '
+            'not run, or libvirt keeps its state elsewhere',
+            cause=f'{run_dir}: {why}' if of_host else '') from None
 
 
 class Process:
@@ -129,9 +133,8 @@ class Process:
         data = self._again('stat')
         fields = data[data.rindex(b')'):].split(b' ', 14)
         data = self._again('status')
-        return (int(fields[12]) + int(fields[13])) / _HZ, BYTES_PER_KIB * (
-            number_after(data, b'RssAnon:', b'kB')
-            + number_after(data, b'RssShmem:', b'kB'))
+        return (int(fields[12]) + int(fields[13])) / _HZ, (
+            BYTES_PER_KIB * rows.total(data, b'RssAnon:', b'RssShmem:'))
 
     def _again(self, file: str) -> bytes:
         fd = self._fds.get(file)

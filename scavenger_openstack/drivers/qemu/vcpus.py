@@ -13,8 +13,10 @@ import os
 import re
 
 from scavenger_openstack.drivers.cgroup.counters import NS_PER_S
-from scavenger_openstack.drivers.cgroup.counters import number_after
 from scavenger_openstack.drivers.cgroup.counters import US_PER_S
+from scavenger_openstack.drivers.kernel.cgroup_files import ABSENT
+from scavenger_openstack.drivers.kernel import cgroup_members
+from scavenger_openstack.drivers.kernel import rows
 from scavenger_openstack.drivers.qemu.domain_cgroup import DomainCgroup
 from scavenger_openstack.drivers.qemu.process import Process
 from scavenger_openstack.drivers.qemu.process import READ_ONLY
@@ -49,11 +51,14 @@ class _Vcpu:
             assert self.stat is not None
             data = os.pread(self.stat, 1024, 0)
             if b'throttled_time ' in data:      # version 1
-                now = number_after(data, b'throttled_time ') / NS_PER_S
+                now = rows.number(data, b'throttled_time ') / NS_PER_S
             else:
-                now = number_after(data, b'throttled_usec ') / US_PER_S
-        except (OSError, ValueError):
+                now = rows.number(data, b'throttled_usec ') / US_PER_S
+        except (OSError, ValueError) as exc:
             self.throttled_s = None
+            if getattr(exc, 'errno', None) in ABSENT and self.stat is not None:
+                os.close(self.stat)     # its controller was turned off
+                self.stat = None
             return 0.0
         self.throttled_s = now
         self.off = b'nr_periods 0\n' in data
@@ -96,6 +101,13 @@ class Vcpus:
         """vCPU -> thread, as they were seen last."""
         return {number: one.tid for number, one in self._known.items()}
 
+    @property
+    def delay_s(self) -> float | None:
+        """How long they waited for a CPU, unknown while one does not say."""
+        known = self._known.values()
+        return (None if not known or any(one.run_ns < 0 for one in known)
+                else self.delay_ns / NS_PER_S)
+
     def read(self) -> bool:
         """Bring the totals up to now; false: a thread is gone."""
         self._tick += 1
@@ -111,14 +123,19 @@ class Vcpus:
                 continue    # a throttled one adds up when it runs again
             if data != one.data:
                 one.data = data
-                run, delay, _ = data.split(b' ')
-                run_ns, delay_ns = int(run), int(delay)
+                try:
+                    run_ns, delay_ns = map(int, data.split()[:2])
+                except ValueError:
+                    one.run_ns = -1
+                    continue
                 if one.run_ns >= 0:
                     self.run_ns += run_ns - one.run_ns
                     self.delay_ns += delay_ns - one.delay_ns
                 one.run_ns, one.delay_ns = run_ns, delay_ns
             if one.stat is not None and (full or not one.off):
                 self.throttled_s += one.throttled()
+                if one.stat is None:
+                    self._links = -1    # look for it again
         return True
 
     def throttled(self, machine_s: float | None) -> float | None:
@@ -180,16 +197,14 @@ class Vcpus:
         return found
 
     def _thread(self, group: str) -> int:
-        """Read again each time: a kept descriptor tells an old list."""
-        for file in ('tasks', 'cgroup.threads'):    # of version 1, of 2
+        for file in (cgroup_members.THREADS_V1, cgroup_members.THREADS):
             try:
-                fd = os.open(f'{group}/{file}', READ_ONLY, dir_fd=self._fd)
-            except FileNotFoundError:
+                threads = cgroup_members.read(
+                    f'{group}/{file}', self._fd, size=64).split()
+            except OSError as exc:
+                if exc.errno not in ABSENT:     # unplugged meanwhile
+                    raise
                 continue
-            try:
-                threads = os.read(fd, 64).split()
-            finally:
-                os.close(fd)
             return int(threads[0]) if threads else 0
         return 0
 

@@ -28,8 +28,8 @@ class ShowAggregate(command.ShowOne):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
-        return table.one(parsed_args, SHOWN, host.shape(http.of(
-            self.app).one('aggregate', 'GET', _path(parsed_args))))
+        return table.one(parsed_args, SHOWN, http.of(self.app).one(
+            'aggregate', 'GET', _path(parsed_args)), host.shape)
 
 
 class SetAggregate(command.ShowOne):
@@ -47,9 +47,9 @@ class SetAggregate(command.ShowOne):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
-        return table.one(parsed_args, SHOWN, host.shape(http.of(
-            self.app).one('aggregate', 'PATCH', _path(parsed_args),
-                          host.changes(parsed_args))))
+        return table.one(parsed_args, SHOWN, http.of(self.app).one(
+            'aggregate', 'PATCH', _path(parsed_args),
+            host.changes(parsed_args)), host.shape)
 
 
 def _add_aggregate(parser: argparse.ArgumentParser) -> None:

@@ -34,7 +34,8 @@ class ListAntagonists(command.Lister):
     """List the workloads that disturbed others, the worst first.
 
     Interference is how long incidents lasted in which the evidence named
-    this workload.
+    this workload. Limited Now: for that, or by an operator; the limits that
+    all background work has do not count.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

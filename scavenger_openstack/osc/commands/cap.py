@@ -58,6 +58,7 @@ OVERRIDES_LONG = (
     table.Column('why_not', 'Why Not'),
     table.Column('created_at', 'Set (UTC)', table.time),
     table.Column('instance', 'Instance'),
+    table.Column('name', 'Name'),
     table.Column('reason', 'Reason'))
 
 
@@ -145,7 +146,7 @@ class SetCap(command.ShowOne):
             'override', 'PUT', _path(self.app, parsed_args),
             {'value': value, 'reason': parsed_args.reason,
              'expires_at': parsed_args.expires})
-        return table.one(parsed_args, OVERRIDES_LONG, _shape(found))
+        return table.one(parsed_args, OVERRIDES_LONG, found, _shape)
 
 
 class UnsetCap(command.Command):

@@ -84,7 +84,7 @@ class EvictAntagonist(command.ShowOne):
         if found['state'] == 'failed':
             raise exceptions.CommandError(
                 f'{parsed_args.instance} was not evicted: {found["detail"]}')
-        return table.one(parsed_args, LONG, found)
+        return table.one(parsed_args, LONG, _shape(found))
 
 
 class ListEvictions(command.Lister):
@@ -105,4 +105,8 @@ class ListEvictions(command.Lister):
                     ) -> tuple[Sequence[str], Sequence[Any]]:
         return listing.take(
             self.app, parsed_args, 'evictions', PATH, COLUMNS, long=LONG,
-            filters=('instance', 'host'))
+            filters=('instance', 'host'), shape=_shape)
+
+
+def _shape(row: listing.Row) -> listing.Row:
+    return {**row, 'instance': table.beside(row, 'instance', 'name')}

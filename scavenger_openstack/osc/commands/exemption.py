@@ -40,7 +40,7 @@ class ListExemptions(command.Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         return listing.take(self.app, parsed_args, 'exemptions', PATH,
-                            COLUMNS, long=LONG)
+                            COLUMNS, long=LONG, shape=_shape)
 
 
 class CreateExemption(command.ShowOne):
@@ -62,7 +62,7 @@ class CreateExemption(command.ShowOne):
             {**scope.of(self.app, parsed_args),
              'reason': parsed_args.reason})
         scope.warn_of_none(self.app, found)
-        return table.one(parsed_args, SET, found)
+        return table.one(parsed_args, SET, found, _shape)
 
 
 class DeleteExemption(command.Command):
@@ -88,3 +88,7 @@ class DeleteExemption(command.Command):
                 failed.append(str(exc))
         if failed:
             raise exceptions.CommandError('\n'.join(failed))
+
+
+def _shape(row: listing.Row) -> listing.Row:
+    return {**row, 'target': table.beside(row, 'target', 'name')}

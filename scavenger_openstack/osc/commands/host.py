@@ -31,6 +31,12 @@ def _precision(value: Any) -> str:
     return ', '.join(found) or '-'
 
 
+def _suffering(value: Any) -> str:
+    """Each workload that suffers without an incident, and why it has none."""
+    return '; '.join(f'{one.get("name") or one.get("workload")}: '
+                     f'{one.get("why")}' for one in value or ()) or '-'
+
+
 def settings(value: Any) -> str:
     """The modes and parameters that are set."""
     return '; '.join(table.plain(some) for some
@@ -56,6 +62,23 @@ def _of_fact(name: str, value: Any) -> str:
         table.plain(value)
 
 
+def _modes(found: Mapping[str, Any], rest: Mapping[str, str]) -> table.Cell:
+    """The modes that a host reported last, and those that are asked for.
+
+    :param rest: what it does not follow
+    """
+    reported = found.get('modes') or {}
+    asked = (found.get('settings') or {}).get('modes') or {}
+    return table.Cell(reported, *[
+        f'{name}={reported.get(name, "not known")}' + (
+            f' at the last report; {asked[name]} is asked for, and '
+            + ('not followed' if f'mode {name}' in rest
+               else 'followed from the next on')
+            if asked.get(name, reported.get(name)) != reported.get(name)
+            else '')
+        for name in sorted({**reported, **asked})])
+
+
 def shape(found: Mapping[str, Any]) -> dict[str, Any]:
     """A host with cells of several lines."""
     facts, rest = (found.get(name) or {} for name in ('facts',
@@ -66,6 +89,7 @@ def shape(found: Mapping[str, Any]) -> dict[str, Any]:
             f'{_UNIT.sub("", name).replace("_", " ")}: '
             f'{_of_fact(name, value)}'
             for name, value in sorted(facts.items()))),
+        'modes': _modes(found, rest),
         'not_followed': table.Cell(rest, *([
             f'{what}: {why}' for what, why in sorted(rest.items())] or '-')),
         'missing': table.Cell(found.get('missing'), *(
@@ -86,7 +110,8 @@ LONG = (
     table.Column('headroom', 'Headroom', table.amounts_by_name),
     table.Column('capacity', 'Capacity', table.amounts_by_name),
     table.Column('precision', 'Precision', _precision),
-    table.Column('missing', 'Missing'))
+    table.Column('missing', 'Missing'),
+    table.Column('suffering', 'Suffering', _suffering))
 SHOWN = (
     *LONG,
     table.Column('settings', 'Set Here', settings),
@@ -137,14 +162,15 @@ class ShowHost(command.ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         found = http.of(self.app).one(
             'host', 'GET', http.path_of('hosts', parsed_args.host))
-        return table.one(parsed_args, SHOWN, shape(found))
+        return table.one(parsed_args, SHOWN, found, shape)
 
 
 class SetHost(command.ShowOne):
     """Set modes and parameters of a host, in place of those in its file.
 
-    The agent follows within one sync, some 10 s. A mode that is less careful
-    than that in the host's file is not followed; "Not Followed" says so.
+    The agent follows within one sync, some 10 s; until its next report the
+    modes that are shown are those before. A mode that is less careful than
+    that in the host's file is not followed; "Not Followed" says so.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -157,7 +183,7 @@ class SetHost(command.ShowOne):
         found = http.of(self.app).one(
             'host', 'PATCH', http.path_of('hosts', parsed_args.host),
             changes(parsed_args))
-        return table.one(parsed_args, SHOWN, shape(found))
+        return table.one(parsed_args, SHOWN, found, shape)
 
 
 def add_changes(parser: argparse.ArgumentParser) -> None:

@@ -20,6 +20,9 @@ from scavenger_openstack.osc import listing
 from scavenger_openstack.osc import table
 from scavenger_openstack.osc import times
 
+MOST_COLUMNS = 1000
+"""Of a drawing, however wide the terminal is."""
+
 COLUMNS = (
     table.Column('id', 'ID'),
     table.Column('begun_at', 'Begun (UTC)', table.time),
@@ -72,9 +75,11 @@ class ListIncidents(command.Lister):
                  'Example: --cause disk')
         parser.add_argument(
             '--outcome', metavar='<outcome>',
-            help='Only with this outcome: open, confirmed, refuted, unclear '
-                 'or, where eviction is the cause, recommended. Default: '
-                 'all. Example: --outcome open')
+            help='Only with this outcome: open, or that of the last limit '
+                 'that was tried, confirmed, refuted or unclear, whether it '
+                 'goes on or not; ended, where none was judged; or, where '
+                 'eviction is the cause, recommended. Default: all. Example: '
+                 '--outcome open')
         parser.add_argument(
             '--since', metavar='<time>', type=times.since,
             help=f'Only what began at this time or later: {times.HOW}. A '
@@ -116,8 +121,9 @@ class ShowIncident(command.ShowOne):
         self.incident = http.of(self.app).one(
             'incident', 'GET', http.path_of('incidents',
                                             parsed_args.incident))
-        return table.one(parsed_args, SHOWN,
-                         _whole(self.incident, time.time()))
+        now = time.time()
+        return table.one(parsed_args, SHOWN, self.incident,
+                         lambda row: _whole(row, now))
 
     def produce_output(self, parsed_args: argparse.Namespace,
                        column_names: Sequence[str], data: Any) -> int:
@@ -126,8 +132,10 @@ class ShowIncident(command.ShowOne):
             from scavenger_openstack.osc import drawing
             out = self.app.stdout
             width = parsed_args.max_width or shutil.get_terminal_size().columns
-            for line in drawing.lines(self.incident, width=width,
-                                      ink=drawing.ink(out)):
+            with table.understood():
+                drawn = list(drawing.lines(self.incident, ink=drawing.ink(out),
+                                           width=min(width, MOST_COLUMNS)))
+            for line in drawn:
                 out.write(f'{line}\n')
         return status
 
@@ -143,8 +151,13 @@ def _shape(row: listing.Row, now: float) -> listing.Row:
         'antagonists': table.Cell(
             row.get('antagonists'), ', '.join(
                 map(_name, row.get('antagonists') or ())) or '-'),
-        'duration_s': None if begun is None else
-        round((now if ended is None else ended) - begun, 3)}
+        'duration_s': None if begun is None else _lasted(begun, ended, now)}
+
+
+def _lasted(begun_s: float, ended_s: float | None, now: float) -> table.Cell:
+    lasted_s = round((now if ended_s is None else ended_s) - begun_s, 3)
+    return table.Cell(lasted_s, table.duration(lasted_s)
+                      + ' so far' * (ended_s is None))
 
 
 def _whole(row: Mapping[str, Any], now: float) -> dict[str, Any]:

@@ -43,7 +43,7 @@ class ListPriorities(command.Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         return listing.take(self.app, parsed_args, 'priorities', PATH,
-                            COLUMNS, long=LONG)
+                            COLUMNS, long=LONG, shape=_shape)
 
 
 class SetPriority(command.ShowOne):
@@ -83,7 +83,7 @@ class SetPriority(command.ShowOne):
              'application': parsed_args.application,
              'reason': parsed_args.reason})
         scope.warn_of_none(self.app, found)
-        return table.one(parsed_args, SET, found)
+        return table.one(parsed_args, SET, found, _shape)
 
 
 class UnsetPriority(command.Command):
@@ -106,3 +106,7 @@ class UnsetPriority(command.Command):
         for rule in rules:
             client.request('DELETE', http.path_of('priorities', rule['id']),
                            query={'reason': parsed_args.reason})
+
+
+def _shape(row: listing.Row) -> listing.Row:
+    return {**row, 'target': table.beside(row, 'target', 'name')}

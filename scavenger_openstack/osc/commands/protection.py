@@ -59,14 +59,15 @@ def _switch(on: command.ShowOne, arguments: argparse.Namespace,
         'protection', 'PUT', PATH,
         {**scope.of(on.app, arguments), 'enabled': enabled,
          'reason': arguments.reason})
-    if found['silent']:
-        from scavenger_openstack import amounts
-        on.app.stderr.write(
-            f'Silent: {found["silent"]} of '
-            f'{amounts.counted(found["hosts"], "host")}; each follows when '
-            'it reaches a conductor. The last report of all came at '
-            f'{table.time(found["last_seen_at"])} (UTC). On a host itself '
-            '"scavenger-agent stop-all" works at once.\n')
+    with table.understood():
+        if found['silent']:
+            from scavenger_openstack import amounts
+            on.app.stderr.write(
+                f'Silent: {found["silent"]} of '
+                f'{amounts.counted(found["hosts"], "host")}; each follows '
+                'when it reaches a conductor. The last report of all came at '
+                f'{table.time(found["last_seen_at"])} (UTC). On a host itself '
+                '"scavenger-agent stop-all" works at once.\n')
     return table.one(arguments, SET, found)
 
 

@@ -136,6 +136,31 @@ class Disk:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class VhostUserDisk:
+    """A disk whose requests pass QEMU by, to a daemon that listens there.
+
+    The guest's memory has to be shared: see :data:`SHARED_MEMORY`.
+    """
+
+    socket: pathlib.Path
+
+    def xml(self, number: int) -> str:
+        return f"""
+    <disk type='vhostuser' device='disk'>
+      <driver name='qemu' type='raw'/>
+      <source type='unix' path={saxutils.quoteattr(str(self.socket))}/>
+      <target dev='vd{"abcdefgh"[number]}' bus='virtio'/>
+    </disk>"""
+
+
+SHARED_MEMORY = """
+  <memoryBacking>
+    <source type='memfd'/>
+    <access mode='shared'/>
+  </memoryBacking>"""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Interface:
     """A virtio NIC on a tap that libvirt makes.
 
@@ -159,6 +184,16 @@ class Interface:
     </interface>"""
 
 
+class UserInterface:
+    """A NIC whose packets QEMU itself hands on: it has no tap."""
+
+    def xml(self) -> str:
+        return """
+    <interface type='user'>
+      <model type='virtio'/>
+    </interface>"""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DomainGuest:
     """A guest, and its domain XML.
@@ -178,8 +213,8 @@ class DomainGuest:
     vcpus: int = 1
     memory_bytes: int = 96 * 2**20
     nova: Nova | str | None = dataclasses.field(default_factory=Nova)
-    disks: tuple[Disk, ...] = ()
-    interfaces: tuple[Interface, ...] = ()
+    disks: tuple[Disk | VhostUserDisk, ...] = ()
+    interfaces: tuple[Interface | UserInterface, ...] = ()
     machine: str = 'pc'
     image: domain_image.Image | None = dataclasses.field(
         default_factory=domain_image.image)

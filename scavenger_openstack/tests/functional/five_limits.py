@@ -56,5 +56,5 @@ class Five:
 
 
 if __name__ == '__main__':
-    parts.load_controllers = lambda conf: [(Five(), Mode.ENFORCE)]
+    parts.load_controllers = lambda conf, params_of: [(Five(), Mode.ENFORCE)]
     sys.exit(agent.main())

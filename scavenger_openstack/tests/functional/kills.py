@@ -251,17 +251,23 @@ interfaces = {name}/background/a={self.netns}:v0
         self.watcher.wait(60)
 
 
+def every(call: str) -> range:
+    """Each instant of a kind of call; the last one ends a campaign."""
+    return range(1, 10_000)
+
+
 def enumerate_kills(stage: Stage, signal_name: str = 'KILL',
-                    calls: tuple[str, ...] = CALLS, first: int = 1,
-                    step: int = 1
+                    calls: tuple[str, ...] = CALLS,
+                    instants: Callable[[str], range] = every
                     ) -> Iterator[tuple[str, int, float, dict[str, object]]]:
     """Run the agent until the N-th call, for each N until none is left.
 
-    N is ``first``, ``first + step`` and so on.  Yields (call, N, seconds
-    until all was back, what was not back).
+    :param instants: the Ns of a kind of call
+    :returns: (call, N, seconds until all was back, what was not back) for
+        each N
     """
     for call in calls:
-        for number in range(first, 10_000, step):
+        for number in instants(call):
             agent = stage.agent(
                 TICKS, f'{call}:signal={signal_name}:when={number}')
             said = agent.communicate(timeout=60 * base.pace())

@@ -27,6 +27,7 @@ from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Rates
 
@@ -40,7 +41,8 @@ time.sleep(600)
 
 
 class Wish:
-    """A controller that wants what the test tells it."""
+    """A controller that wants what the test tells it, and at once no more
+    what it does not."""
 
     name = 'wish'
     kind = 'regulator'
@@ -49,15 +51,17 @@ class Wish:
 
     def __init__(self) -> None:
         self.caps: tuple[Cap, ...] = ()
+        self.dropped: dict[KnobKey, str] = {}
 
     def want(self, *caps: tuple[str, Knob, float | str]) -> None:
+        self.dropped |= {cap[:2]: 'a test' for cap in self.caps}
         self.caps = tuple(Cap(*cap, self.name, 'a test') for cap in caps)
 
     def tune(self, params: object) -> None:
         """It has none."""
 
     def step(self, now: float, rates: Rates) -> Decision:
-        return Decision(self.caps)
+        return Decision(self.caps, dropped=self.dropped)
 
     def state(self) -> dict[str, object]:
         return {}

@@ -29,6 +29,7 @@ from scavenger_openstack.restore import watcher
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
@@ -57,6 +58,7 @@ class Script:
         self._turns = itertools.cycle(
             [({}, {}), (FIRST, GROUP_FIRST), (CHANGED, GROUP_CHANGED),
              ({}, {})])
+        self._dropped: dict[KnobKey, str] = {}
 
     def tune(self, params: object) -> None:
         """It has none."""
@@ -73,9 +75,10 @@ class Script:
                            or who.interfaces]
                 wishes += [(who.group, knob, value)
                            for knob, value in group.items()]
+        self._dropped |= {wish[:2]: 'the script says so' for wish in wishes}
         return Decision(tuple(
             Cap(workload, knob, value, self.name, 'the script says so')
-            for workload, knob, value in wishes))
+            for workload, knob, value in wishes), dropped=self._dropped)
 
     def state(self) -> dict[str, Any]:
         return {}

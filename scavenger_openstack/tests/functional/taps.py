@@ -335,12 +335,20 @@ class TapTestCase(base.FunctionalTestCase):
         self.addCleanup(driver.close)
         return driver
 
+    def link_bytes(self) -> rtnetlink.LinkBytes:
+        """What each device has counted where the taps are."""
+        host = rtnetlink.Rtnetlink(self.vm.host)
+        try:
+            return host.link_bytes()
+        finally:
+            host.close()
+
     def sent(self) -> int:
         """Bytes that count as sent by the guest, since its taps are there.
         """
+        link_bytes = self.link_bytes()
         host = rtnetlink.Rtnetlink(self.vm.host)
         try:
-            link_bytes = host.link_bytes()
             taps = [host.link(name.partition(':')[2]).ifindex
                     for name in (self.tap.device, *self.tap.also)]
         finally:

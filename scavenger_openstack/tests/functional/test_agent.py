@@ -10,11 +10,24 @@ import select
 import signal
 import subprocess
 
+import fixtures
+
 from scavenger_openstack.tests.functional import agents
 from scavenger_openstack.tests.functional.agents import BUSY
 
 NO_RIGHTS = '-dac_override,-dac_read_search'
 """Then root is bound by the modes of files."""
+
+FAULTY = """
+import os
+from scavenger_openstack.drivers import host
+
+class Faulty(host.Host):
+
+    def facts(self):
+        os.mkdir(os.environ['STATUS'])      # which the agent cannot delete
+        raise ZeroDivisionError('ours')
+"""
 
 
 class AgentTest(agents.AgentTestCase):
@@ -341,3 +354,27 @@ class AgentTest(agents.AgentTestCase):
             self.assertIn('scavenger-agent', done.stderr)
         self.assert_one_line(done.stderr, 'jump', 'run', 'sample', 'status',
                              'stop-all', 'resume')
+
+    def test_a_fault_of_ours_and_then_one_of_the_host(self) -> None:
+        """The log has the first, too."""
+        plugins = self.directory / 'plugins'
+        about = plugins / 'faulty-0.dist-info'
+        about.mkdir(parents=True)
+        (about / 'METADATA').write_text(
+            'Metadata-Version: 2.1\nName: faulty\nVersion: 0\n')
+        (about / 'entry_points.txt').write_text(
+            '[scavenger.drivers]\nfaulty = faulty:Faulty\n')
+        (plugins / 'faulty.py').write_text(FAULTY)
+        path = ':'.join(filter(None, (str(plugins),
+                                      os.environ.get('PYTHONPATH'))))
+        for name, value in (
+                ('PYTHONPATH', path),
+                ('STATUS', str(self.state_dir / 'status.json'))):
+            self.useFixture(fixtures.EnvironmentVariable(name, value))
+        self.config.write_text('[agent]\ndriver = faulty\n'
+                               '[conductor]\nenabled = false\n')
+        found = self.run_agent('run')
+        self.assertEqual(1, found.returncode)
+        self.assertIn('status.json: Is a directory', found.stderr)
+        self.assertIn('Traceback', found.stderr)
+        self.assertIn('ZeroDivisionError: ours', found.stderr)

@@ -19,6 +19,8 @@ from scavenger_openstack.agent.lease import leases
 from scavenger_openstack.decision import arbitrate
 from scavenger_openstack.drivers.cgroup import knobs
 from scavenger_openstack import errors
+from scavenger_openstack.restore import records
+from scavenger_openstack.restore import restoration
 from scavenger_openstack.tests.functional.cgroup_cases import CgroupsCase
 from scavenger_openstack.tests.functional.cgroup_cases import HOLD
 from scavenger_openstack.tests.functional.cgroup_cases import MIB
@@ -100,6 +102,19 @@ class TestLimits(CgroupsCase):
         self.assertTrue(30 * MIB < refused.unmet_bytes < 50 * MIB,
                         refused.unmet_bytes)
         self.assertIsNone(driver.read(name, Knob.MEMORY_BYTES))
+
+    def test_memory_above_that_of_memory_and_swap(self) -> None:
+        self.needs_v1('version 2 limits swap alone')
+        driver = self.driver('a')
+        name = f'{self.parent}/a'
+        if not (self.tree.path('memory', '/bg/a')
+                / 'memory.memsw.limit_in_bytes').exists():
+            self.skipTest('needs swap accounting')
+        driver.write(name, Knob.MEMORY_BYTES, 64 * MIB, ())
+        self.tree.write('memory', '/bg/a', 'memory.memsw.limit_in_bytes',
+                        str(80 * MIB))
+        self.assertEqual(80 * MIB, driver.write(
+            name, Knob.MEMORY_BYTES, 128 * MIB, ()))
 
     def test_paused(self) -> None:
         driver = self.driver('a')
@@ -294,6 +309,33 @@ class TestIo(CgroupsCase):
         self.assertEqual([''] * 2, self.texts(
             'blkio', '/bg/a', 'blkio.throttle.read_iops_device',
             'blkio.throttle.write_iops_device'))
+
+    def test_a_disk_that_is_not_there(self) -> None:
+        """The others are limited; it is named once."""
+        driver = self.driver('a', 'b', io_devices=[self.number, '240:77'])
+        for knob, file, value in (
+                (Knob.IO_BYTES_PER_S, 'bps', 5e6),
+                (Knob.IO_OPS_PER_S, 'iops', 100.0)):
+            for job in 'ab':
+                name = f'{self.parent}/{job}'
+                actions = driver.restore_actions(name, knob)
+                for wanted in (value, value / 2):
+                    self.assertEqual(wanted, driver.write(name, knob, wanted,
+                                                          actions))
+                    self.assertEqual(wanted, driver.read(name, knob))
+                self.assertEqual(
+                    [f'{self.number} {value / 2:.0f}'] * 2,
+                    self.texts('blkio', f'/bg/{job}', *(
+                        f'blkio.throttle.{way}_{file}_device'
+                        for way in ('read', 'write'))))
+                self.assertTrue(restoration.restore(records.Lease(
+                    name, knob, records.boot_id(), actions)))
+                self.assertIsNone(driver.read(name, knob))
+        self.assertEqual(1, self.logs.output.count('disk 240:77'))
+        alone = self.driver('a', io_devices=['240:77'])
+        self.assertIn('no such whole disk', str(self.assertRaises(
+            errors.Unsupported, alone.write, f'{self.parent}/a',
+            Knob.IO_BYTES_PER_S, 5e6, ())))
 
     def test_own_limit_of_one_direction_stays(self) -> None:
         driver = self.driver('a', io_devices=[self.number])

@@ -15,6 +15,10 @@ import time
 import fixtures
 
 from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
+from scavenger_openstack.drivers.cgroup import discovery
+from scavenger_openstack.drivers.cgroup import kill
+from scavenger_openstack.drivers.delay import totals
+from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional.cgroup_cases import CgroupsCase
@@ -358,6 +362,53 @@ class TestUnified(base.FunctionalTestCase):
         self.assertEqual(0, self.driver.read(self.name, Knob.PAUSED))
         self.assertRaises(errors.Unsupported, self.driver.write, self.name,
                           Knob.MEMORY_BYTES, 64 * MIB, ())
+        self.assertEqual(1, self.driver.kill(self.name))
+        self.assertEqual(-9, process.wait(30))
+
+    def test_pressure_that_is_turned_off(self) -> None:
+        """A file that is gone is not a workload that is gone."""
+        before, = self.driver.sample()
+        self.assertIsNotNone(before.psi_cpu_s)
+        (self.job / 'cgroup.pressure').write_text('0')
+        for _ in range(2):
+            after, = self.driver.sample()
+            self.assertEqual((None, None, None), (
+                after.psi_cpu_s, after.psi_io_s, after.psi_memory_s))
+            self.assertIsNotNone(after.cpu_s)
+            self.assertEqual(before.workload.created_s,
+                             after.workload.created_s)
+
+    def test_threads_that_are_in_a_cgroup_of_their_own(self) -> None:
+        """The processes are listed in the cgroup above."""
+        workers = self.job / 'workers'
+        workers.mkdir()
+        self.addCleanup(base.remove_cgroup, workers)
+        (workers / 'cgroup.type').write_text('threaded')
+        process = self.spawn(textwrap.dedent(f'''
+            import threading, time
+            def work():
+                with open("{workers}/cgroup.threads", "w") as file:
+                    file.write(str(threading.get_native_id()))
+                print("up")
+                time.sleep(60)
+            with open("{self.job}/cgroup.procs", "w") as file:
+                file.write("0")
+            threading.Thread(target=work).start()
+            '''))
+        assert process.stdout is not None
+        self.assertEqual('up\n', process.stdout.readline())
+        mount = cgroup_mounts.Mount('/sys/fs/cgroup/unified', 2)
+        self.assertEqual([process.pid], totals.members(
+            totals.nodes_of(str(self.job), 9), 'cgroup.procs', 9))
+        # A parent that has threads and no children is a workload.
+        inner = discovery.Parents({'unified': mount},
+                                  [f'{self.name}/workers'], [], [])
+        self.assertEqual([f'{self.name}/workers'],
+                         [child.id for child in inner.scan()])
+        exc = self.assertRaises(errors.Unsupported, kill.kill,
+                                {'unified': mount}, f'{self.name}/workers')
+        self.assertIn('threaded', str(exc))
+        self.assertIsNone(process.poll())
         self.assertEqual(1, self.driver.kill(self.name))
         self.assertEqual(-9, process.wait(30))
 

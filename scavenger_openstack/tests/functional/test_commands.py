@@ -105,6 +105,7 @@ class Commands(testtools.TestCase):
         self.assertIn(f'{SCAN} (antagonist, score 0.93): '
                       'cpu_cores 0.1 cores to 3.9 cores', drawn)
         self.assertIn('─ limited: cpu_cores 0.5 cores', drawn)
+        self.assertEqual(1, sum('| begun ' in line for line in drawn))
         self.assertEqual(79, len(drawn[-2]))
         self.assertTrue(all(len(line) < 80 for line in drawn), drawn)
         narrow = self.text('interference', 'incident', 'show', INCIDENT,
@@ -137,17 +138,17 @@ class Commands(testtools.TestCase):
         [titles, row] = self.cells('interference', 'cap', 'list')
         self.assertEqual(['compute-1', SCAN, 'cpu_cores', '0.5 cores',
                           'attribution'], row[:5])
-        self.assertEqual('run_delay of 6d2a6a52 rises from 0.05 to 0.41 with '
-                         'its use; ...', row[6])
+        self.assertEqual('run_delay of web\\x1b[2J\\u202e\\n+----+ (6d2a6a52) '
+                         'rises from ...', row[6])
         [found] = self.json('interference', 'cap', 'list', '--past',
                             '--knob', 'memory_bytes', '--long')
         self.assertEqual((2.0 ** 29, 2.0 ** 31,
-                          'no controller asks for it now'),
+                          'scavenger does not need it any more'),
                          (found['value'], found['original'], found['why']))
         [titles, row] = self.cells('interference', 'cap', 'list', '--past')
         self.assertEqual('512 MiB', row[3])
         self.assertEqual(['Removed (UTC)', 'Removed for'], titles[-2:])
-        self.assertEqual('no controller asks for it now', row[-1])
+        self.assertEqual('scavenger does not need it any more', row[-1])
         self.assertRegex(row[-2], '^20')
 
     def test_overrides(self) -> None:
@@ -275,6 +276,10 @@ class Commands(testtools.TestCase):
         text = self.text('interference', 'host', 'show', 'compute-1')
         self.assertIn('attribution=observe; scavenger.memory_c=3', text)
         self.assertIn('cpu model: EPYC', text)
+        # What is asked for is not what it does already.
+        self.assertEqual({'attribution': 'enforce'}, found['modes'])
+        self.assertIn('attribution=enforce at the last report; observe is '
+                      'asked for', text)
 
     def test_settings_of_an_aggregate(self) -> None:
         with connect.writing(self.plane.engine) as connection:
@@ -327,8 +332,8 @@ class Commands(testtools.TestCase):
         self.text('interference', 'priority', 'set', '--instance', WEB,
                   'foreground', '--reason', 'x')
         [titles, *rows] = self.cells('interference', 'priority', 'list')
-        self.assertEqual({('project', 'p1', 'background'),
-                          ('instance', WEB, 'foreground')},
+        self.assertEqual({('project', 'p1', 'background'), (
+            'instance', f'web\\x1b[2J\\u202e\\n+----+ ({WEB})', 'foreground')},
                          {tuple(row[:3]) for row in rows})
         self.text('interference', 'priority', 'unset', '--project', 'p1',
                   '--reason', 'enough')

@@ -20,6 +20,7 @@ from scavenger_openstack import rpc
 from scavenger_openstack.tests.functional.servers import databases
 from scavenger_openstack.tests.functional.servers import process
 from scavenger_openstack.tests.functional.servers import rabbitmq
+from scavenger_openstack.tests import tiers
 from scavenger_openstack.tests.unit.conductor import cloud
 from scavenger_openstack.tests.unit.conductor import directives_cases
 from scavenger_openstack.tests.unit.conductor import eviction_cases
@@ -71,11 +72,11 @@ class DirectivesOnPostgreSql(directives_cases.Directives,
 
 
 class GovernorOnMariaDb(governor_cases.Governor, databases.MariaDb):
-    seeds = 2
+    seeds = tiers.seeds(2)
 
 
 class GovernorOnPostgreSql(governor_cases.Governor, databases.PostgreSql):
-    seeds = 2
+    seeds = tiers.seeds(2)
 
 
 class AntagonistsOnMariaDb(eviction_cases.Antagonists, databases.MariaDb):
@@ -104,11 +105,11 @@ class SpecsOnPostgreSql(specs_cases.Specs, databases.PostgreSql):
 
 
 class SchedulesOnMariaDb(schedules_cases.Schedules, databases.MariaDb):
-    seeds = 4
+    seeds = tiers.seeds(4)
 
 
 class SchedulesOnPostgreSql(schedules_cases.Schedules, databases.PostgreSql):
-    seeds = 4
+    seeds = tiers.seeds(4)
 
 
 class SilenceOnMariaDb(silence_cases.Silence, databases.MariaDb):
@@ -120,11 +121,11 @@ class SilenceOnPostgreSql(silence_cases.Silence, databases.PostgreSql):
 
 
 class TotalsOnMariaDb(totals_cases.Totals, databases.MariaDb):
-    seeds = 2
+    seeds = tiers.seeds(2)
 
 
 class TotalsOnPostgreSql(totals_cases.Totals, databases.PostgreSql):
-    seeds = 2
+    seeds = tiers.seeds(2)
 
 
 class ServiceOnMariaDb(service_cases.Service, databases.MariaDb):

@@ -34,6 +34,7 @@ from scavenger_openstack.tests.functional.fault_processes import Agent
 from scavenger_openstack.tests.functional.servers import mariadb
 from scavenger_openstack.tests.functional.servers import process
 from scavenger_openstack.tests.functional.servers import rabbitmq
+from scavenger_openstack.tests import tiers
 from scavenger_openstack.tests.unit.conductor import schedules_cases
 from scavenger_openstack.tests.unit import rpc_cases
 from scavenger_openstack.wire import codec
@@ -71,6 +72,7 @@ due.  When there is a file of its first argument, it is killed between commit
 and answer."""
 
 
+@tiers.only_in_all('schedules of faults are played on each database')
 class Faults(schedules_cases.Stored, testtools.TestCase):
     """benchmarks/control_plane/fault_schedules.py plays it with many seeds."""
 

@@ -306,6 +306,43 @@ class Lost(databases.Base):
         with connect.reading(self.engine) as connection:
             self.assertEqual(['one'], names(connection))
 
+    def test_an_error_before_the_connection_was_lost(self) -> None:
+        """A fault of ours is no matter of the database."""
+        def fail(connection: Connection) -> None:
+            names(connection)
+            self.server.kill()
+            raise ZeroDivisionError('ours')
+
+        def within(begin: Callable[..., Any]) -> None:
+            with begin(self.engine) as connection:
+                fail(connection)
+
+        for call in (lambda: within(connect.writing),
+                     lambda: within(connect.reading),
+                     lambda: connect.retried(self.engine, fail),
+                     lambda: connect.read(self.engine, fail)):
+            self.assertRaises(ZeroDivisionError, call)
+            self.server.begin()
+            connect.retried(self.engine, self.add('one'))
+        with connect.reading(self.engine) as connection:
+            self.assertEqual(['one'], names(connection))
+        pool: Any = self.engine.pool
+        self.assertEqual(0, pool.checkedout())
+
+    def test_an_upgrade_that_fails_before_the_connection_is_lost(self
+                                                                  ) -> None:
+        engine = connect.engine(self.server.new_database())
+        self.addCleanup(engine.dispose)
+
+        @event.listens_for(engine, 'before_cursor_execute')
+        def fail(connection: Connection, cursor: Any, statement: str,
+                 *more: Any) -> None:
+            if 'CREATE TABLE claims' in statement:
+                self.server.kill()
+                raise ZeroDivisionError('ours')
+
+        self.assertRaises(ZeroDivisionError, schema.upgrade, engine)
+
     def test_one_that_was_lost_while_it_was_used(self) -> None:
         connect.retried(self.engine, self.add('one'))
         self.server.kill()
@@ -333,7 +370,8 @@ class Schema(databases.Mixin):
     def test_the_migrations_make_the_tables(self) -> None:
         with self.engine.connect() as connection:
             context = migration.MigrationContext.configure(
-                connection, opts={'compare_type': True})
+                connection, opts={'compare_type': True,
+                                  'compare_server_default': True})
             self.assertEqual([], autogenerate.compare_metadata(
                 context, tables.METADATA))
 
@@ -357,23 +395,26 @@ class Schema(databases.Mixin):
         error = self.assertRaises(errors.DatabaseError, look)
         self.assertIn('type "scavenger-manage db upgrade"', str(error))
 
-    def test_newer_tables(self) -> None:
+    def set_version(self, version: str) -> None:
         with connect.writing(self.engine) as connection:
             connection.execute(schema.VERSION.update().values(
-                version_num='9999'))
+                version_num=version))
 
-        def back() -> None:
-            with connect.writing(self.engine) as connection:
-                connection.execute(schema.VERSION.update().values(
-                    version_num=schema.newest()))
-
-        self.addCleanup(back)
-        error = self.assertRaises(errors.SchemaError, schema.upgrade,
-                                  self.engine)
-        self.assertIn(f'version 9999 and this program knows versions to '
-                      f'{schema.newest()}', str(error))
-        with connect.reading(self.engine) as connection:
-            self.assertRaises(errors.SchemaError, schema.check, connection)
+    def test_unknown_versions(self) -> None:
+        self.addCleanup(self.set_version, schema.newest())
+        for version, advice in (
+                ('9999', 'install the newer scavenger-openstack'),
+                ('0001', 'name an empty database'),
+                ('0011', 'name an empty database')):
+            self.set_version(version)
+            error = self.assertRaises(errors.SchemaError, schema.upgrade,
+                                      self.engine)
+            self.assertIn(f'version {version}', str(error))
+            self.assertIn(advice, str(error))
+            with connect.reading(self.engine) as connection:
+                again = self.assertRaises(errors.SchemaError, schema.check,
+                                          connection)
+            self.assertEqual(str(error), str(again))
 
     def test_several_upgrades_at_once(self) -> None:
         url = self.empty_url()

@@ -33,6 +33,7 @@ from scavenger_openstack.tests import descriptors
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional import confinement
 from scavenger_openstack.tests.functional import delays
+from scavenger_openstack.tests import tiers
 from scavenger_openstack.types import WorkloadRates
 from scavenger_openstack.types import WorkloadSample
 
@@ -191,6 +192,7 @@ class DelaysTest(delays.DelaysTestCase):
             time.sleep(0.1)
             real.sample()
 
+    @tiers.only_in_all('a figure under load')
     def test_who_has_no_cpu_waits_for_one(self) -> None:
         """Two that always run, on one CPU: each waits half of the time."""
         busy = textwrap.dedent('''

@@ -20,6 +20,7 @@ from scavenger_openstack.tests.functional.demos import DEADLINE_S
 from scavenger_openstack.tests.functional.demos import LONG
 from scavenger_openstack.tests.functional.demos import SHORT
 from scavenger_openstack.tests.functional.demos import traces
+from scavenger_openstack.tests import tiers
 
 
 class DemoTest(demos.DemoTestCase):
@@ -49,6 +50,7 @@ class DemoTest(demos.DemoTestCase):
         self.assertIn('scavenger-demo --who', err.splitlines()[-1])
         self.assert_gone(name, [])
 
+    @tiers.only_in_all('two short phases give a verdict, too')
     def test_too_short_to_tell(self) -> None:
         """Two pairs of turns: inconclusive, and the exit code says so."""
         process = self.start('--only', 'alone,unmanaged,scavenger',
@@ -73,6 +75,7 @@ class DemoTest(demos.DemoTestCase):
         self.assertIn('--who', err.splitlines()[-1])
         self.assert_gone(name, [])
 
+    @tiers.only_in_all('it is interrupted and cleaned in the gate, too')
     def test_a_program_that_fails(self) -> None:
         """What was played before it is written, and the reason said."""
         process = self.start('--only', 'alone,unmanaged', '--rounds', '1',
@@ -94,6 +97,7 @@ class DemoTest(demos.DemoTestCase):
                       (self.output / 'report.html').read_text())
         self.assert_gone(name, [])
 
+    @tiers.only_in_all('two short phases leave every knob, too')
     def test_static_phases_leave_every_knob_as_it_was(self) -> None:
         process = self.start('--only', 'kernel_only,static_half,quota_only',
                              '--json', *SHORT)
@@ -104,6 +108,7 @@ class DemoTest(demos.DemoTestCase):
             self.assertEqual([], phase['rounds'][0]['knobs_left'])
         self.assert_gone(name, [])
 
+    @tiers.only_in_all('it is interrupted and cleaned in the gate, too')
     def test_interrupted_while_the_batch_work_runs(self) -> None:
         process = self.start('--only', 'unmanaged', *LONG)
         name = self.name_of(process)
@@ -114,6 +119,7 @@ class DemoTest(demos.DemoTestCase):
         self.assertNotIn('Traceback', err)
         self.assert_gone(name, pids)
 
+    @tiers.only_in_all('it is interrupted and cleaned in the gate, too')
     def test_interrupted_while_the_agent_enforces(self) -> None:
         process = self.start('--only', 'scavenger', *LONG)
         name = self.name_of(process)
@@ -152,6 +158,7 @@ class DemoTest(demos.DemoTestCase):
         self.assertIn(f'removed what demo {name} left', out)
         self.assert_gone(name, [*pids, agent])
 
+    @tiers.only_in_all('it is interrupted and cleaned in the gate, too')
     def test_clean_leaves_a_living_demo_alone(self) -> None:
         process = self.start('--only', 'unmanaged', *LONG)
         name = self.name_of(process)

@@ -25,6 +25,7 @@ from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional import demos
 from scavenger_openstack.tests.functional.demos import DEADLINE_S
 from scavenger_openstack.tests.functional.demos import traces
+from scavenger_openstack.tests import tiers
 
 NOBODY = 65534
 NAME = 'abcdef'
@@ -54,6 +55,7 @@ class WhoTest(demos.DemoTestCase):
         self.assert_gone(name, [])
         self.assertNotIn(name, disk.losetup('--list'))
 
+    @tiers.only_in_all('it plays the second act once more')
     def test_keep(self) -> None:
         """The real commands list what there is, until --clean ends it."""
         try:
@@ -118,6 +120,7 @@ class WhoTest(demos.DemoTestCase):
         path = disk.ROOM / (disk.PREFIX + name) / 'disk'
         self.wait_for('the demo makes its disk', path.exists, DEADLINE_S)
 
+    @tiers.only_in_all('one second act and its end are in the gate')
     def test_one_at_a_time(self) -> None:
         """Delay accounting is one switch, and stays on for the first."""
         before = stage.left_over()
@@ -135,6 +138,7 @@ class WhoTest(demos.DemoTestCase):
         one.communicate(timeout=DEADLINE_S)
         self.assert_gone(name, [])
 
+    @tiers.only_in_all('one second act and its end are in the gate')
     def test_clean_leaves_the_switch_to_a_living_demo(self) -> None:
         killed = self.who()
         first = self.name_of(killed)

@@ -23,6 +23,7 @@ from testtools import content
 from scavenger_openstack.db import tables
 from scavenger_openstack.tests.functional import fleet
 from scavenger_openstack.tests.functional import stalls
+from scavenger_openstack.tests import tiers
 
 NAMED_S = fleet.SYNC_S + 1.0
 """An antagonist is known in the cloud."""
@@ -39,6 +40,7 @@ nothing can be told."""
 SPIN = 'while True: pass'
 
 
+@tiers.only_in_all('times of the wall clock')
 class EndToEndTimes(fleet.FleetTestCase):
 
     def setUp(self) -> None:

@@ -10,6 +10,7 @@ import sys
 from scavenger_openstack.demo.load import load
 from scavenger_openstack.tests.functional import guest
 from scavenger_openstack.tests.functional import guest_v2
+from scavenger_openstack.tests import tiers
 
 TESTS = ('demo',)
 
@@ -21,6 +22,7 @@ GUEST = guest.Guest(
               for name in load.PROGRAMS})
 
 
+@tiers.only_in_all('the short demo runs on this machine')
 @guest.reports(GUEST)
 class TestGuestDemo(guest.GuestCase):
     """Each method is a test in ``guest_v2/``, where its docstring is."""

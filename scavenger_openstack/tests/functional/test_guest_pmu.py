@@ -13,6 +13,7 @@ import sys
 
 from scavenger_openstack.tests.functional import guest
 from scavenger_openstack.tests.functional import guest_pmu
+from scavenger_openstack.tests import tiers
 
 TESTS = ('fresh', 'cpi', 'shared')
 
@@ -34,16 +35,19 @@ HOST = with_shift(2, '2', 'machines', options=(
 """With KVM: it runs guests of its own, for real."""
 
 
+@tiers.only_in_all('emulates a whole machine for its counters')
 @guest.reports(with_shift(0, '1', 'cpi'))
 class TestGuestPmu1(guest.GuestCase):
     """One cycle per instruction."""
 
 
+@tiers.only_in_all('emulates a whole machine for its counters')
 @guest.reports(GUEST)
 class TestGuestPmu4(guest.GuestCase):
     """Four; each method is a test in ``guest_pmu/``."""
 
 
+@tiers.only_in_all('emulates a whole machine for its counters')
 @guest.reports(HOST)
 class TestGuestPmuOfGuests(guest.GuestCase):
     """Virtual machines in the guest."""

@@ -24,11 +24,11 @@ from scavenger_openstack.agent import parts
 from scavenger_openstack import conf
 from scavenger_openstack import conf_params
 from scavenger_openstack.tests.functional import loops
+from scavenger_openstack.tests import tiers
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
 
 COUNT = int(os.environ.get('SCAVENGER_DIRECTIVES') or 300)
-SEED = int(os.environ.get('SCAVENGER_SEED') or 1)
 
 ODD: tuple[Any, ...] = (
     None, True, 0, -1, 0.05, 0.5, 2, 1e-300, 1e308, float('nan'),
@@ -132,8 +132,9 @@ class HostileTest(loops.LoopTestCase):
 
     def test_whatever_it_answers(self) -> None:
         self.useFixture(fixtures.FakeLogger())
-        self.addDetail('seed', testtools.content.text_content(str(SEED)))
-        chance = random.Random(SEED)
+        self.addDetail('seed', testtools.content.text_content(
+            str(tiers.SEED)))
+        chance = random.Random(tiers.SEED)
         names = [self.id(), self.id('/batch'), self.id('/batch/a'),
                  self.id('/batch/b'), self.id('/services'),
                  self.id('/services/s'), '/', '../batch', 'x']
@@ -143,9 +144,9 @@ class HostileTest(loops.LoopTestCase):
             sync_s=10.0, allow_background=True)
         wish = loops.Wish()
         configuration = self.configure(OPTIONS)
-        real = parts.load_controllers(configuration)
-        tunable = {controller.name: controller for controller, _ in real}
         asked = parameters.Parameters(configuration)
+        real = parts.load_controllers(configuration, asked.of)
+        tunable = {controller.name: controller for controller, _ in real}
         loop = self.loop((wish, Mode.ENFORCE), *real, options=OPTIONS,
                          orders=lambda: conductor.orders)
         self.cpus = {name: self.tree.get('cpus', name) for name in (

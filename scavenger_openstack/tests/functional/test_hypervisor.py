@@ -21,6 +21,7 @@ from scavenger_openstack.tests.functional import domain_console
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import domain_network
 from scavenger_openstack.tests.functional import hypervisor
+from scavenger_openstack.tests import tiers
 
 KILLED = f"""
 import json, sys, time
@@ -96,6 +97,7 @@ class HypervisorCase(hypervisor.HypervisorTestCase):
         self.assertEqual(set(), mounts() - self.mounts)
 
 
+@tiers.only_in_all('what it promises, other tests use')
 class TestGuest(HypervisorCase):
 
     def test_it_works_and_says_how_much(self) -> None:
@@ -136,6 +138,7 @@ class TestGuest(HypervisorCase):
         self.assertRaises(domain_console.ConsoleError, console.tell, 'fly')
 
 
+@tiers.only_in_all('what it promises, other tests use')
 class TestHypervisors(HypervisorCase):
 
     def test_guests_outlive_libvirtd(self) -> None:

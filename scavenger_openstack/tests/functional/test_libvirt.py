@@ -19,6 +19,7 @@ from scavenger_openstack.drivers.libvirt import client
 from scavenger_openstack.drivers.libvirt import domains
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import virtual_host
+from scavenger_openstack.tests import tiers
 from scavenger_openstack.types import Priority
 
 
@@ -122,6 +123,7 @@ class TestWhatTheyDo(virtual_host.VirtualHostTestCase):
                  for before, after in zip(sizes, sizes[1:], strict=False)]
         self.assertTrue(all(grown), 'each tick has its part')
 
+    @tiers.only_in_all('a figure under load')
     def test_an_answer_is_one_measurement(self) -> None:
         """Its ticks have the very same time per operation."""
         host = self.hypervisor()

@@ -16,6 +16,7 @@ from scavenger_openstack.tests.functional import domain_life
 from scavenger_openstack.tests.functional.domain_life import ChangesCase
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional import virtual_host
+from scavenger_openstack.tests import tiers
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Value
 
@@ -112,6 +113,7 @@ class TestHotPlugged(ChangesCase):
     def test_a_vcpu_is_unplugged(self) -> None:
         self.unplugged(2)
 
+    @tiers.only_in_all('one vCPU is unplugged in the gate')
     def test_63_vcpus_are_unplugged(self) -> None:
         self.unplugged(64)
 

@@ -27,6 +27,7 @@ from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional import played_counters
 from scavenger_openstack.tests.functional import virtual_host
+from scavenger_openstack.tests import tiers
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Rates
 from scavenger_openstack.types import WorkloadSample
@@ -171,6 +172,7 @@ class TestCounters(CountersCase):
         self.assertNotIn('hardware counters:', self.log.output)
 
 
+@tiers.only_in_all('unit tests compare models of CPUs')
 class TestSpecs(CountersCase):
     """The guest sees another CPU than the host has; that does not matter."""
 

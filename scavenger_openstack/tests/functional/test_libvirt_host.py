@@ -189,9 +189,8 @@ class HostTest(virtual_host.VirtualHostTestCase):
         before = bridge.bytes_per_s(3)
         sample = driver.sample()
         # What the foreground sends over a link counts, too.
-        self.assertEqual({one.tap: bridge.name for one in
-                          (*guest.interfaces, *tenant.interfaces)},
-                         sample.link_of)
+        self.assertEqual({bridge.interface(number).tap: bridge.name
+                          for number in range(3)}, sample.link_of)
         outcome = agent.put(
             (guest.uuid, Knob.EGRESS_BYTES_PER_S, 1_000_000))
         self.assertEqual((1, []), (outcome.written, outcome.problems))
@@ -225,6 +224,23 @@ class HostTest(virtual_host.VirtualHostTestCase):
         self.wait_for('the new run', lambda: self.of(
             driver, guest).workload.created_s != run)
         self.assertEqual(0, self.of(driver, guest).net_tx_bytes)
+
+    def test_an_interface_without_a_tap(self) -> None:
+        """The limit is that of the others; it is named once."""
+        bench = self.hypervisor()
+        bridge = self.useFixture(domain_network.Bridge(bench))
+        guest = virtual_host.tiny('one', machine='pc', interfaces=(
+            domain_guest.UserInterface(), bridge.interface()))
+        bench.start_all([guest])
+        agent = self.host(bench, '[network]',
+                          f'links = {bridge.name}=125000000')
+        self.of(agent.driver, guest)
+        for rate in (1_000_000, 500_000):
+            self.assertEqual([], agent.put(
+                (guest.uuid, Knob.EGRESS_BYTES_PER_S, rate)).problems)
+            self.assertEqual(rate, agent.driver.read(
+                guest.uuid, Knob.EGRESS_BYTES_PER_S))
+        self.assertEqual(1, self.said('1 of its network interfaces have no'))
 
     def of(self, driver: base.Driver, guest: domain_guest.DomainGuest
            ) -> WorkloadSample:

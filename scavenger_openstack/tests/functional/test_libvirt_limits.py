@@ -18,6 +18,7 @@ from scavenger_openstack import errors
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional import virtual_host
+from scavenger_openstack.tests import tiers
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Value
@@ -225,6 +226,63 @@ class TestAllKnobs(LimitsCase):
         self.assertEqual(before, self.limits(host, 'one'))
 
 
+class TestSeveralTexts(LimitsCase):
+    """Another program writes one text of a limit that consists of several."""
+
+    def then(self, host: hypervisor.Hypervisor, agent: virtual_host.Agent,
+             caps: dict[str, dict[Knob, Value]], command: str) -> list[str]:
+        """What the VM has after a limit under which that was done."""
+        agent.tick(caps)
+        said = self.said('another program changed it')
+        host.virsh(command)
+        self.wait_for('it is noticed', lambda: (
+            agent.tick(caps),
+            self.said('another program changed it') > said)[-1])
+        for _ in range(5):
+            self.assertEqual([], agent.tick(caps).problems)
+        agent.tick()
+        self.assertEqual({}, dict(agent.leases.held()), self.log.output)
+        return self.limits(host, 'one')
+
+    def test_quota_and_period(self) -> None:
+        host = self.hypervisor()
+        guest = virtual_host.tiny('one', extra=TUNED)
+        host.start_all([guest])
+        agent = self.agent(host)
+        before = self.limits(host, 'one')
+        caps: dict[str, dict[Knob, Value]] = {
+            guest.uuid: {Knob.CPU_CORES: 0.002}}    # takes a longer period
+        self.assertEqual(before, self.then(
+            host, agent, caps, 'schedinfo one --live vcpu_period=200000'))
+        self.assertEqual(1, self.said('the limit is set again'))
+        found = self.then(host, agent, caps,
+                          'schedinfo one --live vcpu_quota=250000')
+        for text in ('<quota>250000</quota>', '<period>500000</period>'):
+            self.assertIn(text, found)
+        self.assertEqual(1, self.said('which will be restored'))
+
+    def test_limit_and_burst(self) -> None:
+        host = self.hypervisor()
+        guest = virtual_host.tiny('one', machine='pc', disks=tuple(
+            domain_guest.Disk.make(host.disks / name) for name in 'ab'))
+        host.start_all([guest])
+        host.virsh('blkdeviotune one vda --live --total-bytes-sec 9000000 '
+                   '--total-bytes-sec-max 18000000')
+        agent = self.agent(host)
+        before = self.limits(host, 'one')
+        caps: dict[str, dict[Knob, Value]] = {
+            guest.uuid: {Knob.IO_BYTES_PER_S: 5_000_000}}
+        for disk in ('vda', 'vdb'):
+            self.assertEqual(before, self.then(
+                host, agent, caps, f'blkdeviotune one {disk} --live '
+                '--total-bytes-sec-max 8000000'))
+        self.then(host, agent, caps,
+                  'blkdeviotune one vdb --live --total-bytes-sec 7000000')
+        self.assertEqual(['9000000', '0', '0', '7000000', '0', '0'],
+                         bytes_sec(host))
+        self.assertIn('18000000', ''.join(self.limits(host, 'one')))
+
+
 class TestTheyHold(LimitsCase):
 
     def test_cpu_and_disk(self) -> None:
@@ -262,6 +320,7 @@ class TestTheyHold(LimitsCase):
         self.assertThat(free.bytes_per_s, matchers.GreaterThan(
             1.5 * work.bytes_per_s))
 
+    @tiers.only_in_all('a figure under load')
     def test_all_disks_and_directions_together(self) -> None:
         host = self.hypervisor()
         guest = virtual_host.background('one', disks=tuple(
@@ -312,6 +371,7 @@ class TestTheyHold(LimitsCase):
             agent.tick({guest.uuid: {Knob.MEMORY_BYTES: 64 * 2**20}})
         self.assertNotIn('another program', self.log.output)
 
+    @tiers.only_in_all('another balloon moves in the gate')
     def test_a_balloon_that_does_not_move(self) -> None:
         """First there is no driver yet, later it gives nothing back."""
         for name in ('SILENT_S', 'STILL_S'):
@@ -349,6 +409,7 @@ class TestTheyHold(LimitsCase):
         self.wait_for('all of it', lambda: self.limits(host, 'one')[:-1]
                       == before[:-1], timeout_s=30)
 
+    @tiers.only_in_all('another balloon moves in the gate')
     def test_a_balloon_on_its_way_is_no_original(self) -> None:
         host = self.hypervisor()
         guest = virtual_host.background('one')

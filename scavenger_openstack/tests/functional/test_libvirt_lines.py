@@ -22,6 +22,7 @@ from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import five_limits
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional import virtual_host
+from scavenger_openstack.tests import tiers
 
 MOST = 3
 QUIET_S = 5.0
@@ -135,6 +136,7 @@ class LinesTest(virtual_host.VirtualHostTestCase):
         for pattern, line in zip(patterns, found, strict=True):
             self.assertTrue(re.match(pattern, line), f'{pattern}: {line}')
 
+    @tiers.only_in_all('hard reboots and kills count lines, too')
     def test_powered_off_and_started(self) -> None:
         """As a soft reboot of Nova ends: with a new QEMU."""
         host = self.begin()
@@ -144,6 +146,7 @@ class LinesTest(virtual_host.VirtualHostTestCase):
         self.in_force(self.here)
         self.lines(self.here, REMOVED % 'the VM was powered off', SET)
 
+    @tiers.only_in_all('hard reboots and kills count lines, too')
     def test_rebooted_softly(self) -> None:
         """As Nova does it: the ACPI button, and a start when it is off."""
         host = self.begin()
@@ -158,6 +161,7 @@ class LinesTest(virtual_host.VirtualHostTestCase):
         self.lines(self.here, REMOVED % 'the VM shut down(, and was started '
                    'again)?', SET)
 
+    @tiers.only_in_all('hard reboots and kills count lines, too')
     def test_started_again_at_once(self) -> None:
         host = self.begin()
         host.virsh(f'destroy {NAME}; start {NAME}')
@@ -177,6 +181,7 @@ class LinesTest(virtual_host.VirtualHostTestCase):
         self.lines(self.here, REMOVED % 'the VM was powered off(, and was '
                    'started again)?', SET)
 
+    @tiers.only_in_all('hard reboots and kills count lines, too')
     def test_reset(self) -> None:
         """The limits stay."""
         host = self.begin()
@@ -184,6 +189,7 @@ class LinesTest(virtual_host.VirtualHostTestCase):
         self.in_force(self.here)
         self.lines(self.here)
 
+    @tiers.only_in_all('hard reboots and kills count lines, too')
     def test_migrated(self) -> None:
         source = self.begin(own_network=True)
         target = self.hypervisor(own_network=True)
@@ -199,12 +205,14 @@ class LinesTest(virtual_host.VirtualHostTestCase):
         self.lines(self.here,
                    REMOVED % 'the VM migrated to another host')
 
+    @tiers.only_in_all('hard reboots and kills count lines, too')
     def test_libvirtd_restarts(self) -> None:
         self.restarted(self.begin(), signal.SIGTERM)
 
     def test_libvirtd_is_killed(self) -> None:
         self.restarted(self.begin(), signal.SIGKILL)
 
+    @tiers.only_in_all('hard reboots and kills count lines, too')
     def test_libvirtd_of_many_restarts(self) -> None:
         """No line for each VM, nor for each limit."""
         self.restarted(self.begin(*map('instance-0000001{}'.format, range(4))),

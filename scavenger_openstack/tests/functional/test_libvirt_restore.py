@@ -27,6 +27,7 @@ from scavenger_openstack.restore import restoration
 from scavenger_openstack.restore import virsh
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import virtual_host
+from scavenger_openstack.tests import tiers
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Value
 
@@ -153,10 +154,12 @@ class TestLateCalls(RestoreCase):
         self.late(Knob.CPU_CORES, 'schedinfo one --live --set '
                                   'vcpu_quota=30000 vcpu_period=100000')
 
+    @tiers.only_in_all('a late quota is removed by the same code')
     def test_a_disk(self) -> None:
         self.late(Knob.IO_BYTES_PER_S,
                   'blkdeviotune one vda --total-bytes-sec 7000000 --live')
 
+    @tiers.only_in_all('a late quota is removed by the same code')
     def test_a_record(self) -> None:
         uri = metadata.uri(Knob.CPU_CORES)
         self.late(Knob.CPU_CORES, f'metadata one --live --uri {uri} --key s '

@@ -20,6 +20,7 @@ from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import domain_life
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional import virtual_host
+from scavenger_openstack.tests import tiers
 from scavenger_openstack.types import Knob
 
 TICK_S = 0.5
@@ -112,6 +113,7 @@ class TestLibvirtd(WordsCase):
         found, = re.findall('limits that were late: ([0-9]+)', self.log.output)
         return int(found)
 
+    @tiers.only_in_all('other events show how a fault is logged, too')
     def test_is_killed(self) -> None:
         host = self.begin()
         host.kill()
@@ -122,6 +124,7 @@ class TestLibvirtd(WordsCase):
         self.over('libvirt cannot be reached')
         self.assertEqual(4, self.late())
 
+    @tiers.only_in_all('other events show how a fault is logged, too')
     def test_is_restarted(self) -> None:
         host = self.begin()
         host.kill(signal.SIGTERM)
@@ -150,6 +153,7 @@ class TestLibvirtd(WordsCase):
         self.wait_for('no more waits',
                       lambda: not driver.libvirt_facts()['waits'])
 
+    @tiers.only_in_all('other events show how a fault is logged, too')
     def test_hangs_for_a_moment(self) -> None:
         host = self.begin()
         self.stop(host.pid)
@@ -158,6 +162,7 @@ class TestLibvirtd(WordsCase):
         self.over('libvirt does not answer')
 
 
+@tiers.only_in_all('other events show how a fault is logged, too')
 class TestQemu(WordsCase):
 
     def test_is_frozen(self) -> None:
@@ -180,6 +185,7 @@ class TestQemu(WordsCase):
                   told=f'domain {uuid}: its QEMU answers again')
 
 
+@tiers.only_in_all('other events show how a fault is logged, too')
 class TestIdleQemu(WordsCase):
 
     capped = ('two',)
@@ -226,6 +232,7 @@ class TestLife(WordsCase):
     """What Nova does all day is no warning: the line about the limits that
     were removed says what it was."""
 
+    @tiers.only_in_all('other events show how a fault is logged, too')
     def test_deleted(self) -> None:
         host = self.begin()
         thread = threading.Thread(target=host.virsh, args=(
@@ -236,6 +243,7 @@ class TestLife(WordsCase):
         self.capped = ('two',)
         self.over(told=None)
 
+    @tiers.only_in_all('other events show how a fault is logged, too')
     def test_rebooted_hard(self) -> None:
         host = self.begin()
         host.virsh('destroy one; start one')
@@ -245,6 +253,7 @@ class TestLife(WordsCase):
             for one in self.agents[0].leases.held().values()))
         self.over(told=None)
 
+    @tiers.only_in_all('other events show how a fault is logged, too')
     def test_saved(self) -> None:
         host = self.begin()
         thread = threading.Thread(target=host.virsh, args=('managedsave one',))
@@ -258,6 +267,7 @@ class TestLife(WordsCase):
         self.over(*[CAME] * bool(self.said(CAME)),
                   told=RACED if self.said(RACED) else None)
 
+    @tiers.only_in_all('other events show how a fault is logged, too')
     def test_migrated(self) -> None:
         self.migrated()
 

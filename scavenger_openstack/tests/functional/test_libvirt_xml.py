@@ -14,11 +14,11 @@ from typing import Any
 
 from scavenger_openstack.drivers.cgroup import cpuset_tree
 from scavenger_openstack.drivers.kernel import cgroup_files
-from scavenger_openstack.drivers.libvirt import metadata
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import domain_life
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional import virtual_host
+from scavenger_openstack.tests import tiers
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Value
 
@@ -88,6 +88,7 @@ class TestMoves(XmlCase):
         for without, limited_ in zip(*rounds, strict=True):
             self.assertEqual(without, limited_)
 
+    @tiers.only_in_all('a VM moves there and back in the gate')
     def test_to_a_host_with_fewer_cpus(self) -> None:
         """A CPU set goes nowhere; a pin does, and is refused there."""
         source, target = self.two()
@@ -185,6 +186,7 @@ class TestStays(XmlCase):
             limit()
         self.compare(resize)
 
+    @tiers.only_in_all('a VM is resized in the gate')
     def test_rescued_and_back(self) -> None:
         """While it is limited; Nova keeps the live XML for the way back."""
         rescued = self.again('rescue', disks=(domain_guest.Disk.make(
@@ -216,23 +218,3 @@ class TestStays(XmlCase):
         for one in ('vcpu0: CPUs 0', 'vcpu1: CPUs 0-1', FREE[0]):
             self.assertIn(one, self.limits(host, 'one'))
 
-    def test_pins_of_an_earlier_release(self) -> None:
-        """They are removed before a CPU set is set."""
-        host = self.hypervisor()
-        guest = self.one(host)
-        for pin in ('vcpupin one 0', 'emulatorpin one'):
-            host.virsh(f'{pin} 1 --live')
-        host.virsh('metadata', 'one', '--live', '--uri',
-                   metadata.uri(Knob.CPU_SET), '--key', 'scavenger',
-                   '--set', metadata.build(Knob.CPU_SET, {
-                       'vcpupin.0': '0-1', 'emulatorpin': '0-1'}))
-        agent = self.agent(host)
-        self.wait_for('a CPU set', lambda: (
-            agent.tick({guest.uuid: PINNED}), agent.leases.held())[-1])
-        now = self.limits(host, 'one')
-        self.assertNotIn('/lease/1/', str(now))
-        self.assertNotIn('cpuset="1"', str(now))
-        self.assertIn('vcpu0: CPUs 1', now)
-        self.nothing_held(agent)
-        for one in FREE:
-            self.assertIn(one, self.limits(host, 'one'))

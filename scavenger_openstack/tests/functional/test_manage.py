@@ -69,7 +69,8 @@ class Manage(managing.Command):
                               **incident)
                 connection.execute(tables.suspects.insert(), [
                     {'incident_id': found, 'workload': name, 'score': 0.5,
-                     'antagonist': False} for name in 'ab'])
+                     'antagonist': False, 'begun_s': time_s - 60}
+                    for name in 'ab'])
                 connection.execute(tables.caps.insert().values(
                     host_id=host, workload='w', knob='cpu_cores', owner='o',
                     reason='r', why='y', set_s=time_s, changed_s=time_s,

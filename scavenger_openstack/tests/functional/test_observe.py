@@ -8,8 +8,10 @@ import os
 import pathlib
 
 from scavenger_openstack.tests.functional import agents
+from scavenger_openstack.tests import tiers
 
 
+@tiers.only_in_all('a figure of a quiet machine')
 class Observing(agents.AgentTestCase):
 
     def test_no_bpf_program_and_no_loop(self) -> None:

@@ -11,10 +11,12 @@ from scavenger_openstack.tests.functional.openstack import case
 from scavenger_openstack.tests.functional.openstack.case import BACKGROUND
 from scavenger_openstack.tests.functional.openstack import cloud as cloud_
 from scavenger_openstack.tests.functional.openstack import command
+from scavenger_openstack.tests import tiers
 
 COMMAND_S = 120.0
 
 
+@tiers.only_in_all('one test goes through a real Nova in the gate')
 class OpenStack(case.Case):
 
     def test_the_flavor_alone_decides(self) -> None:

@@ -13,11 +13,13 @@ from scavenger_openstack.tests.functional.openstack.case import BACKGROUND
 from scavenger_openstack.tests.functional.openstack.case import SOON_S
 from scavenger_openstack.tests.functional.openstack import cloud
 from scavenger_openstack.tests.functional.openstack import limited
+from scavenger_openstack.tests import tiers
 
 RUNNING_AFTERWARDS = '2.94'
 """From the next microversion on an evacuated server is left stopped."""
 
 
+@tiers.only_in_all('one test goes through a real Nova in the gate')
 class Actions(limited.LimitedCase):
 
     def test_where_it_is(self) -> None:

@@ -24,6 +24,7 @@ from scavenger_openstack.tests.functional.openstack import product
 from scavenger_openstack.tests.functional.openstack import services
 from scavenger_openstack.tests.functional.openstack import watching
 from scavenger_openstack.tests.functional.servers import process
+from scavenger_openstack.tests import tiers
 
 OURS = 'scavenger-conductor', 'scavenger-api'
 SERVICES = 'keystone,nova,n-api'
@@ -47,6 +48,7 @@ sync_s = 1
 """What a user has in local.conf, which devstack adds to our file."""
 
 
+@tiers.only_in_all('one test goes through a real Nova in the gate')
 class Devstack(case.Case):
 
     def setUp(self) -> None:

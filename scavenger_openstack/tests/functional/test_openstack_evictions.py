@@ -19,6 +19,7 @@ from scavenger_openstack.tests.functional.openstack import configuration
 from scavenger_openstack.tests.functional.openstack import guests
 from scavenger_openstack.tests.functional.openstack import limited
 from scavenger_openstack.tests.functional.openstack import product
+from scavenger_openstack.tests import tiers
 
 COMMAND_S = 300.0
 MEASURED_S = 6.0
@@ -28,6 +29,7 @@ LEAST = 0.75
 CPUs that are shared alike it has half."""
 
 
+@tiers.only_in_all('one test goes through a real Nova in the gate')
 class Evictions(limited.LimitedCase):
 
     def setUp(self) -> None:

@@ -14,6 +14,7 @@ from scavenger_openstack.tests.functional.openstack import product
 from scavenger_openstack.tests.functional.openstack import services
 from scavenger_openstack.tests.functional.openstack import watching
 from scavenger_openstack.tests.functional.servers import rabbitmq
+from scavenger_openstack.tests import tiers
 
 BOUND_S = 0.05
 """So long it may keep Nova at most."""
@@ -21,6 +22,7 @@ BOUND_S = 0.05
 NOT_SENT = 'The priority of an instance is not sent'
 
 
+@tiers.only_in_all('one test goes through a real Nova in the gate')
 class Notifier(case.Case):
 
     watched: watching.Watched

@@ -15,6 +15,7 @@ from scavenger_openstack.tests.functional.openstack.case import BACKGROUND
 from scavenger_openstack.tests.functional.openstack.case import SOON_S
 from scavenger_openstack.tests.functional.openstack import product
 from scavenger_openstack.tests.functional.openstack import watching
+from scavenger_openstack.tests import tiers
 
 BY_INVENTORY = {**BACKGROUND, 'resources:VCPU': '0',
                 'resources:MEMORY_MB': '1',
@@ -25,6 +26,7 @@ FILTERED = 'Filter BackgroundFilter returned 0 hosts'
 MORE_THAN_THERE_ARE = (os.cpu_count() or 1) + 1
 
 
+@tiers.only_in_all('one test goes through a real Nova in the gate')
 class Placement(case.Case):
 
     def setUp(self) -> None:

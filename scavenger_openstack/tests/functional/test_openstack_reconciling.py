@@ -15,8 +15,10 @@ from scavenger_openstack.tests.functional.openstack.case import BACKGROUND
 from scavenger_openstack.tests.functional.openstack.case import SOON_S
 from scavenger_openstack.tests.functional.openstack import cloud
 from scavenger_openstack.tests.functional.openstack import product
+from scavenger_openstack.tests import tiers
 
 
+@tiers.only_in_all('one test goes through a real Nova in the gate')
 class Reconciling(case.Case):
 
     def setUp(self) -> None:

@@ -122,6 +122,43 @@ class Knobs(RestoreTestCase):
             self.back(self.limit('memory', '', text))
             self.assertEqual(expected, self.tree.get('memory'))
 
+    def test_memory_above_what_another_program_set(self) -> None:
+        """The kernel takes no limit above that of memory and swap."""
+        self.needs_v1('version 2 has no such limit')
+        if not self.tree.path('memory').joinpath(
+                'memory.memsw.limit_in_bytes').exists():
+            self.skipTest('needs swap accounting')
+        for text in ('-1', str(96 * MIB)):
+            self.tree.put('memory', '', str(64 * MIB))
+            self.tree.write('memory', '', 'memory.memsw.limit_in_bytes',
+                            str(80 * MIB))
+            self.assertTrue(self.restore(self.limit('memory', '', text)))
+            self.assertEqual(str(80 * MIB), self.tree.get('memory'))
+            self.tree.write('memory', '', 'memory.memsw.limit_in_bytes', '-1')
+
+    def test_quota_above_that_of_a_cgroup_around(self) -> None:
+        self.needs_v1('version 2 takes any')
+        self.tree.make('/a')
+        self.tree.put('quota', '/a', '10000')
+        self.tree.put('quota', '', '50000')
+        self.tree.write('cpu', '/a', 'cpu.cfs_period_us', '50000')
+        own = self.put(self.limit('quota', '/a', '90000'))
+        around = self.put(self.limit('quota', '', '50000'))
+        # Ours: it is restored first.
+        self.assertRaises(actions.RestoreError, restoration.restore, own,
+                          others=[own, around])
+        self.assertEqual('10000', self.tree.get('quota', '/a'))
+        # Another program's.
+        self.assertTrue(restoration.restore(own, others=[own]))
+        self.assertEqual('25000', self.tree.get('quota', '/a'))
+
+    def test_a_disk_that_went(self) -> None:
+        """Its limit went with it."""
+        self.needs_v1('version 2 is in guest_v2/disk.py')
+        self.assertRaises(actions.Gone, self.restore, self.step(
+            'blkio', '', 'blkio.throttle.read_bps_device', '1000000',
+            device='240:77'))
+
     def test_block_device(self) -> None:
         found = [path.read_text().strip() for path in
                  sorted(pathlib.Path('/sys/block').glob('*/dev'))

@@ -11,6 +11,7 @@ import pathlib
 import subprocess
 import sys
 
+from scavenger_openstack.agent import status
 from scavenger_openstack.tests.functional import agents
 
 NOBODY = 65534
@@ -32,7 +33,7 @@ class StopOthersTest(agents.AgentTestCase):
         (path / 'leases').mkdir(parents=True, mode=0o700)
         (path / 'lock').touch()
         (path / 'status.json').write_text(json.dumps(
-            {'schema': 1, 'time_s': 1e12, 'stopped': True,
+            {'schema': status.SCHEMA, 'time_s': 1e12, 'stopped': True,
              'stop_file': stop_file}))
         for one in (path, *path.iterdir()):
             os.chown(one, user, user)

@@ -193,14 +193,44 @@ class Several(taps.TapTestCase):
                                 VM, RATE)
         self.assertIn('vm1', str(exc))
 
-    def test_one_that_cannot_be_limited(self) -> None:
-        """Then none is: the limit would not hold."""
-        self.vm.tc('qdisc', 'add', 'dev', 'vm1', 'clsact')
+    def test_those_that_cannot_be_limited(self) -> None:
+        """The others are, and each that is left out is named once."""
+        for card in range(self.cards):
+            self.vm.tc('qdisc', 'add', 'dev', f'vm{card}', 'clsact')
+            step = self.step()
+            self.assertEqual(self.vm.index_of(1 - card), step['ifindex'])
+            self.assertNotIn('also', step)
+            for rate in (LIMIT, 2 * LIMIT):
+                self.assertEqual(rate, self.driver.write(VM, RATE, rate, ()))
+            self.assertEqual(rate, self.driver.read(VM, RATE))
+            self.assertTrue(self.arrive(20))
+            self.assertEqual(0, self.driver.withheld(self.link_bytes())[VM])
+            self.assertEqual(1, self.log.output.count(f'tap vm{card}: '))
+            self.assertTrue(self.restore_by(step))
+            self.assertNotIn(': scv', self.vm.ip('link'))
+            self.assertIn('clsact', self.vm.tc('qdisc', 'show'))
+            self.vm.tc('qdisc', 'del', 'dev', f'vm{card}', 'clsact')
+        self.assertEqual([self.vm.index_of(1)], self.step()['also'])
+        for card in range(self.cards):
+            self.vm.tc('qdisc', 'add', 'dev', f'vm{card}', 'clsact')
+        self.driver.close()
+        self.driver = self.new_driver({VM: self.tap})
         exc = self.assertRaises(errors.Unsupported, self.driver.write,
                                 VM, RATE, LIMIT, ())
-        self.assertIn('vm1', str(exc))
+        self.assertIn('vm0', str(exc))
         self.assertNotIn(': scv', self.vm.ip('link'))
         self.assertNotIn('ingress', self.vm.tc('qdisc', 'show'))
+
+    def test_one_that_is_not_here(self) -> None:
+        self.vm.unplug(1)
+        step = self.step()
+        self.assertNotIn('also', step)
+        self.assertEqual(LIMIT, self.driver.write(VM, RATE, LIMIT, ()))
+        self.assertEqual(1, self.log.output.count('there is no vm1'))
+        self.vm.plug(1)
+        self.assertRaises(errors.WorkloadGone, self.driver.read, VM, RATE)
+        self.assertTrue(self.restore_by(step))
+        self.assertIn('also', self.step())
 
 
 class Leased(taps.TapTestCase):
@@ -267,6 +297,12 @@ class Leased(taps.TapTestCase):
         self.vm.plug(1)
         self.driver.attach(VM, self.tap_of(0, 1))
         settle(0, 1)
+        # Another program takes one of them, and lets it go again.
+        self.vm.tc('qdisc', 'del', 'dev', 'vm0', 'ingress')
+        self.vm.tc('qdisc', 'add', 'dev', 'vm0', 'clsact')
+        settle(1)
+        self.vm.tc('qdisc', 'del', 'dev', 'vm0', 'clsact')
+        settle(0, 1)
         self.vm.unplug(0)
         self.driver.attach(VM, self.tap_of(1))
         settle(1)
@@ -278,4 +314,4 @@ class Leased(taps.TapTestCase):
         settle(1)
         self.agent.remove((VM, RATE))
         self.assertNotIn(': scv', self.vm.ip('link'))
-        self.assertNotIn('another program', self.log.output)
+        self.assertNotIn('another program changed', self.log.output)

@@ -70,13 +70,14 @@ def forgetful_package(directory: pathlib.Path) -> pathlib.Path:
         begin, f'    os.unlink(lease.name, dir_fd=here)\n{begin}'))
 
 
-def enumerated(stage: kills.Stage, signal_name: str, first: int = 1,
-               step: int = 1
+def enumerated(stage: kills.Stage, signal_name: str,
+               instants: Callable[[str], range] = kills.every
                ) -> Iterator[tuple[str, int, float, dict[str, object]]]:
     """Kill the agent with all limits in force; signal the watcher at the
     N-th call of a kind, for each N until none is left.
 
     :param signal_name: ``KILL`` or ``STOP``
+    :param instants: the Ns of a kind of call
     :returns: (call, N, seconds from the watcher's return until all was
         back, what was not back) for each N
     """
@@ -84,7 +85,7 @@ def enumerated(stage: kills.Stage, signal_name: str, first: int = 1,
         return _down(stage, signal_name)
 
     for call in CALLS:
-        for number in range(first, 10_000, step):
+        for number in instants(call):
             stage.end_watcher()
             stage.watch(f'{call}:signal={signal_name}:when={number}')
             agent = stage.agent(0)
@@ -103,7 +104,7 @@ def enumerated(stage: kills.Stage, signal_name: str, first: int = 1,
                 return
 
 
-def at_random(stage: kills.Stage, signal_name: str, times: int, seed: int = 1
+def at_random(stage: kills.Stage, signal_name: str, times: int, seed: int
               ) -> Iterator[tuple[float, float, dict[str, object]]]:
     """Signal the watcher, then kill the agent, each at a random instant.
 

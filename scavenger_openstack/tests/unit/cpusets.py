@@ -46,7 +46,9 @@ class Host(fixtures.Fixture):
 
     :ivar written: each write that was taken, the oldest first; paths begin
         below the cgroup mount
-    :ivar refused: names of files to which the kernel takes no write
+    :ivar refused: names of files, or of one as in ``written``, to which the
+        kernel takes no write
+    :ivar busy: groups of version 1 that cannot have fewer CPUs now
     :ivar tries: how many writes were refused for that
     """
 
@@ -59,6 +61,7 @@ class Host(fixtures.Fixture):
         self.version = version
         self.written: list[Write] = []
         self.refused: set[str] = set()
+        self.busy: set[str] = set()
         self.tries = 0
 
     def _setUp(self) -> None:
@@ -100,6 +103,7 @@ class Host(fixtures.Fixture):
             self._text(path, 'cpuset.cpus.partition', 'member')
         text = listed(cpus or ())
         if self.version == 1:
+            self._text(path, 'cpuset.cpu_exclusive', '0')
             (self.sets / path.strip('/') / 'cgroup.procs').write_text('\n')
             text = text or listed(self._parent(path))
         self._text(path, 'cpuset.cpus', text)
@@ -110,6 +114,15 @@ class Host(fixtures.Fixture):
         self.cgroup(path, cpus)
         self._text(path, 'cpuset.cpus.partition', 'root')
         self._follow()
+
+    def exclusive(self, path: str, cpus: Iterable[int]) -> None:
+        """Make a cgroup of version 1 that has CPUs to itself."""
+        self.cgroup(path, cpus)
+        self.set_exclusive(path)
+
+    def set_exclusive(self, path: str) -> None:
+        """Let a cgroup have its CPUs to itself from now on."""
+        self._text(path, 'cpuset.cpu_exclusive', '1')
 
     def is_partition(self, path: str) -> bool:
         """Whether it is one, and valid."""
@@ -212,11 +225,11 @@ class Host(fixtures.Fixture):
         path = self._live(fd)
         if self.top not in path.parents:
             return write()
-        if path.name in self.refused:
-            self.tries += 1
-            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         where = path.relative_to(
             self.sets if self.sets in path.parents else self.top)
+        if self.refused & {path.name, f'/{where}'}:
+            self.tries += 1
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         is_set = path.name == 'cpuset.cpus'
         cpus = cpus_of(data.decode()) if is_set else set()
         before = cpus_of(path.read_text()) if is_set else set()
@@ -241,6 +254,10 @@ class Host(fixtures.Fixture):
                 self._text(path, 'cpuset.cpus.partition', 'root invalid '
                            '(Cpu list in cpuset.cpus not exclusive)')
 
+    @staticmethod
+    def _is_exclusive(where: pathlib.Path) -> bool:
+        return (where / 'cpuset.cpu_exclusive').read_text() == '1\n'
+
     def _check(self, where: pathlib.Path, cpus: set[int]) -> None:
         """What the kernel refuses."""
         refused = 0
@@ -253,5 +270,12 @@ class Host(fixtures.Fixture):
             elif any(not self.set_of(f'{path}/{one.name}') <= cpus
                      for one in where.iterdir() if one.is_dir()):
                 refused = errno.EBUSY
+            elif f'/{path}' in self.busy and not self.set_of(path) <= cpus:
+                refused = errno.EBUSY
+            elif any(self._is_exclusive(where) | self._is_exclusive(one)
+                     and cpus & cpus_of((one / 'cpuset.cpus').read_text())
+                     for one in where.parent.iterdir()
+                     if one.is_dir() and one != where):
+                refused = errno.EINVAL
         if refused:
             raise OSError(refused, os.strerror(refused))

@@ -33,8 +33,12 @@ ODD_UUID = '99999999-2222-3333-4444-555555555555'
 class libvirtError(Exception):
     """As libvirt-python has it."""
 
+    def __init__(self, text: str, code: int = -1) -> None:
+        super().__init__(text)
+        self._code = code
+
     def get_error_code(self) -> int:
-        return -1
+        return self._code
 
     def get_error_domain(self) -> int:
         return -1
@@ -43,15 +47,12 @@ class libvirtError(Exception):
         return str(self)
 
 
-def _cpus(which: tuple[bool, ...]) -> str:
-    return ','.join(str(cpu) for cpu, used in enumerate(which) if used)
-
-
 class Machine:
     """One domain that runs, of background.
 
     ``calls`` counts them by name, and look-ups by thread; what is in
     ``before`` is called once, before the call of that name is carried out.
+    ``refusals`` are called with each limit of a disk, and may raise.
     """
 
     def __init__(self, run_dir: pathlib.Path, vcpus: int) -> None:
@@ -61,6 +62,8 @@ class Machine:
         self.runs = True
         self.calls: collections.Counter[str] = collections.Counter()
         self.before: dict[str, Callable[[], object]] = {}
+        self.refusals: dict[
+            str, Callable[[dict[str, int | str]], object]] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
 
@@ -70,7 +73,6 @@ class Machine:
         self.quota, self.period = -1, 100_000
         self.records: dict[str, str] = {}
         self.disks: dict[str, dict[str, int | str]] = {'vda': {}}
-        self.pins: dict[str, str] = {}
         self.balloon_kib = MEMORY_KIB
         self.devices = ''
         # The command line is all that anything looks at.
@@ -93,10 +95,6 @@ class Machine:
             + ''.join(f'<{key}>{value}</{key}>'
                       for key, value in limits.items() if value)
             + '</iotune></disk>' for name, limits in self.disks.items())
-        pins = ''.join(
-            f'<emulatorpin cpuset="{cpus}"/>' if which == 'emulator' else
-            f'<vcpupin vcpu="{which}" cpuset="{cpus}"/>'
-            for which, cpus in self.pins.items())
         return (
             f'<domain type="qemu"><name>one</name><uuid>{UUID}</uuid>'
             f'<metadata><instance xmlns="{NOVA}"><owner><project uuid="p">x'
@@ -107,9 +105,8 @@ class Machine:
             f'<currentMemory>{self.balloon_kib}</currentMemory>'
             f'<vcpu>{self.vcpus}</vcpu><cputune>'
             f'<period>{self.period}</period><quota>{self.quota}</quota>'
-            f'{pins}</cputune><devices>{disks}{self.devices}'
-            '<memballoon model="virtio"/>'
-            '</devices></domain>')
+            f'</cputune><devices>{disks}{self.devices}'
+            '<memballoon model="virtio"/></devices></domain>')
 
 
 class Odd:
@@ -165,13 +162,6 @@ class Domain:
     def setMemoryFlags(self, kib: int, flags: int) -> None:
         self._called('balloon').balloon_kib = kib
 
-    def pinVcpuFlags(self, vcpu: int, cpus: tuple[bool, ...], flags: int
-                     ) -> None:
-        self._called('pin').pins[str(vcpu)] = _cpus(cpus)
-
-    def pinEmulator(self, cpus: tuple[bool, ...], flags: int) -> None:
-        self._called('pin').pins['emulator'] = _cpus(cpus)
-
     def controlInfo(self) -> list[int]:
         self._called('control')
         return [0, 0, 0]
@@ -188,6 +178,7 @@ class Domain:
     def setBlockIoTune(self, disk: str, limits: dict[str, int | str],
                        flags: int) -> None:
         found = self._called('iotune').disks[disk]
+        self._machine.refusals.get(disk, bool)(limits)
         found.update(limits)
         if not any(limit for name, limit in found.items()
                    if name != 'group_name'):

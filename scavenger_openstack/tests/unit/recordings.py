@@ -18,6 +18,7 @@ from typing import Any
 from oslo_config import cfg
 
 from scavenger_openstack.agent import loop as loop_
+from scavenger_openstack.agent import parameters
 from scavenger_openstack.algorithms import allowance
 from scavenger_openstack.algorithms.cpi2 import cpi2
 from scavenger_openstack.algorithms.cpi2 import specs
@@ -121,8 +122,8 @@ class Host:
             controllers, conf_.limited_knobs(conf.agent.protect)
             if mode is Mode.ENFORCE else ())
         self.recorder.start({**writer.header(
-            conf, controllers, state, self.now), 'boot_id': 'boot',
-            'time_s': self.now})
+            conf, controllers, parameters.Parameters(conf).of, state,
+            self.now), 'boot_id': 'boot', 'time_s': self.now})
         self.decider.load(state, self.now)
         self.workloads = [
             Workload('/services/s', Priority.FOREGROUND, vcpus=2.0,
@@ -183,11 +184,10 @@ class Host:
                 ('scavenger', {'memory_c': dice.choice((1.0, 3.0))}),
                 ('scavenger', {'use_cpu_idle': dice.random() < 0.5}),
                 ('cpi2', {'outlier_sigmas': dice.choice((0.0, 9.0))})))
-            self.params[name] = dataclasses.replace(
-                self.params[name], **changes)
-            for controller, _ in self.decider.controllers:
-                if controller.name == name:
-                    controller.tune(self.params[name])
+            before = self.params[name]
+            self.params[name] = dataclasses.replace(before, **changes)
+            if self.params[name] != before and name in self.decider.tunable:
+                self.decider.tunable[name].tune(self.params[name])
 
     def override(self, dice: random.Random) -> orders.Override:
         knob, value = dice.choice((

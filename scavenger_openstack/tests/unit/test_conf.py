@@ -12,11 +12,10 @@ import fixtures
 from oslo_config import cfg
 import testtools
 
+from scavenger_openstack.agent import parameters
 from scavenger_openstack.agent import parts
-from scavenger_openstack.algorithms import perfcloud
 from scavenger_openstack import conf as conf_
 from scavenger_openstack import conf_host
-from scavenger_openstack import conf_params
 from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
@@ -202,21 +201,6 @@ class TestWrong(ConfTestCase):
     def test_old_names_of_logging_are_taken(self) -> None:
         self.load('[DEFAULT]', 'logfile = /x', 'debug = true')
 
-    def test_old_names_of_options_are_taken(self) -> None:
-        conf = self.load('[perfcloud]', 'lift_factor = 3',
-                         'lift_intervals = 7', 'remove_intervals = 8')
-        self.assertEqual(
-            perfcloud.Params(remove_factor=3.0, remove_intervals=8),
-            conf_params.params_of(conf, 'perfcloud', perfcloud.Params))
-        for name in ('lift_factor', 'remove_factor'):
-            self.assertEqual(
-                [f'[perfcloud] {name}: 0.5 is too small, the smallest is 1'],
-                self.findings('[perfcloud]', f'{name} = 0.5'))
-        self.assertEqual(
-            ['[scavenger] lift_factor: no such option; [perfcloud] '
-             'lift_factor is one'],
-            self.findings('[scavenger]', 'lift_factor = 3'))
-
     def test_what_cannot_be_read(self) -> None:
         self.file.write_bytes(b'[agent]\n\xff')
         for argv in ((), ('--config-file', str(self.file)),
@@ -244,7 +228,8 @@ class TestModes(ConfTestCase):
     def modes(self, *lines: str) -> dict[str, Mode]:
         conf = self.load(*lines)
         return {**{controller.name: mode for controller, mode
-                   in parts.load_controllers(conf)},
+                   in parts.load_controllers(
+                       conf, parameters.Parameters(conf).of)},
                 'perfiso': conf_.mode(conf, 'perfiso')}
 
     def test_with_nothing_configured_all_observe(self) -> None:
@@ -268,6 +253,18 @@ class TestModes(ConfTestCase):
                            'mode = off')
         self.assertEqual((Mode.ENFORCE, Mode.OFF),
                          (found['scavenger'], found['perfiso']))
+
+    def test_the_detectors_of_the_papers_only_observe(self) -> None:
+        """For a reason that holds for the one that is named."""
+        for name in ('cpi2', 'perfcloud'):
+            exc = self.assertRaises(
+                errors.ConfigError, self.modes, '[agent]',
+                f'controllers = {name}', f'[{name}]', 'mode = enforce')
+            self.assertIn(f'{name} does not check that a limit helps',
+                          str(exc))
+            self.assertIn('mode = observe', str(exc))
+        self.assertEqual(Mode.ENFORCE, self.modes(
+            '[attribution]', 'mode = enforce')['attribution'])
 
     def test_which_knobs(self) -> None:
         self.assertEqual(set(Knob), conf_.limited_knobs([]))

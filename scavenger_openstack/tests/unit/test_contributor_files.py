@@ -16,6 +16,22 @@ TEXTS = (TOP / 'README.rst', TOP / 'CONTRIBUTING.rst',
          *sorted((TOP / 'doc/source').rglob('*.rst')))
 
 
+FOLDERS = ('scavenger_openstack', 'benchmarks', 'tools', 'doc/source', 'etc',
+           'devstack', 'playbooks', 'releasenotes')
+MADE_UP = re.compile(r'/tests/|/migrations/')
+"""Where files that are named are made up, or of another time."""
+
+
+def readable() -> list[pathlib.Path]:
+    """What engineers read of the repository."""
+    return [path for path in (
+        *TEXTS[:2], TOP / 'setup.cfg',
+        *(path for folder in FOLDERS for path in (TOP / folder).rglob('*')))
+        if path.suffix in ('.rst', '.md', '.py', '.sh', '.yaml', '.c',
+                           '.service', '.example', '.sample', '.cfg')
+        and not MADE_UP.search(str(path.relative_to(TOP)))]
+
+
 class Commands(testtools.TestCase):
 
     def test_each_tox_environment_that_is_named(self) -> None:
@@ -26,13 +42,29 @@ class Commands(testtools.TestCase):
                 self.assertIn(f'testenv:{name}', tox.sections(), str(path))
 
     def test_each_file_that_is_named(self) -> None:
-        """Those of the source, in any text."""
+        """Those of the source, in any text: pages, help, docstrings."""
         named = re.compile(
-            r'``(?:sudo )?((?:tools|etc|benchmarks|doc/source|devstack|'
+            r'(?<![\w./~-])((?:tools|etc|benchmarks|doc/source|devstack|'
             r'scavenger_openstack)/[\w./-]+\.\w+)')
-        missing = [f'{path.relative_to(TOP)}: {name}' for path in TEXTS
+        missing = [f'{path.relative_to(TOP)}: {name}' for path in readable()
                    for name in named.findall(path.read_text())
                    if not (TOP / name).exists()]
+        self.assertEqual([], missing)
+
+    def test_each_module_that_is_named(self) -> None:
+        """By a part of its path, such as agent/loop.py or drivers/perf."""
+        there = {str(path.relative_to(TOP)) for path in readable()}
+        there |= {str(where) for path in there
+                  for where in pathlib.PurePath(path).parents}
+        rooms = '|'.join(sorted({
+            part for path in there if path.startswith('scavenger_openstack/')
+            for part in pathlib.PurePath(path).parts[1:-1]} - {'demo'}))
+        named = re.compile(rf'``((?:{rooms})/[\w/]+(?:\.py)?)/?``')
+        ends = {'/' + name.removesuffix('.py') for name in there}
+        missing = [f'{path.relative_to(TOP)}: {name}' for path in readable()
+                   for name in named.findall(path.read_text())
+                   if not any(one.endswith('/' + name.removesuffix('.py'))
+                              for one in ends)]
         self.assertEqual([], missing)
 
     def test_each_program_that_a_hook_starts(self) -> None:

@@ -119,7 +119,7 @@ class InitTest(testtools.TestCase):
         directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         (directory / 'hangs.py').write_text(HANGS)
         said = self.run_inside(f'''
-            init.TEST_TIMEOUT_S = init.AGAIN_S = 0.3
+            init.TEST_TIMEOUT_S = init.AGAIN_S = 2.0
             sys.path.insert(0, {str(directory)!r})
             test(['hangs'], out)
             ''')

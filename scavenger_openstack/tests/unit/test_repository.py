@@ -37,16 +37,16 @@ MODULE_LINES = 400
 
 LONGER = {
     'agent/apply/actuator.py': 'one write from floor and lease to read-back',
-    'agent/control_plane/spool.py': 'one file and each of its faults',
     'agent/lease/leases.py': 'one order of writes, safe at each instant',
     'algorithms/perfcloud.py': 'one paper, its equations in its order',
     'drivers/cgroup/cgroups.py': 'the driver contract for cgroups, whole',
+    'drivers/cgroup/counters.py': 'each file that counts, and how it is read',
     'drivers/libvirt/domains.py': 'the driver contract for VMs, whole',
     'drivers/libvirt/health.py': 'one circuit breaker with its causes',
     'drivers/perf/perf.py': 'one life of a group of counters'}
-"""Those that are one noun all the same, and which; 450 lines at most."""
+"""Those that are one noun all the same, and which; 500 lines at most."""
 
-LONGEST = 450
+LONGEST = 500
 
 FOLDER_FILES = 21
 """A folder of package or benchmarks above this asks for rooms in it."""

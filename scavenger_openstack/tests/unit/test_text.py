@@ -5,14 +5,23 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import math
 
+from hypothesis import example
+from hypothesis import given
+from hypothesis import strategies as st
 import testtools
+from testtools import matchers
+import wcwidth
 
 from scavenger_openstack import amounts
+from scavenger_openstack.tests.unit.odd_names import begins
+from scavenger_openstack.tests.unit.odd_names import NAMES
 from scavenger_openstack import text
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import printable
 
 
 class Terminal(io.StringIO):
@@ -41,6 +50,41 @@ class Text(testtools.TestCase):
     def test_columns_show_what_a_terminal_would_obey(self) -> None:
         self.assertEqual(['x', 'a\\x1b[2J\\nb'],
                          text.columns(('x',), [('a\x1b[2J\nb',)]))
+
+    def test_columns_of_odd_widths(self) -> None:
+        """The text after them begins where a terminal is as far."""
+        titles: tuple[list[str], ...] = [], ['name', 'what it does']
+        for names in (NAMES, [name * 3 for name in NAMES]):
+            for left, title in itertools.product(((0, 1), (1,)), titles):
+                lines = text.columns(title, [(name, 'END') for name in names],
+                                     left=left)
+                self.assertEqual(1, len(begins(lines, 'END')), str(lines))
+
+    def test_widths(self) -> None:
+        for name in NAMES:
+            shown = printable(name)
+            self.assertEqual(wcwidth.wcswidth(shown), text.width(shown),
+                             ascii(name))
+
+    def test_cut(self) -> None:
+        for name, most, left in (
+                ('日本語のテスト', 8, '日本...'), ('日本語の', 8, '日本語の'),
+                ('日本語の', 7, '日本...'), ('e\u0301tc.', 4, 'e\u0301tc.'),
+                ('e\u0301tc..', 4, 'e\u0301...'), ('abc', 3, 'abc')):
+            self.assertEqual(left, text.cut(name, most))
+
+    @given(st.text(), st.integers(12, 40))
+    @example('a' * 100, 12)
+    @example('数据' * 30 + ' b', 13)
+    def test_wrap(self, given: str, most: int) -> None:
+        """Nothing is lost, and no line is too wide."""
+        shown = printable(given)
+        lines = text.wrap(shown, most, '> ', '    ')
+        self.assertEqual(shown.replace(' ', ''), ''.join(
+            line[4 if i else 2:] for i, line in enumerate(lines)
+        ).replace(' ', ''))
+        for line in lines:
+            self.assertThat(text.width(line), matchers.LessThan(most + 1))
 
     def test_numbers_that_json_lacks(self) -> None:
         for form in (text.json_line, text.json_page):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""CPU lists and the ids of incidents."""
+"""CPU lists, the ids of incidents, and what is spread over an interval."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import incident_id
 from scavenger_openstack.types import MAX_CPU
 from scavenger_openstack.types import parse_cpus
+from scavenger_openstack.types import phase
 
 
 class CpusTest(testtools.TestCase):
@@ -36,6 +37,11 @@ class CpusTest(testtools.TestCase):
                      '0-65535-4294967295'):
             exc = self.assertRaises(ValueError, parse_cpus, text)
             self.assertLess(len(str(exc)), 200)
+
+    def test_each_cpu_is_taken_once(self) -> None:
+        """A hundred thousand times 65,536 of them would take hours."""
+        self.assertEqual(frozenset(range(65536)), parse_cpus(
+            '3-9,' + ','.join(['0-65535'] * 100_000)))
 
     def test_one_reader_for_all(self) -> None:
         """Also for what restores, which imports nothing else of ours."""
@@ -71,3 +77,18 @@ class IncidentIdTest(testtools.TestCase):
     def test_names_that_are_not_utf_8(self) -> None:
         self.assertEqual(32, len(incident_id('h', 'b', 'web\udcff', 'cpi',
                                              1.0)))
+
+
+class PhaseTest(testtools.TestCase):
+
+    def test_the_same_in_each_process(self) -> None:
+        for name, expected in (
+                ('', 0.0), ('/batch/a', 0.8177759), ('/batch/b', 0.2824795),
+                ('/a/\udcff', 0.18054)):
+            self.assertAlmostEqual(expected, phase(name), 5, name)
+
+    def test_of_many_some_are_in_each_part(self) -> None:
+        parts = [int(4 * phase(f'/batch/job-{number}'))
+                 for number in range(1000)]
+        for part in range(4):
+            self.assertTrue(200 < parts.count(part) < 300, parts.count(part))

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 from scavenger_openstack import errors
+from scavenger_openstack.restore import actions
+from scavenger_openstack.restore import records
 from scavenger_openstack.restore import restoration
 from scavenger_openstack.tests.functional.guest_v2 import tree
 from scavenger_openstack.types import Knob
@@ -82,3 +84,16 @@ class Disk(tree.GuestTestCase):
                                      self.job, Knob.IO_OPS_PER_S, 100, ()))
         self.assertIn('io.max', said)
         self.assertNotIn('\n', said)
+        both = self.driver(io_devices=['240:7', self.device])
+        self.lease(both, Knob.IO_OPS_PER_S)
+        for value in 100, 50:
+            self.assertEqual(value, both.write(
+                self.job, Knob.IO_OPS_PER_S, value, ()))
+        self.assertEqual(f'{self.device} rbps=max wbps=max riops=50 wiops=50',
+                         self.limits())
+        self.restore()
+        self.leases.append(records.Lease(
+            self.job, 'io_ops_per_s', records.boot_id(), [{
+                **both.restore_actions(self.job, Knob.IO_OPS_PER_S)[0],
+                'device': '240:7', 'text': 'riops=9'}]))
+        self.assertRaises(actions.Gone, self.restore)

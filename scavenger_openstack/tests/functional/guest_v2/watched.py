@@ -62,6 +62,32 @@ class Watched(tree.GuestTestCase):
         found = self.one(driver)
         self.assertEqual((0, 0), (found.psi_memory_s, found.psi_io_s))
 
+    def test_a_file_that_goes_is_not_the_workload(self) -> None:
+        driver = self.driver(pressure=True)
+        before = self.one(driver)
+        self.assertIsNotNone(before.psi_cpu_s)
+        self.lease(driver, Knob.MEMORY_BYTES)
+        driver.write(self.job, Knob.MEMORY_BYTES, 64 * MIB, ())
+        self.tree.write('/batch/a', 'cgroup.pressure', '0')
+        self.tree.write('/batch', 'cgroup.subtree_control', '-memory')
+        for _ in range(2):
+            after = self.one(driver)
+            self.assertEqual((None, None), (after.psi_cpu_s,
+                                            after.memory_bytes))
+            self.assertIsNotNone(after.cpu_s)
+            self.assertEqual(before.workload.created_s,
+                             after.workload.created_s)
+        exc = self.assertRaises(errors.Unsupported, driver.read, self.job,
+                                Knob.MEMORY_BYTES)
+        self.assertIn('echo +memory', str(exc))
+        # The limit went with its controller.
+        self.assertRaises(actions.Gone, restoration.restore,
+                          self.leases.pop())
+        self.tree.write('/batch', 'cgroup.subtree_control', '+memory')
+        self.assertIsNone(driver.read(self.job, Knob.MEMORY_BYTES))
+        self.assertEqual(64 * MIB, driver.write(
+            self.job, Knob.MEMORY_BYTES, 64 * MIB, ()))
+
     def test_one_that_is_made_anew(self) -> None:
         driver = self.driver()
         self.one(driver)

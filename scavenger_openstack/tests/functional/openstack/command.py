@@ -23,6 +23,7 @@ import fixtures
 from scavenger_openstack.tests.functional.openstack import case
 from scavenger_openstack.tests.functional.openstack import guests
 from scavenger_openstack.tests.functional.openstack import packages
+from scavenger_openstack.tests.functional.openstack import progress
 from scavenger_openstack.tests.functional.openstack import stack
 from scavenger_openstack.tests.functional.openstack import state as state_
 
@@ -80,33 +81,44 @@ def keep(state: state_.State) -> int:
     if lock is None:
         print('Another process starts or ends one.', flush=True)
         return 1
-    with lock:
-        try:
-            environment = stack.prepared(say)
-        except packages.Unavailable as exc:
-            say(str(exc))
-            return 1
-        come_up = threading.Event()
-        threading.Thread(target=_end_with_starter, args=(come_up,),
-                         daemon=True).start()
-        for number in ENDS:
-            signal.signal(number, _end)
-        try:
-            with stack.Stack(environment, say=say) as kept:
-                summary = small_cloud(kept)
-                state.write(pid=os.getpid(), pids=kept.pids(),
-                            top=str(kept.site.top), summary=summary,
-                            environment=str(environment))
-                come_up.set()
-                say(READY)
-                _write_to(state.log)
-                while True:
-                    signal.pause()
-        except fixtures.MultipleExceptions as exc:
-            say(f'It does not come up: {exc.args[0][1]}')
-            return 1
-        finally:
-            state.clear()
+    try:
+        with lock:
+            return _keep(state)
+    finally:
+        if not state.log.exists():      # it has told all to its starter
+            state.remove()
+
+
+def _keep(state: state_.State) -> int:
+    try:
+        environment = stack.prepared(say)
+    except packages.Unavailable as exc:
+        say(str(exc))
+        return 1
+    come_up = threading.Event()
+    threading.Thread(target=_end_with_starter, args=(come_up,),
+                     daemon=True).start()
+    for number in ENDS:
+        signal.signal(number, _end)
+    try:
+        with contextlib.ExitStack() as starts, stack.Stack(
+                environment, say=starts.enter_context(
+                    progress.Progress(say)).say) as kept:
+            summary = small_cloud(kept)
+            starts.close()
+            state.write(pid=os.getpid(), pids=kept.pids(),
+                        top=str(kept.site.top), summary=summary,
+                        environment=str(environment))
+            come_up.set()
+            say(READY)
+            _write_to(state.log)
+            while True:
+                signal.pause()
+    except fixtures.MultipleExceptions as exc:
+        say(f'It does not come up: {exc.args[0][1]}')
+        return 1
+    finally:
+        state.clear()
 
 
 def say(line: str) -> None:
@@ -117,7 +129,9 @@ def say(line: str) -> None:
 def small_cloud(kept: stack.Stack) -> str:
     """Boot a few servers, one of which spins; what there is."""
     cloud = kept.cloud
+    kept.say('the hypervisors; nova-scheduler has to read their headroom')
     kept.wait_for_headroom()
+    kept.say(f'the headroom; {len(SERVERS)} servers have to boot')
     flavors = {name: cloud.flavor(name, specs)
                for name, specs in FLAVORS.items()}
     made = {name: cloud.boot(name, flavors[flavor])
@@ -125,6 +139,7 @@ def small_cloud(kept: stack.Stack) -> str:
     lines = ['Servers:']
     for name, server in made.items():
         found = cloud.active(server)
+        kept.say(name)
         host = found['OS-EXT-SRV-ATTR:host']
         if SERVERS[name] == 'background':
             guests.tell(kept.host(host),
@@ -139,7 +154,7 @@ def down(state: state_.State) -> int:
     if not found:
         starting = state.starting()
         if not starting:
-            state.clear()       # of one that was killed
+            state.remove()      # of one that was killed
         print('It comes up or goes down: interrupt tools/openstack.sh up'
               if starting else 'There is none.')
         return 1 if starting else 0
@@ -151,6 +166,7 @@ def down(state: state_.State) -> int:
                 break
     finally:
         os.close(process)
+    state.remove()
     print('It is down.')
     return 0
 

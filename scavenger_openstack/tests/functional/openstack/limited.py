@@ -179,7 +179,7 @@ def limited(host: hypervisor.Hypervisor, name: str, *options: str
             'quota', 'global_quota', 'emulator_quota', 'iothread_quota')
             for one in root.findall(f'cputune/{path}')):
         found.add(str(Knob.CPU_CORES))
-    if metadata.pins(root):
+    if root.findall('cputune/vcpupin') + root.findall('cputune/emulatorpin'):
         found.add(str(Knob.CPU_SET))
     if root.findtext('currentMemory') != root.findtext('memory'):
         found.add(str(Knob.MEMORY_BYTES))

@@ -130,7 +130,7 @@ class Stack(fixtures.Fixture):
         broker = rabbitmq.RabbitMq()
         self.addCleanup(broker.close)
         self.broker, self.database = broker, database
-        self._say('MariaDB and RabbitMQ')
+        self.say('MariaDB and RabbitMQ')
         stub = self.useFixture(network_stub.NetworkStub())
         self.site = configuration.Site(
             top=place.directory, environment=self._environment,
@@ -144,12 +144,12 @@ class Stack(fixtures.Fixture):
         self._configure()
         compute.prepare(self.site)
         self._fill_databases()
-        self._say('the databases')
+        self.say('the databases')
         self._begin(services.application(self.site, 'keystone',
                                          self.plugins))
         self.cloud = cloud.Cloud(self.site)
         self.cloud.make_catalog()
-        self._say('Keystone')
+        self.say('Keystone')
         started = [
             *(services.application(self.site, name, self.plugins)
               for name in services.APPLICATIONS if name != 'keystone'),
@@ -158,11 +158,11 @@ class Stack(fixtures.Fixture):
                 self.plugins) for name in PROGRAMS),
             *self._control_plane()]
         self._begin(*started)
-        self._say('Placement, Glance, Nova, our conductor and API')
+        self.say('Placement, Glance, Nova, our conductor and API')
         for _ in range(self._count):
             host = self.useFixture(hypervisor.Hypervisor())
             self.hypervisors.append(host)
-        self._say('libvirt')
+        self.say('libvirt')
         self._begin(*(service for host in self.hypervisors
                       for service in (self._compute(host),
                                       self._agent(host))))
@@ -170,7 +170,7 @@ class Stack(fixtures.Fixture):
         self.cloud.wait('the hypervisors are known', lambda: hosts <= {
             one['hypervisor_hostname'] for one in self.cloud.compute(
                 'GET', '/os-hypervisors')['hypervisors']}, READY_S)
-        self._say(f'{self._count} hypervisors: {", ".join(sorted(hosts))}')
+        self.say(f'{self._count} hypervisors: {", ".join(sorted(hosts))}')
 
     def host(self, host: str) -> hypervisor.Hypervisor:
         """The one that Nova knows by this name."""
@@ -231,7 +231,8 @@ class Stack(fixtures.Fixture):
         """The file of the nova-compute of a host."""
         return self.site.directory('nova') / f'{host}.conf'
 
-    def _say(self, what: str) -> None:
+    def say(self, what: str) -> None:
+        """A line about what has come up."""
         self._tell(f'{time.monotonic() - self._began:6.1f} s  {what}')
 
     def _begin(self, *started: services.Service) -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import io
 import json
@@ -23,6 +24,7 @@ class State:
         self.directory = pathlib.Path(
             tempfile.gettempdir(), f'scavenger-openstack-{os.getuid()}')
         self._file = self.directory / 'stack.json'
+        self._lock = self.directory / 'lock'
         self.log = self.directory / 'log'
 
     def lock(self) -> io.TextIOWrapper | None:
@@ -33,16 +35,25 @@ class State:
         self.directory.mkdir(mode=0o700, exist_ok=True)
         if self.directory.stat().st_uid != os.getuid():
             raise PermissionError(f'{self.directory} is another user\'s')
-        file = open(self.directory / 'lock', 'a')
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        while True:
+            file = open(self._lock, 'a')
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(file.fileno()),
+                                    self._lock.stat()):
+                    return file
+            except BlockingIOError:
+                file.close()
+                return None
+            except FileNotFoundError:
+                pass        # removed meanwhile
             file.close()
-            return None
-        return file
+            self.directory.mkdir(mode=0o700, exist_ok=True)
 
     def starting(self) -> bool:
         """Whether a stack comes up, or goes down."""
+        if not self._lock.exists():
+            return False
         lock = self.lock()
         if lock is None:
             return not self._file.exists()
@@ -51,6 +62,8 @@ class State:
 
     def read(self) -> dict[str, Any]:
         """What is known of the stack that runs; nothing without one."""
+        if not self._lock.exists():
+            return {}
         lock = self.lock()
         if lock is not None:
             lock.close()
@@ -70,3 +83,15 @@ class State:
     def clear(self) -> None:
         """Say that there is no stack.  The log stays: it tells why."""
         self._file.unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """Leave nothing, unless another process has begun one."""
+        if not self.directory.exists():
+            return
+        lock = self.lock()
+        if lock is not None:
+            with lock:
+                for path in (self._file, self.log, self._lock):
+                    path.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # another lock is there
+                    self.directory.rmdir()

@@ -46,6 +46,7 @@ from scavenger_openstack.db import tables
 from scavenger_openstack.tests.functional.servers import mariadb
 from scavenger_openstack.tests.functional.servers import postgresql
 from scavenger_openstack.tests.functional.servers import process
+from scavenger_openstack.tests import tiers
 
 if TYPE_CHECKING:
     Base = testtools.TestCase
@@ -106,6 +107,7 @@ class MariaDb(_OnServer):
         return _prepared(mariadb.shared)
 
 
+@tiers.only_in_all('SQLite and MariaDB run the same tests')
 class PostgreSql(_OnServer):
 
     def prepared(self) -> tuple[Any, str, Engine]:

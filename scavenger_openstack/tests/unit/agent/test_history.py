@@ -40,12 +40,12 @@ TIME = st.floats(0, 2.0 ** 40)
 
 EVENTS = (
     st.builds(AgentEvent, TIME, TEXT, TEXT, st.integers(0, 2 ** 22))
-    | st.builds(IncidentEvent, TIME, TEXT, TEXT, statuses.INCIDENTS)
+    | st.builds(IncidentEvent, TIME, TEXT, TEXT, statuses.INCIDENTS, TIME)
     | st.builds(KillEvent, TIME, statuses.ACTIONS,
                 st.integers(0, 2 ** 22))
     | statuses.CAPS.flatmap(lambda cap: st.builds(
         LimitEvent, TIME, TEXT, st.just(cap.workload), st.just(cap.knob),
-        TEXT, TEXT, *[st.none() | st.just(cap.value)] * 4, TIME, TEXT)))
+        TEXT, TEXT, *[st.none() | st.just(cap.value)] * 4, TIME, TEXT, TEXT)))
 
 
 def cap(value: float, reason: str = 'r', owner: str = 'o') -> Cap:
@@ -221,7 +221,8 @@ class IncidentsTest(testtools.TestCase):
 
     def step(self, now: float, *incidents: Incident) -> list[Event]:
         return self.transitions.incidents(
-            now, now, {('attribution', one.id): one for one in incidents})
+            now, 1e9 + now, {('attribution', one.id): one
+                             for one in incidents})
 
     def whats(self, now: float, *incidents: Incident) -> list[str]:
         found = self.step(now, *incidents)
@@ -237,9 +238,32 @@ class IncidentsTest(testtools.TestCase):
         self.assertEqual(['changed'], self.whats(3, last))
         [event] = self.step(80)
         self.assertEqual(
-            'incident ended (attribution): victim v, cause cpu: cpi 2, '
-            'threshold 1; antagonists: /batch/a; action: limit /batch/a; '
-            'outcome: confirmed', transitions.sentence(event))
+            'incident ended after 80 s (attribution): victim v, cause cpu: '
+            'cpi 2, threshold 1; antagonists: /batch/a; action: limit '
+            '/batch/a; outcome: confirmed', transitions.sentence(event))
+
+    def test_it_began_before_it_was_named(self) -> None:
+        [event] = self.step(90.0, incident(time_s=5.0))
+        self.assertTrue(transitions.sentence(event).startswith(
+            'incident began 85 s ago (attribution): victim v'))
+
+    def test_none_that_has_ended_is_open(self) -> None:
+        for outcome, last in (('open', 'ended'), ('confirmed', 'confirmed'),
+                              ('unclear', 'unclear')):
+            self.transitions = transitions.Transitions()
+            self.step(10, incident(outcome=outcome))
+            [event] = self.step(20)
+            assert isinstance(event, IncidentEvent)
+            self.assertEqual(('ended', last),
+                             (event.what, event.incident.outcome))
+
+    def test_one_that_a_limit_answers_is_told_at_once(self) -> None:
+        for now in range(20):
+            self.whats(now, incident(id=str(now)))
+        [event] = self.transitions.incidents(
+            20, 20, {('attribution', 'x'): incident(id='x')}, {'x'})
+        assert isinstance(event, IncidentEvent)
+        self.assertEqual('began', event.what)
 
     def test_the_end_tells_what_was_done(self) -> None:
         for actions, told in (
@@ -378,10 +402,12 @@ class FilesTest(testtools.TestCase):
             damaged[place] ^= 1 << place % 8
             self.path.write_bytes(damaged)
             self.assertGreaterEqual(len(self.events()), 6)
-        for junk in (b'\x00' * 4096, b'[' * 100_000, b'\xff\n{}\n7\nnull\n'):
+        for junk in (b'\x00' * 4096, b'[' * 100_000, b'\xff\n{}\n7\nnull\n',
+                     b'{"type":[]}', b'{"type":{}}', b'{"type":null}',
+                     b'7' * (history.MOST_LINE + 9)):
             self.path.write_bytes(junk + b'\n' + whole)
             self.assertEqual(self.some(0, 8), self.events())
-            self.assertGreater(self.unreadable, 0)
+            self.assertEqual(max(1, junk.count(b'\n')), self.unreadable)
 
     def test_there_is_none(self) -> None:
         with testtools.ExpectedException(errors.ScavengerError,

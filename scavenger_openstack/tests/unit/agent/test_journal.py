@@ -14,9 +14,11 @@ from scavenger_openstack.agent import history
 from scavenger_openstack.agent.isolation import blind_isolation
 from scavenger_openstack.agent import journal
 from scavenger_openstack.agent import loop
+from scavenger_openstack.agent import transitions
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.decision import decider
 from scavenger_openstack.decision import orders
+from scavenger_openstack.decision import removal
 from scavenger_openstack.decision import settle
 from scavenger_openstack.drivers.libvirt import ends as domain_ends
 from scavenger_openstack.tests.unit.agent import limits
@@ -45,6 +47,14 @@ class JournalTest(limits.LimitsTestCase):
         super().setUp()
         self.start()
         self.driver = self.libvirtd.driver
+        self.now = 0.0
+        self.begin()
+        self.tick(*WISHES)
+        [line] = self.told()
+        self.assertIn('2 limits set', line)
+
+    def begin(self) -> None:
+        """A journal that has told nothing yet."""
         written = history.History(self.libvirtd.path / 'history', 2**20)
         self.addCleanup(written.close)
         nothing: Any = None
@@ -53,10 +63,6 @@ class JournalTest(limits.LimitsTestCase):
             blind_isolation.BlindIsolation(
                 nothing, self.leases, perfiso.Params(), Mode.OFF),
             self.driver.ends.why)
-        self.now = 0.0
-        self.tick(*WISHES)
-        [line] = self.told()
-        self.assertIn('2 limits set', line)
 
     def told(self, *, here: bool = True, state: str = journal.RUNNING,
              **more: Any) -> list[str]:
@@ -129,15 +135,16 @@ class JournalTest(limits.LimitsTestCase):
         self.driver.ends.begins(UUID)
         self.machine.stop()     # or virsh would be asked
         self.tick()
-        self.assertEqual([REMOVED.format(journal.NOT_ASKED)], self.told())
+        self.assertEqual([REMOVED.format(removal.NOT_NEEDED.format('owner'))],
+                         self.told())
 
     def test_an_operator_asks_for_none(self) -> None:
         keys = [(UUID, knob) for knob in Knob]
-        self.assertEqual(journal.UNLIMITED, self.orders(
+        self.assertEqual(removal.UNLIMITED, self.orders(
             unlimited=keys, exempt={UUID}))
 
     def test_it_is_exempt(self) -> None:
-        self.assertEqual(journal.EXEMPT, self.orders(exempt={UUID}))
+        self.assertEqual(removal.EXEMPT, self.orders(exempt={UUID}))
 
     def orders(self, **found: Any) -> str:
         """Why it is unlimited while these orders hold."""
@@ -154,8 +161,10 @@ class JournalTest(limits.LimitsTestCase):
             self.told()
         self.machine.stop()     # or virsh would be asked
         self.tick()
-        [line] = self.told()
-        self.assertIn(journal.OVER, line)
+        nothing: Any = None
+        [line] = self.told(decided=settle.Decided(
+            nothing, {}, (), (), (), nothing, {}, {}))
+        self.assertIn(removal.OVERRIDE_ENDED, line)
 
     def test_the_watcher_cannot_restore_it(self) -> None:
         self.tick(*WISHES)
@@ -182,6 +191,39 @@ class JournalTest(limits.LimitsTestCase):
             [line] = self.told(decided=settle.settle(
                 settle.wish(proposal), {}))
             self.assertIn(f'action: {action};', line)
+
+    def test_incidents_end_with_the_agent(self) -> None:
+        self.decided('cpi')
+        [line] = self.ended_lines()
+        self.assertIn('outcome: ended', line)
+
+    def decided(self, signal: str, **incident: Any) -> list[str]:
+        """What is told of an incident of a controller that enforces."""
+        fixed = Fixed('owner')
+        fixed.decision = Decision(incidents=(Incident(
+            'i', 1.0, 'h', 'v', signal, 2.0, 1.5, 'cache', **incident),))
+        return self.told(decided=settle.settle(settle.wish(decider.Decider(
+            [(fixed, Mode.ENFORCE)]).propose_from(Rates(1.0, 1.0, ()))), {}))
+
+    def ended_lines(self) -> list[str]:
+        log = self.useFixture(fixtures.FakeLogger())
+        self.journal.end(self.now + 1, 0)
+        return [line for line in log.output.splitlines()
+                if line.startswith('incident')]
+
+    def test_a_limit_says_which_incident_it_answers(self) -> None:
+        """Only that of its knob, and of the controller that set it."""
+        for signal, answered in (('cpi', 'i'), ('io_wait', '')):
+            self.begin()
+            self.decided(signal, antagonists=(UUID,))
+            events = list(history.Reader(
+                self.libvirtd.path / 'history').events())[-3:]
+            self.assertEqual(['began', 'set', 'set'],
+                             [one.what for one in events])   # type: ignore
+            self.assertEqual({Knob.CPU_CORES: answered,
+                              Knob.IO_OPS_PER_S: ''}, {
+                one.knob: one.incident for one in events
+                if isinstance(one, transitions.LimitEvent)})
 
     def test_the_agent_ends(self) -> None:
         self.machine.stop()

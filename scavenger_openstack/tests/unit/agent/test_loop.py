@@ -25,6 +25,7 @@ from scavenger_openstack.tests import watching
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Rates
 
@@ -36,7 +37,8 @@ DEADLINE_S = 20.0
 
 
 class Wish:
-    """A controller that wants what the test tells it."""
+    """A controller that wants what the test tells it, and at once no more
+    what it does not."""
 
     name = 'wish'
     kind = 'regulator'
@@ -45,9 +47,11 @@ class Wish:
 
     def __init__(self) -> None:
         self.caps: tuple[Cap, ...] = ()
+        self.dropped: dict[KnobKey, str] = {}
         self.seen: list[str] = []
 
     def want(self, *caps: tuple[str, Knob, float | str]) -> None:
+        self.dropped |= {cap[:2]: 'a test' for cap in self.caps}
         self.caps = tuple(Cap(*cap, self.name, 'a test') for cap in caps)
 
     def tune(self, params: object) -> None:
@@ -55,7 +59,7 @@ class Wish:
 
     def step(self, now: float, rates: Rates) -> Decision:
         self.seen = [one.workload.id for one in rates.workloads]
-        return Decision(self.caps)
+        return Decision(self.caps, dropped=self.dropped)
 
     def state(self) -> dict[str, object]:
         return {}

@@ -143,6 +143,32 @@ class OddKernel(testtools.TestCase):
         self.assert_the_rest_is_set_and_restored(one)
         self.assertNotIn('Traceback', self.log.output)
 
+    def test_what_a_kernel_lacks_is_logged_once_for_all(self) -> None:
+        """Though each job that comes is to have a quota."""
+        self.host.cgroup('/batch/b')
+        quota = ('cpu.cfs_quota_us' if self.version == 1 else 'cpu.max')
+        for file in self.files(quota):
+            file.unlink()
+        one = self.loop()
+        with fixtures.MonkeyPatch(
+                'scavenger_openstack.tests.unit.agent.test_odd_kernel.'
+                'Wish.caps', tuple(Cap(f'/batch/{job}', Knob.CPU_CORES, 0.5,
+                                       'wish', 'a test') for job in 'abc')):
+            tick = self.turn(one)
+            self.assertEqual(2, sum(
+                'does not exist' in problem
+                for problem in tick.outcome.problems))
+            self.host.delete('/batch/a')
+            self.host.delete('/batch/b')
+            self.turn(one)
+            self.host.cgroup('/batch/c')
+            for file in self.files(quota):
+                file.unlink()
+            self.turn(one)
+        line, = [line for line in self.log.output.splitlines()
+                 if f'{quota} does not exist' in line]
+        self.assertIn('kernel', line)
+
     def test_cpu_idle_is_refused(self) -> None:
         """By a kernel that has the file."""
         self.host.refused.add('cpu.idle')

@@ -17,7 +17,6 @@ from scavenger_openstack.algorithms.cpi2 import cpi2
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.algorithms.scavenger import params as scavenger_params
 from scavenger_openstack import conf as conf_
-from scavenger_openstack import conf_params
 from scavenger_openstack.types import Mode
 
 SECTIONS = ('scavenger', 'io_shares', 'attribution', 'cpi2', 'perfcloud')
@@ -94,11 +93,11 @@ class ParametersTest(testtools.TestCase):
         self.parameters = parameters.Parameters(self.conf)
         self.parameters.begin(self.names(asked))
         self.controllers: dict[str, Any] = {
-            one.name: one for one, _ in parts.load_controllers(self.conf)}
+            one.name: one for one, _ in parts.load_controllers(
+                self.conf, self.parameters.of)}
         self.controllers['perfiso'] = blind_isolation.BlindIsolation(
             None, None,                         # type: ignore[arg-type]
-            conf_params.params_of(self.conf, 'perfiso', perfiso.Params),
-            Mode.OFF)
+            self.parameters.of('perfiso', perfiso.Params), Mode.OFF)
 
     def follow(self, **asked: float | str) -> dict[str, str]:
         self.parameters.follow(self.names(asked), self.controllers)
@@ -132,6 +131,14 @@ class ParametersTest(testtools.TestCase):
         self.assertEqual({}, self.follow())
         self.assertEqual(3.0, self.controllers['scavenger'].params.memory_c)
         self.assertIn('memory_c is 3.0 now: as in the file', self.log.output)
+
+    def test_the_configuration_stays_that_of_the_file(self) -> None:
+        """Nothing depends on whether it is read before or after."""
+        self.begin(scavenger__memory_c=4.0, perfiso__buffer_cores=2.0)
+        self.assertEqual((3.0, perfiso.Params().buffer_cores), (
+            self.conf.scavenger.memory_c, self.conf.perfiso.buffer_cores))
+        self.assertEqual(4.0, self.controllers['scavenger'].params.memory_c)
+        self.assertEqual(2, self.controllers['perfiso'].params.buffer_cores)
 
     def test_what_holds_from_the_start(self) -> None:
         self.begin()
@@ -178,20 +185,6 @@ class ParametersTest(testtools.TestCase):
         self.follow(**wrong)
         self.follow(**wrong, scavenger__network_c=2.0)
         self.assertEqual(1, self.log.output.count('not followed: 2\n'))
-
-    def test_by_an_old_name(self) -> None:
-        """As a control plane of an older version sends it."""
-        self.conf = self.load('controllers = perfcloud\n')
-        self.begin(perfcloud__lift_factor=3.0)
-        own = self.controllers['perfcloud']
-        self.assertEqual(({}, 3.0), (self.parameters.refused,
-                                     own.params.remove_factor))
-        self.assertEqual({}, self.follow(perfcloud__remove_factor=5.0,
-                                         perfcloud__lift_factor=4.0))
-        self.assertEqual(5.0, own.params.remove_factor)
-        self.assertEqual({'parameter perfcloud.remove_factor'},
-                         self.follow(perfcloud__lift_factor=-1.0).keys())
-        self.assertEqual(2.0, own.params.remove_factor)
 
     def test_what_contradicts(self) -> None:
         """One of the file, or of another that was asked for."""

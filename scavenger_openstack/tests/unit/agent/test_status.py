@@ -21,6 +21,8 @@ from scavenger_openstack.tests.unit.agent.statuses import ACTIONS
 from scavenger_openstack.tests.unit.agent.statuses import CAPS
 from scavenger_openstack.tests.unit.agent.statuses import document
 from scavenger_openstack.tests.unit.agent.statuses import INCIDENTS
+from scavenger_openstack.tests.unit.odd_names import begins
+from scavenger_openstack.tests.unit.odd_names import NAMES
 from scavenger_openstack.types import Action
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Incident
@@ -68,6 +70,13 @@ class TableTest(testtools.TestCase):
     def said(self, *incidents: Incident, **differing: Any) -> str:
         return status.table(document(**differing, incidents=[
             there_and_back(one) for one in incidents]), 10.0)
+
+    def test_what_suffers_without_an_incident(self) -> None:
+        self.assertIn(
+            'suffers    /services/web: nothing to compare with yet\n',
+            self.said(controllers={'attribution': {
+                'mode': 'observe', 'facts': {'suffering': {
+                    '/services/web': 'nothing to compare with yet'}}}}))
 
     def test_an_incident_says_who_suffers_by_whom_and_what_was_done(
             self) -> None:
@@ -155,6 +164,27 @@ class TableTest(testtools.TestCase):
             [tuple(line.split()[:2]) for line in text.splitlines()
              if line.startswith('  /')])
 
+    def test_names_of_any_width(self) -> None:
+        uuids = [f'7f1bb3a0-5f0a-4e6c-8a3e-{i:012x}'
+                 for i in range(len(NAMES))]
+        lines = self.said(
+            controllers={name[:2]: {'mode': 'off!'} for name in (
+                'perfcloud', *NAMES)},
+            caps=[there_and_back(Cap(name, Knob.CPU_CORES, 0.5, 'x', 'why'))
+                  for name in (*NAMES, *uuids)],
+            instances=[{
+                'uuid': uuid, 'name': f'i-{uuid[-2:]}', 'display_name': name,
+                'flavor': name, 'priority': 'background', 'source': 'flavor',
+                'vcpus': 1, 'memory_allotment_bytes': 0, 'ignored': ()}
+                for name, uuid in zip(NAMES, uuids, strict=True)]
+        ).splitlines()
+        for word, count in (('background (flavor)', len(NAMES)),
+                            ('cpu_cores  0.5', 2 * len(NAMES)),
+                            ('why (x)', 2 * len(NAMES))):
+            self.assertEqual(1, len(begins(lines, word)), word)
+            self.assertEqual(count, sum(word in line for line in lines))
+        self.assertEqual({11}, begins(lines, 'off!'))
+
     def test_limits_of_a_status_that_is_old(self) -> None:
         """The agent hangs or is gone, and its limits with it."""
         uuid = '7f1bb3a0-5f0a-4e6c-8a3e-000000000003'
@@ -225,6 +255,16 @@ class TableTest(testtools.TestCase):
         self.assertIn('victim \\x1b[2J', self.said(
             Incident('1', 5.0, 'h', '\x1b[2J', 's', None, None, 'c')))
 
+    def test_numbers_that_no_clock_shows(self) -> None:
+        path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'status')
+        for field in ('time_s', 'interval_s'):
+            for number in ('9' * 400, '9' * 5000, 'NaN', 'Infinity', '-1e400',
+                           'true', '"1"', '[]', 'null'):
+                path.write_text(json.dumps({
+                    **document(schema=status.SCHEMA), field: 'here'}).replace(
+                        '"here"', number))
+                self.assertRaises(errors.ScavengerError, status.read, path)
+
     def test_a_document_that_is_not_understood(self) -> None:
         for wrong in ({'caps': [{'knob': 'x'}]}, {'incidents': 7},
                       {'pid': None, 'counters': None}):
@@ -257,15 +297,11 @@ class LimitsTest(testtools.TestCase):
 
 class ReadTest(testtools.TestCase):
 
-    def test_the_versions_before_and_after(self) -> None:
+    def test_another_version(self) -> None:
         path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 's.json')
-        for schema, counter in ((1, 'lifts'), (2, 'removals')):
-            status.write(path, document(schema=schema, counters={counter: 3}))
-            self.assertIn(f'counted    3 {counter}\n',
-                          status.table(status.read(path), 10.0) + '\n')
-        for other in (0, 3, '2', [2], None):
+        for other in (0, 1, 3, '2', [2], None):
             status.write(path, document(schema=other))
-            self.assertIn('not a status of version 1 or 2; restart', str(
+            self.assertIn('not a status of version 2; restart the agent', str(
                 self.assertRaises(errors.ScavengerError, status.read, path)))
 
     def test_only_what_an_agent_wrote(self) -> None:

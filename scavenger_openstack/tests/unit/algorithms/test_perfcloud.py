@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 import math
 import statistics
@@ -12,10 +15,14 @@ import statistics
 import testtools
 
 from scavenger_openstack.algorithms import perfcloud
+from scavenger_openstack.tests.unit.algorithms import consistent
 from scavenger_openstack.types import Cpu
+from scavenger_openstack.types import Decision
+from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
+from scavenger_openstack.types import UNPROTECTED
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadRates
 
@@ -87,6 +94,7 @@ class ControllerTest(testtools.TestCase):
         super().setUp()
         self.controller = perfcloud.Controller(host='h', boot_id='b')
         self.now = 0.0
+        self.incidents = consistent.Incidents(self)
 
     def interval(self, waits: tuple[float, ...], fio: float | None,
                  calm: float = 5 * MB) -> dict[str, float]:
@@ -100,6 +108,7 @@ class ControllerTest(testtools.TestCase):
                     WorkloadRates(FIO, 1.0, io_bytes_per_s=fio),
                     WorkloadRates(CALM, 1.0, io_bytes_per_s=calm)),
                 topology={n: Cpu(n, 0, 0) for n in range(4)}))
+        self.incidents.follow(self.now, self.decision)
         for cap in self.decision.caps:
             self.assertIs(Knob.IO_BYTES_PER_S, cap.knob)
         return {cap.workload: float(cap.value) for cap in self.decision.caps}
@@ -120,6 +129,7 @@ class ControllerTest(testtools.TestCase):
         self.assertEqual(('io_wait', ('fio',), 'vm2'), (
             incident.signal, incident.antagonists, incident.victim))
         self.assertAlmostEqual(0.010, incident.threshold or 0.0)
+        self.assertEqual('limit fio', incident.action)
         # The contention is gone; smoothed by half each interval.
         for _ in range(4):
             self.interval((0.001,) * 3, 20 * MB)
@@ -189,3 +199,241 @@ class ControllerTest(testtools.TestCase):
         for now in (self.now - 3, math.nan, math.inf, self.now):
             self.assertIs(before, self.controller.step(
                 now, Rates(now, 1.0, ())))
+
+
+HOG = [9.0, 2.0, 6.0, 1.0, 8.0, 4.0, 7.0, 3.0, 9.0, 1.0, 5.0, 2.0, 6.0, 8.0]
+"""MB/s of a disk hog, interval by interval."""
+OTHER = [3.0, 8.0, 1.0, 9.0, 2.0, 7.0, 4.0, 9.0, 2.0, 6.0, 1.0, 8.0, 3.0, 5.0]
+
+
+def members(application: str, project: str = '', count: int = 2,
+            protected: bool = True) -> list[Workload]:
+    return [Workload(f'{project}{application}{number}', Priority.FOREGROUND,
+                     project=project, application=application,
+                     protected=protected)
+            for number in range(count)]
+
+
+def waits(vms: Sequence[Workload], deviation: float | None
+          ) -> list[WorkloadRates]:
+    """Two VMs, of whose io_wait this is the standard deviation; ``None``:
+    they do too little for one."""
+    return [WorkloadRates(
+        vm, 1.0, io_wait_s_per_op=0.001 + number * 2 * (deviation or 0.0),
+        io_ops_per_s=1.0 if deviation is None else 100.0)
+        for number, vm in enumerate(vms)]
+
+
+def used(**uses: float | None) -> list[WorkloadRates]:
+    """What background VMs read and write, in MB/s."""
+    return [WorkloadRates(Workload(name, Priority.BACKGROUND), 1.0,
+                          io_bytes_per_s=None if use is None else use * MB)
+            for name, use in uses.items()]
+
+
+class SeriesTest(testtools.TestCase):
+    """What is correlated with what, against the paper's own equations.
+
+    Without the moving average, of which section III-D gives no weight, a
+    deviation in proportion to a use has the correlation 1.
+    """
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.new()
+
+    def new(self, **params: float) -> None:
+        self.controller = perfcloud.Controller(perfcloud.Params(
+            **{'ewma_alpha': 1.0, **params}),   # type: ignore[arg-type]
+            host='h', boot_id='b')
+        self.now = 0.0
+        self.decision = Decision()
+
+    def interval(self, *ticks: Iterable[WorkloadRates]) -> None:
+        """Five seconds; the last of the ticks until its end."""
+        for second in range(5):
+            self.now += 1
+            self.decision = self.controller.step(self.now, Rates(
+                self.now, 1.0, tuple(ticks[min(second, len(ticks) - 1)]),
+                topology={n: Cpu(n, 0, 0) for n in range(4)}))
+
+    @property
+    def caps(self) -> dict[str, float]:
+        return {cap.workload: float(cap.value) for cap in self.decision.caps}
+
+    def incident(self, victim: str) -> Incident:
+        [found] = [one for one in self.decision.incidents
+                   if one.victim.startswith(victim)]
+        return found
+
+    def check(self, incident: Incident, levels: Sequence[float],
+              uses: Mapping[str, Sequence[float]]) -> None:
+        """Section III-B, recomputed over the last 12 intervals."""
+        wanted = {name: statistics.correlation(levels[-12:], use[-12:])
+                  for name, use in uses.items()}
+        self.assertEqual({name for name, r in wanted.items() if r >= 0.8},
+                         dict(incident.suspects).keys())
+        for name, r in incident.suspects:
+            self.assertAlmostEqual(wanted[name], r)
+
+    def test_what_rests_in_the_last_second_of_each_interval(self) -> None:
+        """The mean of the interval counts, not its end."""
+        vms = members('spark')
+        levels: list[float] = []
+        means: list[float] = []
+        cap = highest = 0.0
+        for step, use in enumerate(HOG):
+            busy = [*waits(vms, 0.004 * use), *used(hog=use, calm=1)]
+            rests = [*waits(vms, 0.004 * use), *used(hog=0, calm=1)]
+            self.interval(busy, busy, busy, busy, rests)
+            levels.append(0.004 * use)
+            means.append(0.8 * use)
+            if step < 2:
+                self.assertEqual({}, self.caps)     # three samples at least
+                continue
+            # Equation 1 and algorithm 1: it begins at its use.
+            contention = levels[-1] > 0.010
+            if step == 2:
+                cap = means[-1]
+            if contention:
+                highest, since = cap, 0
+                cap *= 0.2
+            else:
+                since += 1
+                cap = 0.005 * (since - math.cbrt(
+                    highest * 0.8 / 0.005)) ** 3 + highest
+            self.assertAlmostEqual(cap * MB, self.caps['hog'], 3)
+            if contention:
+                self.assertEqual(('hog',),
+                                 self.incident('spark').antagonists)
+                self.check(self.incident('spark'), levels,
+                           {'hog': means})
+
+    def test_an_interval_without_a_level_shifts_nothing(self) -> None:
+        vms = members('spark')
+        levels: list[float] = []
+        uses: list[float] = []
+        for step, use in enumerate([*HOG, *HOG]):
+            level = None if step == 5 else 0.01 * use
+            self.interval([*waits(vms, level), *used(hog=use, calm=1)])
+            if level is not None:
+                levels.append(level)
+                uses.append(use)
+            if len(levels) >= 3 and level is not None and level > 0.010:
+                self.check(self.incident('spark'), levels, {'hog': uses})
+                [(_, r)] = self.incident('spark').suspects
+                self.assertAlmostEqual(1.0, r)
+
+    def test_a_use_that_is_not_known_is_0_in_the_series(self) -> None:
+        """So that two intervals of twelve prove nothing: section III-B."""
+        vms = members('spark')
+        levels = [0.01 * use for use in HOG]
+        short = [use if step in (4, 6) else None
+                 for step, use in enumerate(HOG)]
+        new = [use if step > 10 else None for step, use in enumerate(HOG)]
+        for step, use in enumerate(HOG):
+            self.interval([*waits(vms, levels[step]), *used(
+                hog=use, short=short[step],
+                **({} if new[step] is None else {'new': use}))])
+        self.check(self.incident('spark'), levels, {
+            'hog': HOG, 'short': [use or 0.0 for use in short],
+            'new': [use or 0.0 for use in new]})
+
+    def test_never_known_is_never_named(self) -> None:
+        vms = members('spark')
+        for use in HOG:
+            self.interval([*waits(vms, 0.01 * use), *used(hog=None)])
+        self.assertEqual(((), ()), (self.incident('spark').suspects,
+                                    self.incident('spark').antagonists))
+
+    def test_a_cap_outlives_an_interval_in_which_the_use_is_not_known(
+            self) -> None:
+        vms = members('spark')
+        for use in HOG[:3]:
+            self.interval([*waits(vms, 0.02 * use), *used(hog=use)])
+        caps = self.caps
+        curve = []
+        for _ in range(3):
+            self.interval([*waits(vms, 0.0), *used(hog=None)])
+            curve.append(self.caps)
+        self.assertEqual(({'hog'}, [{'hog'}, {'hog'}, set()]),
+                         (set(caps), [set(one) for one in curve]))
+        self.assertGreater(curve[0]['hog'], caps['hog'])
+
+    def test_two_applications_do_not_mix(self) -> None:
+        """One suffers from one hog, the other from another, by turns more."""
+        spark, hadoop = members('spark'), members('hadoop')
+        levels: dict[str, list[float]] = {'spark': [], 'hadoop': []}
+        for use, other in zip(HOG, OTHER, strict=True):
+            levels['spark'].append(0.012 * use)
+            levels['hadoop'].append(0.013 * other)
+            self.interval([*waits(spark, 0.012 * use),
+                           *waits(hadoop, 0.013 * other),
+                           *used(hog=use, other=other)])
+        for name in levels:
+            self.check(self.incident(name), levels[name],
+                       {'hog': HOG, 'other': OTHER})
+        self.assertEqual(('hog',), self.incident('spark').antagonists)
+        self.assertEqual(('other',), self.incident('hadoop').antagonists)
+        self.assertEqual({'hog', 'other'}, set(self.caps))
+        self.assertEqual(max(levels['spark'][-1], levels['hadoop'][-1]),
+                         self.decision.facts['io_wait']['deviation'])
+
+    def test_the_tightest_cap_of_two_applications_counts(self) -> None:
+        """Both suffer from one; the second came later."""
+        first, second = members('spark'), members('spark', project='p')
+        for step, use in enumerate(HOG[:6]):
+            self.interval([*waits(first, 0.02 * use),
+                           *(waits(second, 0.02 * use) if step > 2 else ()),
+                           *used(hog=use)])
+        self.assertEqual([('hog',), ('hog',)], [
+            one.antagonists for one in self.decision.incidents])
+        self.assertEqual(2, len({one.id for one in self.decision.incidents}))
+        self.assertAlmostEqual(HOG[2] * 0.2 ** 4 * MB, self.caps['hog'], 3)
+
+    def test_misses_in_the_cache_are_correlated_and_cpu_is_capped(
+            self) -> None:
+        vms = members('spark')
+        levels = [0.5 * use for use in HOG]
+        caps: list[dict[str, float]] = []
+        for level, use in zip(levels, HOG, strict=True):
+            self.interval(*[[
+                *(WorkloadRates(vm, 1.0, cpu_cores=1.0, cpi=1 + 2 * part)
+                  for vm, part in zip(vms, (0.0, level), strict=True)),
+                WorkloadRates(Workload('stream', Priority.BACKGROUND), 1.0,
+                              cpu_cores=0.5 * second,
+                              llc_misses_per_s=1e6 * use * second),
+                # As busy, and nothing is known of its misses.
+                WorkloadRates(Workload('blind', Priority.BACKGROUND), 1.0,
+                              cpu_cores=use)] for second in range(5)])
+            if len(caps) < 3:
+                caps.append(self.caps)
+        # It is cut to a fifth of its mean over the interval, a core.
+        self.assertEqual(([{}, {}], ['stream']), (caps[:2], list(caps[2])))
+        self.assertAlmostEqual(0.2, caps[2]['stream'])
+        self.check(self.incident('spark'), levels, {'stream': HOG})
+
+    def test_nothing_is_limited_for_what_is_not_protected(self) -> None:
+        vms = members('spark', protected=False)
+        for use in HOG[:4]:
+            self.interval([*waits(vms, 0.02 * use), *used(hog=use)])
+        self.assertEqual({}, self.caps)
+        self.assertEqual((('hog',), UNPROTECTED), (
+            self.incident('spark').antagonists,
+            self.incident('spark').action))
+
+    def test_the_evidence_is_what_was_compared(self) -> None:
+        vms = members('spark')
+        levels = [0.01 * use for use in HOG]
+        for level, use in zip(levels, HOG, strict=True):
+            self.interval([*waits(vms, level), *used(hog=use)])
+        times = [self.now - 5.0 * ago for ago in reversed(range(12))]
+        [victim, hog] = self.controller.evidence(self.incident('spark'))
+        self.assertEqual((('spark1', 'io_wait', times),
+                          ('hog', 'io_bytes_per_s', times,
+                           [use * MB for use in HOG[-12:]])),
+                         (victim[:3], hog))
+        for wanted, value in zip(levels[-12:], victim[3], strict=True):
+            self.assertAlmostEqual(wanted, value or 0.0)
+        self.assertEqual([], self.controller.evidence(dataclasses.replace(
+            self.incident('spark'), signal='cpi')))

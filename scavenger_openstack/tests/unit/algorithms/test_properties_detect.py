@@ -18,6 +18,7 @@ from scavenger_openstack.algorithms.attribution import evidence
 from scavenger_openstack.algorithms.attribution import explanation
 from scavenger_openstack.algorithms.cpi2 import cpi2
 from scavenger_openstack.algorithms import perfcloud
+from scavenger_openstack.tests.unit.algorithms import consistent
 from scavenger_openstack.tests.unit.algorithms import strategies
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
@@ -155,6 +156,8 @@ class ControllerProperties(testtools.TestCase):
                 for cap in decision.caps:
                     self.assertIn(cap.workload, ('c', 'd'))
                     self.assertTrue(0 <= float(cap.value) < math.inf, cap)
+                    self.assertIn(cap.workload, consistent.limited(
+                        decision.incidents))
                 for incident in decision.incidents:
                     self.assertIn(incident.victim, ('a', 'b'))
                     self.assertNotIn('a', incident.antagonists)

@@ -27,6 +27,7 @@ class Reads:
     ok: Any
     engine: Any
     assertEqual: Any
+    assertIn: Any
     assertLess: Any
     refused: Any
     start: Any
@@ -54,6 +55,39 @@ class Reads:
                              ('aggregate=racks&enforcing=false', [])):
             self.assertEqual(names, self.listed(f'/v1/hosts?{query}',
                                                 'name'), query)
+
+    def test_what_suffers_without_an_incident(self) -> None:
+        with connect.writing(self.engine) as connection:
+            connection.execute(update(tables.hosts).where(
+                tables.hosts.c.name == cloud.HOST).values(facts={
+                    'suffering': {cloud.VICTIM: 'nothing to compare with '
+                                                'yet'}}))
+        for host in (self.ok('GET', f'/v1/hosts/{cloud.HOST}')['host'],
+                     *(one for one in self.ok('GET', '/v1/hosts')['hosts']
+                       if one['name'] == cloud.HOST)):
+            self.assertEqual([{
+                'workload': cloud.VICTIM, 'name': 'web',
+                'why': 'nothing to compare with yet'}], host['suffering'])
+
+    def test_names_beside_uuids(self) -> None:
+        """In sentences, and of what only has an id."""
+        with connect.writing(self.engine) as connection:
+            connection.execute(update(tables.caps).values(
+                reason=f'cpi of {cloud.VICTIM} rises',
+                why=f'{cloud.NOISY} rests'))
+            connection.execute(update(tables.incidents).values(
+                action=f'limit {cloud.NOISY}'))
+            connection.execute(update(tables.overrides).values(
+                instance=cloud.NOISY))
+        for cap in self.ok('GET', '/v1/caps')['caps']:
+            self.assertEqual(f'cpi of web ({cloud.VICTIM}) rises',
+                             cap['reason'])
+            self.assertEqual(f'CPU hog ({cloud.NOISY}) rests', cap['why'])
+        self.assertEqual(
+            f'limit CPU hog ({cloud.NOISY})',
+            self.ok('GET', f'/v1/incidents/{cloud.INCIDENT}')['incident'][
+                'action'])
+        self.assertIn('CPU hog', self.listed('/v1/caps/overrides', 'name'))
 
     def test_workloads(self) -> None:
         for query, ids in (
@@ -105,6 +139,24 @@ class Reads:
             [[at(-290), at(-280)], [1.0, None]],
             [incident['evidence'][2][name] for name in ('times_at',
                                                         'values')])
+
+    def test_what_limits_an_antagonist(self) -> None:
+        """What all background has does not answer what one does."""
+        for owner, incident, limited in (
+                ('scavenger', '', False), ('leftover', '', False),
+                ('operator', '', True), ('attribution', cloud.INCIDENT, True)):
+            with connect.writing(self.engine) as connection:
+                host = hosts.by_name(connection, cloud.HOST)
+                assert host is not None
+                of_noisy = tables.caps.c.workload == cloud.NOISY
+                connection.execute(delete(tables.caps).where(of_noisy))
+                connection.execute(insert(tables.caps).values(
+                    host_id=host['id'], workload=cloud.NOISY,
+                    knob='cpu_idle', value=1, owner=owner, reason='r',
+                    why='', incident=incident, set_s=cloud.NOW_S - 9,
+                    changed_s=cloud.NOW_S - 9))
+            self.assertEqual([True, limited], self.listed(
+                '/v1/antagonists', 'limited'), owner)
 
     def test_antagonists(self) -> None:
         first, second = self.ok('GET', '/v1/antagonists')['antagonists']

@@ -11,6 +11,8 @@ from sqlalchemy import event
 from werkzeug.test import Client
 
 from scavenger_openstack.api import app
+from scavenger_openstack.api import auth
+from scavenger_openstack.api.routes import ROUTES
 from scavenger_openstack.db import connect
 from scavenger_openstack.tests.unit.api import bad_input_cases
 from scavenger_openstack.tests.unit.api import cloud
@@ -30,6 +32,23 @@ class Database(bad_input_cases.HalfMigrated, cloud.Api):
         shutil.rmtree(self.directory)
         self.unusable('cannot be used now',
                       'there is no database yet')
+
+    def test_gone_after_a_fault_of_ours(self) -> None:
+        """The log has both."""
+        def handle(call: Any, connection: Any) -> None:
+            self.engine.dispose()
+            shutil.rmtree(self.directory)
+            raise ZeroDivisionError('ours')
+
+        conf = cloud.configuration()
+        bare = app.flask_app(self.engine, conf, 'noauth', [
+            route._replace(handle=handle) for route in ROUTES
+            if route.path == '/v1/hosts'])
+        bare.wsgi_app = auth.protected(    # type: ignore[assignment]
+            bare.wsgi_app, 'noauth', conf)
+        self.assertEqual(500, bare.test_client().get('/v1/hosts').status_code)
+        self.assertIn('ZeroDivisionError: ours', self.log.output)
+        self.assertIn('there is no database yet', self.log.output)
 
     def test_damaged(self) -> None:
         self.engine.dispose()

@@ -7,11 +7,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from sqlalchemy import update
 
 from scavenger_openstack.api import times
-from scavenger_openstack.db import connect
-from scavenger_openstack.db import tables
 from scavenger_openstack.tests.unit.api import cloud
 
 CAPS = f'/v1/caps/{cloud.HOST}'
@@ -228,24 +225,6 @@ class Writes:
             self.assertEqual(field, error['field'])
             self.assertIn('allowed', error)
         self.refused(404, 'PATCH', '/v1/hosts/nowhere', {'reason': 'x'})
-
-    def test_a_parameter_by_its_old_name(self) -> None:
-        """It is stored and shown by its new one."""
-        url = f'/v1/hosts/{cloud.HOST}'
-        old, new = 'perfcloud.lift_factor', 'perfcloud.remove_factor'
-        for before in ({}, {'parameters': {old: 4}}):
-            with connect.writing(self.engine) as connection:
-                connection.execute(update(tables.hosts).where(
-                    tables.hosts.c.name == cloud.HOST).values(
-                        settings=before))
-            shown = self.ok('GET', url)['host']['settings']['parameters']
-            self.assertEqual({new: 4} if before else {}, shown)
-            for name in (old, new):
-                for value, kept in ((3, {new: 3}), (None, {})):
-                    changed = self.ok('PATCH', url, {
-                        'parameters': {name: value}, 'reason': 'x'})['host']
-                    self.assertEqual(kept, changed['settings']['parameters'])
-                    self.assertEqual(changed, self.ok('GET', url)['host'])
 
     def test_settings_of_an_aggregate(self) -> None:
         url = '/v1/aggregates/racks'

@@ -48,6 +48,7 @@ class PlacesTest(testtools.TestCase):
         for text in ('state_dir = /x\n', '[DEFAULT]\nstate_dir /x\n',
                      ' x\n', '[a]\n b\n', '[a]\nb = \udcff\n', '[a\n',
                      '[DEFAULT]\nstate_dir = /\udcff\n', '[a]\n= b\n',
+                     '[DEFAULT]\nstate_dir = /x\0y\n',
                      '[DEFAULT]\nstate_dir = $none/x\n'):
             self.assertEqual(('/run/scavenger', True), self.read(text),
                              ascii(text))

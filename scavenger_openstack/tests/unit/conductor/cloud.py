@@ -145,5 +145,5 @@ def statistics(sequence: int, hour_s: float, n: int, mean: float, m2: float,
                signal: str = 'run_delay') -> wire.Statistics:
     return wire.Statistics(
         sequence=sequence, time_s=hour_s + 3600, project=project,
-        application=application, signal=signal, hour_s=hour_s, n=n,
-        mean=mean, m2=m2, least=mean, most=mean)
+        application=application, cpu_model='epyc', signal=signal,
+        hour_s=hour_s, n=n, mean=mean, m2=m2, least=mean, most=mean)

@@ -184,20 +184,6 @@ class Directives(cloud.Mixin):
         self.assertEqual(({'scavenger': 'observe'}, {}),
                          (found.modes, found.parameters))
 
-    def test_a_parameter_that_had_another_name(self) -> None:
-        """What is nearer to the host counts, whichever name it was set by."""
-        old, new = 'perfcloud.lift_factor', 'perfcloud.remove_factor'
-        for name, parameters in (('a', {old: 3.0}), ('b', {new: 4.0})):
-            self.add(tables.aggregate_settings, aggregate=name,
-                     settings={'parameters': parameters})
-            self.aggregate(name)
-        self.assertEqual({old: 3.0}, self.got().parameters)
-        for own in ({old: 5.0}, {new: 6.0}):
-            with self.engine.begin() as connection:
-                connection.execute(tables.hosts.update().values(
-                    settings={'parameters': own}))
-            self.assertEqual(own, self.got().parameters)
-
     def test_priorities(self) -> None:
         """That of the instance, else of the project, else of an
         aggregate."""
@@ -253,9 +239,16 @@ class Directives(cloud.Mixin):
             'mean': 1.8, 'stddev': 0.16, 'n': 500, 'day_s': 0,
             'cpu_model': 'epyc', **more})
 
+    def tasks(self, count: int) -> None:
+        """So many VMs of the application are on another host."""
+        self.sync(report(workloads=[
+            *(vm(f'web-{number}', 'p1', 'shop') for number in range(count)),
+            vm('other', 'p2', 'shop')], host='node-2', digest=f'd{count}'))
+
     def test_specs(self) -> None:
         """Those that the host can use: of its applications and CPUs, and of
         enough samples."""
+        self.tasks(4)
         self.spec()
         for other in ({'cpu_model': 'xeon'}, {'application': 'mail'},
                       {'project': 'p2'}, {'signal': 'io_wait', 'n': 499}):
@@ -273,8 +266,19 @@ class Directives(cloud.Mixin):
                  target='', reason='')
         self.assertEqual(2, len(self.got(holds=held.digest).specs))
 
+    def test_specs_of_few_tasks(self) -> None:
+        """None below five on all hosts together: CPI2, section 3.1."""
+        self.spec(n=10 ** 6)
+        for count, specs in ((0, 0), (3, 0), (4, 1), (30, 1), (3, 0)):
+            self.tasks(count)
+            self.add(tables.audit, time_s=NOW, actor='conductor',
+                     action='specs', target='', reason='')
+            self.assertEqual(specs, len(self.got().specs),
+                             f'{count} on the other host')
+
     def test_specs_of_another_cpu(self) -> None:
         """A host whose CPUs are others gets others at once."""
+        self.tasks(4)
         self.spec(cpu_model='xeon')
         self.add(tables.audit, time_s=NOW, actor='conductor', action='specs',
                  target='', reason='')

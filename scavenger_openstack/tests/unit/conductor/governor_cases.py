@@ -16,6 +16,7 @@ from scavenger_openstack.algorithms import allowance
 from scavenger_openstack.conductor import directives
 from scavenger_openstack.conductor import governor
 from scavenger_openstack.db import tables
+from scavenger_openstack.tests import tiers
 from scavenger_openstack.tests.unit.conductor import cloud
 from scavenger_openstack.tests.unit.conductor.cloud import NOW
 
@@ -60,7 +61,7 @@ class Host:
 
 class Governor(cloud.Mixin):
 
-    seeds = 5
+    seeds = tiers.seeds(5, 2)
 
     def setUp(self) -> None:
         super().setUp()
@@ -68,7 +69,7 @@ class Governor(cloud.Mixin):
         self.top = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
 
     def test_no_more_than_the_number(self) -> None:
-        for seed in range(self.seeds):
+        for seed in self.seeds:
             for table in (tables.governor_minutes, tables.aggregate_hosts,
                           tables.switches, tables.hosts):
                 self.delete(table)

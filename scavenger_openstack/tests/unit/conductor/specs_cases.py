@@ -80,7 +80,6 @@ class Specs(cloud.Mixin):
         self.assertEqual([210], self.rows(tables.statistics, 'n'))
 
     def test_the_cpu_model(self) -> None:
-        """The entry's; else, from an older agent, the host's."""
         entry = statistics(1, TODAY, 10, 1.0, 0.0)
         self.sync(report(entry, codec.replace(entry, sequence=2,
                                               cpu_model='xeon')))

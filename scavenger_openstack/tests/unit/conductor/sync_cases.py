@@ -191,10 +191,11 @@ class Sync(cloud.Mixin):
                 sequence=5, time_s=NOW, workload='/batch/a ', processes=3,
                 owner='scavenger', reason='memory')))
         self.assertEqual(5, answer.acknowledged)
-        self.assertEqual([(HOUR, '/batch/a', 2, 120.0, 0, 0)], self.hours())
-        self.assertEqual(['/batch/a'] * 2, self.rows(tables.suspects,
-                                                     'workload'))
-        self.assertEqual(1, len(self.rows(tables.caps)))
+        names = ['/batch/a', '/batch/a\\x20', '/batch/a\\x20\\x20']
+        self.assertEqual([(HOUR, name, 1, 60.0, 0, 0) for name in names],
+                         self.hours())
+        self.assertEqual(names, self.rows(tables.suspects, 'workload'))
+        self.assertEqual(names[:2], self.rows(tables.caps, 'workload'))
 
     def test_another_antagonist(self) -> None:
         """The sums follow what is known now."""
@@ -217,6 +218,24 @@ class Sync(cloud.Mixin):
             self.sync(report(incident(sequence, NOW + sequence, what,
                                       action='nothing now')), NOW + 10)
             self.assertEqual([action], self.rows(tables.incidents, 'action'))
+
+    def test_one_that_has_ended_is_not_open(self) -> None:
+        """Whatever its agent says, and where that was killed before it did."""
+        for sequence, what, outcome, shown in (
+                (1, 'began', 'ended', 'open'), (2, 'changed', 'open', 'open'),
+                (3, 'ended', 'open', 'ended'), (4, 'changed', 'open', 'open'),
+                (5, 'ended', 'unclear', 'unclear'),
+                (6, 'changed', 'open', 'open')):
+            self.sync(report(incident(sequence, NOW + sequence, what,
+                                      outcome=outcome)), NOW + 10)
+            [found] = self.rows(tables.incidents, 'outcome', 'ended_s')
+            self.assertEqual((shown, NOW + sequence if what == 'ended'
+                              else None), found)
+        self.sync(report(wire.AgentEvent(sequence=1, time_s=NOW + 20,
+                                         what='started'), run='run-2'),
+                  NOW + 20)
+        self.assertEqual([('ended', NOW + 20)], self.rows(
+            tables.incidents, 'outcome', 'ended_s'))
 
     def test_an_earlier_run_that_is_told_late(self) -> None:
         """It adds its evidence, and nothing else."""

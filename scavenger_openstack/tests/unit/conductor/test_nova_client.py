@@ -57,9 +57,19 @@ class Nova(testtools.TestCase):
 
             def do_GET(self) -> None:
                 path, _, query = self.path.partition('?')
-                asked.append(path.rstrip('/') + (
+                self.answer(path.rstrip('/') + (
                     '?marker' if 'marker=' in query else ''))
-                found = answers.get(asked[-1])
+
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers['Content-Length']))
+                self.answer(f'POST {self.path}')
+
+            def do_DELETE(self) -> None:
+                self.answer(f'DELETE {self.path}')
+
+            def answer(self, what: str) -> None:
+                asked.append(what)
+                found = answers.get(what)
                 versions.append(self.headers.get('OpenStack-API-Version'))
                 data = json.dumps(found or {}).encode()
                 self.send_response(404 if found is None else 200)
@@ -123,6 +133,23 @@ class Nova(testtools.TestCase):
         [found] = self.servers({**SERVER, 'flavor': {}})
         self.assertEqual({}, found.specs)
 
+    def test_answers_of_something_else(self) -> None:
+        for answer in ({'servers': 5}, {'servers': [5]},
+                       {'servers': [{'x': 1}]}, {'servers': [
+                           {**SERVER, 'flavor': 5}]}):
+            self.answers['/v2.1/servers/detail'] = answer
+            self.assertRaises(errors.Unreachable, list,
+                              self.nova.servers(None))
+        for row in ({'x': 1}, {'name': 5}, 5):
+            self.answers['/v2.1/os-aggregates'] = {'aggregates': [row]}
+            self.assertRaises(errors.Unreachable, self.nova.aggregates)
+
+    def test_a_page_that_comes_again(self) -> None:
+        """For ever."""
+        self.answers['/v2.1/servers/detail'] = {'servers': [SERVER]}
+        self.answers['/v2.1/servers/detail?marker'] = {'servers': [SERVER]}
+        self.assertRaises(errors.Unreachable, list, self.nova.servers(None))
+
     def test_flavors(self) -> None:
         """All pages of them."""
         one = {'vcpus': 1, 'ram': 128, 'disk': 1}
@@ -132,3 +159,16 @@ class Nova(testtools.TestCase):
         self.assertEqual({'a': {}}, {
             name: found.specs for name, found in self.nova.flavors().items()})
         self.assertIn('/v2.1/flavors/detail?marker', self.asked)
+
+    def test_a_flavor_whose_specs_are_refused(self) -> None:
+        """It is deleted; what was refused is told, also where that is."""
+        from scavenger_openstack.conductor.nova import client
+        self.answers['POST /v2.1/flavors'] = {'flavor': {
+            'id': '7', 'name': 'a', 'vcpus': 1, 'ram': 128, 'disk': 1}}
+        for deleted in (None, 'yes'):
+            self.answers['DELETE /v2.1/flavors/7'] = deleted
+            exc = self.assertRaises(
+                errors.Unreachable, self.nova.make_flavor, 'a',
+                client.Flavor('', 1, 128, 1, {'x': 'y'}), public=False)
+            self.assertIn('DELETE /v2.1/flavors/7', self.asked)
+            self.assertEqual('POST', getattr(exc.__cause__, 'method', None))

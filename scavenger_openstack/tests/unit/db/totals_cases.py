@@ -21,11 +21,11 @@ from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import antagonists
 from scavenger_openstack.db import tables
 from scavenger_openstack.db import totals
+from scavenger_openstack.tests import tiers
 from scavenger_openstack.tests.unit.conductor import cloud
 from scavenger_openstack.tests.unit.conductor.cloud import NOW
 from scavenger_openstack.wire import report as wire
 
-SEEDS = 2
 TURNS = 90
 HOUR = reports.hour(NOW)
 DAY_S = 86400
@@ -116,12 +116,12 @@ class Summed(cloud.Mixin):
 
 class Totals(Summed):
 
-    seeds = SEEDS
+    seeds = tiers.seeds(2)
 
     def test_random_reports(self) -> None:
         """Doubled, late and reordered ones, while time passes, hours leave
         and old ones are purged."""
-        for seed in range(self.seeds):
+        for seed in self.seeds:
             self.play(seed)
             for table in reversed(tables.METADATA.sorted_tables):
                 self.delete(table)

@@ -28,6 +28,7 @@ from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadRates
+from scavenger_openstack.wire import fit
 
 CORES = Knob.CPU_CORES
 VM = '11111111-1111-1111-1111-111111111111'
@@ -40,6 +41,18 @@ WORKLOADS = (
     Workload('/services/s', Priority.FOREGROUND, group='/services/s'),
     Workload('fg', Priority.FOREGROUND, instance='fg', group='fg'))
 RATES = Rates(1.0, 1.0, tuple(WorkloadRates(one, 1.0) for one in WORKLOADS))
+
+
+ODD = ('/kubepods/' + 'a' * 293, '/batch/a ', '/batch/\udcff', '/batch/a\n',
+       '/batch/\ufffd')
+
+
+def of_names(asked: Override, *names: str, group: str = ''
+             ) -> orders.Resolved:
+    """What of an override is for workloads of these names."""
+    return orders.resolve(1.0, Rates(1.0, 1.0, tuple(
+        WorkloadRates(Workload(name, Priority.BACKGROUND, group=group), 1.0)
+        for name in names)), Orders(overrides=orders.Overrides([asked])))
 
 
 def override(workload: str = '/batch/a', value: Any = 0.5,
@@ -144,12 +157,28 @@ class Overrides(testtools.TestCase):
         self.refused('blind isolation', override('/batch', '0', Knob.CPU_SET),
                      taken={('/batch', Knob.CPU_SET)})
 
-    def test_names_that_are_not_printable(self) -> None:
-        odd = Rates(1.0, 1.0, (WorkloadRates(Workload(
-            '/batch/\udcff', Priority.BACKGROUND), 1.0),))
-        found = orders.resolve(1.0, odd, Orders(overrides=orders.Overrides(
-            [override('/batch/\\udcff')])))
-        self.assertEqual([('/batch/\udcff', CORES)], list(found.overrides))
+    def test_names_as_they_are_reported(self) -> None:
+        for name in ODD:
+            with self.subTest(name):
+                self.assertEqual([(name, CORES)], list(of_names(
+                    override(fit.name(name)), name, '/batch/a').overrides))
+                [group] = of_names(override(fit.name(name), '0', Knob.CPU_SET),
+                                   f'{name}/job', group=name).overrides
+                self.assertEqual((name, Knob.CPU_SET), group)
+
+    def test_two_names_that_are_reported_as_one(self) -> None:
+        """Neither is limited for the other."""
+        for names in (('/batch/a ', r'/batch/a\x20'),
+                      ('/batch/\n', r'/batch/\n'),
+                      (ODD[0], fit.name(ODD[0]))):
+            found = of_names(override(fit.name(names[0])), *names)
+            self.assertEqual({}, found.overrides)
+            self.assertIn('2 cgroups', found.refused['override o'])
+
+    def test_long_names_that_begin_alike(self) -> None:
+        one, two = ODD[0], ODD[0] + '/b'
+        self.assertEqual([(two, CORES)], list(of_names(
+            override(fit.name(two)), one, two).overrides))
 
     def test_many(self) -> None:
         """Each is looked up: no tick looks at those of other workloads."""

@@ -8,6 +8,8 @@ from typing import Any
 
 from scavenger_openstack.demo.filling import result
 from scavenger_openstack.demo.load import load
+from scavenger_openstack.demo.who import play
+from scavenger_openstack.demo.who import result as who_result
 
 GIB = 2**30
 SETTINGS = {'rounds': 2, 'more_rounds': 0, 'seconds': 10.0, 'seed': '1',
@@ -88,3 +90,56 @@ def whole(turns: list[dict[str, Any]] | None = None, problem: str = '',
                for name, how in good.items()]
     return result.summary(records, SETTINGS,
                           pairs() if turns is None else turns, problem)
+
+
+HARM_MS = {who_result.ALONE: 2.0, who_result.DISTURBED: 10.0,
+           who_result.LIMITED: 3.0}
+
+
+def who(*, named_s: float = 20.0, seconds: float = 100.0,
+           innocent: bool = False) -> dict[str, Any]:
+    """An act in which all happens as it should.
+
+    Both antagonists are named ``named_s`` after they began and limited
+    while they work from then on; they then do a quarter of the work.
+    """
+    end_s = play.QUIET_S + seconds
+    looks: list[dict[str, Any]] = []
+    work = {job.group: 0.0 for job in play.JOBS}
+    for step in range(int(end_s)):
+        at_s = float(step)
+        working = {job.group: job.works(at_s, end_s) for job in play.JOBS}
+        caps, incidents = {}, []
+        for job in play.JOBS:
+            late = at_s >= play.QUIET_S + job.offset_s + named_s
+            if job.victim and late:
+                incidents.append({
+                    'victim': job.victim, 'signal': job.signal,
+                    'cause': job.cause, 'threshold': 0.2,
+                    'outcome': 'confirmed', 'antagonists': [job.group]})
+                if working[job.group]:
+                    caps[job.group] = 0.5
+            if not job.victim and innocent and late:
+                caps[job.group] = 0.1
+        looks.append({'at_s': at_s, 'working': working, 'caps': caps,
+                      'incidents': incidents, 'work': dict(work)})
+        for group in work:
+            work[group] += working[group] * (0.25 if group in caps else 1)
+    latencies = {}
+    for job in play.JOBS:
+        if job.victim:
+            latencies[job.victim] = [
+                (begin_s + 0.5, HARM_MS[state] / 1000) for begin_s, _, state
+                in who_result.spans(looks, job)]
+    return {'seconds': end_s, 'sample_s': 2.0, 'cpus': 2, 'looks': looks,
+            'latencies': latencies, 'knobs_left': [],
+            'problem': '', 'others': [],
+            'signals': {job.group: [
+                {'at_s': look['at_s'], 'run_delay': 0.1, 'io_wait': None,
+                 'cores': float(look['working'][job.group]),
+                 'io_bytes_per_s': 1e6} for look in looks]
+                for job in play.JOBS} | {
+                    job.victim: [{'at_s': 1.0, 'run_delay': 0.1,
+                                  'io_wait': 0.001, 'cores': 0.2,
+                                  'io_bytes_per_s': 1e5}]
+                    for job in play.JOBS if job.victim}}

@@ -95,7 +95,14 @@ class TestExecutor(testtools.TestCase):
         def refuse(thread: threading.Thread) -> None:
             raise RuntimeError("can't start new thread")
 
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.drivers.calls._Refusals.last_s',
+            -calls.QUIET_S))
         with fixtures.MonkeyPatch('threading.Thread.start', refuse):
-            self.assertRaises(RuntimeError, self.calls.submit, 'a', str)
+            for _ in range(5):
+                call = self.calls.submit('a', self.fail)
+                self.assertTrue(call.done.is_set())
+                self.assertIsInstance(call.error, calls.NoThread)
+        self.assertEqual(1, self.log.output.count('TasksMax'))
         self.assertEqual(frozenset(), self.calls.busy)
         self.assertTrue(self.calls.submit('a', str).done.wait(LONG_S))

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import testtools
 
+from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers import prerequisites
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
@@ -28,12 +29,13 @@ class TestPrerequisites(testtools.TestCase):
                 cgroups: Sequence[WorkloadSample] = (),
                 domains: Sequence[WorkloadSample] = (), *,
                 lacks: tuple[Knob, ...] = (), delays_off: str = '',
-                links: bool = True, interfaces: Sequence[str] = ()
-                ) -> tuple[str, ...]:
+                links: bool = True, interfaces: Sequence[str] = (),
+                libvirt: bool = False) -> tuple[str, ...]:
         one = prerequisites.Prerequisites(
             protect, ['always'],
             lambda workload, knob: f'{workload} {knob}' if knob in lacks
-            else '', lambda: delays_off, links=links, interfaces=interfaces)
+            else '', lambda: delays_off, links=links, interfaces=interfaces,
+            libvirt=libvirt)
         self.assertEqual(('always',), one.missing)
         one.look(cgroups, domains)
         self.assertEqual('always', one.missing[0])
@@ -53,16 +55,20 @@ class TestPrerequisites(testtools.TestCase):
 
     def test_waits_for_disks(self) -> None:
         batch, service = samples(BACK, '/b/a'), samples(FORE, '/s/f')
-        for cgroups, domains, off, words in (
+        cases: tuple[tuple[list[WorkloadSample], list[WorkloadSample], str,
+                           str | None], ...] = (
                 (batch + service, [], 'delays are off', 'delays are off'),
                 (batch + service, [], '', None),
                 # libvirt measures those of VMs.
                 (batch, samples(FORE, 'uuid'), 'delays are off', None),
+                # Also where there is no foreground VM at the moment.
+                ([], samples(BACK, 'uuid'), 'delays are off', None),
                 (service, samples(BACK, 'uuid'), 'delays are off',
                  'delays are off'),
-                (batch, [], 'delays are off', 'foreground_parents')):
+                (batch, [], 'delays are off', 'foreground_parents'))
+        for cgroups, domains, off, words in cases:
             found = self.missing([Resource.DISK], cgroups, domains,
-                                 delays_off=off)
+                                 delays_off=off, libvirt=bool(domains))
             self.assertEqual(words is not None, bool(found))
             if words:
                 self.assertIn(words, found[0])
@@ -88,7 +94,8 @@ class TestPrerequisites(testtools.TestCase):
             return ''
 
         one = prerequisites.Prerequisites(
-            [Resource.MEMORY], [], lacks, str, links=True, interfaces=())
-        for _ in range(prerequisites.LOOK_TICKS + 1):
+            [Resource.MEMORY], [], lacks, str, links=True, interfaces=(),
+            libvirt=False)
+        for _ in range(base.LOOK_TICKS + 1):
             one.look(samples(BACK, '/b/a'), [])
         self.assertEqual(2, len(looks))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from collections.abc import Mapping
-import dataclasses
 import json
 import pathlib
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 import fixtures
 import testtools
 
-from scavenger_openstack.algorithms import perfcloud
+from scavenger_openstack.decision import changes
 from scavenger_openstack import errors
 from scavenger_openstack.laboratory import replay
 from scavenger_openstack.laboratory import replay_compare
@@ -26,6 +25,7 @@ from scavenger_openstack.recording import order_format
 from scavenger_openstack.recording import rates_table
 from scavenger_openstack.recording import replay as recordings_
 from scavenger_openstack.recording import table_files
+from scavenger_openstack.tests.unit import odd_names
 from scavenger_openstack.tests.unit import recordings
 from scavenger_openstack import text as text_
 from scavenger_openstack.types import Cap
@@ -148,31 +148,6 @@ class VerifyTest(ReplayTestCase):
             self.assertIsNone(difference)
             self.assertEqual(500, ticks)
             self.assertGreater(decisions, 100)
-
-    def test_version_1(self) -> None:
-        """It has other names for ``removed`` and ``reset``."""
-        self.record(200)
-        self.rename(1, removed='lifted', reset='anew')
-        ticks, _, difference = self.verify()
-        self.assertEqual((200, None), (ticks, difference))
-
-    def test_version_2_with_an_old_name(self) -> None:
-        self.record(200)
-        self.rename(2, reset='anew')
-        ticks, _, difference = self.verify()
-        self.assertEqual((200, None), (ticks, difference))
-
-    def rename(self, schema: int, **names: str) -> None:
-        """Give fields of the recording their old names, new -> old."""
-        first, *rest = map(json.loads, self.path.read_text().splitlines())
-        for line in rest:
-            for new in names.keys() & line.keys():
-                line[names[new]] = line.pop(new)
-        for new, old in names.items():
-            self.assertGreater(sum(old in line for line in rest), 3)
-            self.assertFalse(any(new in line for line in rest))
-        self.path.write_text('\n'.join(map(json.dumps, (
-            {**first, 'schema': schema}, *rest))) + '\n')
 
     def test_all_that_operators_ask_for_counts(self) -> None:
         for seed, mode in ((1, Mode.ENFORCE), (2, Mode.ENFORCE),
@@ -359,30 +334,6 @@ class SettingsTest(ReplayTestCase):
             self.assertIn(word, str(self.assertRaises(
                 errors.ConfigError, read, change)))
 
-    def test_a_parameter_that_had_another_name(self) -> None:
-        """It is taken from a recording, and by --set."""
-        self.record(1)
-        header = json.loads(self.path.read_text().splitlines()[0])
-        header['controllers'][0].update(
-            name='perfcloud', state=None,
-            params={**dataclasses.asdict(perfcloud.Params()),
-                    'lift_factor': 3.0, 'lift_intervals': 7})
-        for name in ('remove_factor', 'remove_intervals'):
-            del header['controllers'][0]['params'][name]
-        self.path.write_text(json.dumps(header) + '\n')
-        settings, notes = replay_settings.of_header(
-            recordings_.read(self.path).header)
-        self.assertEqual([], notes)
-        self.assertEqual(
-            perfcloud.Params(remove_factor=3.0, remove_intervals=7),
-            settings.params('perfcloud'))
-        settings = replay_settings.changed(
-            settings, ['perfcloud.lift_factor=4']).tuned(
-            'perfcloud', {'lift_factor': 5.0, 'lift_intervals': 8})
-        self.assertEqual(
-            perfcloud.Params(remove_factor=4.0, remove_intervals=8),
-            settings.params('perfcloud'))
-
 
 class TableTest(ReplayTestCase):
 
@@ -492,3 +443,13 @@ class LinesTest(ReplayTestCase):
         self.assertLessEqual(knobs, {'incident', *Knob})
         self.assertTrue(all(line.isprintable() for line in lines))
         self.assertTrue(any('would: ' in line for line in lines))
+
+    def test_names_of_any_width(self) -> None:
+        caps = {(name, Knob.CPU_CORES): Cap(name, Knob.CPU_CORES, 0.5, name,
+                                            'why')
+                for name in odd_names.NAMES}
+        for several in (False, True):
+            lines = list(replay_output.Table(several).lines(replay.Step(
+                1.0, '数据', changes.Changed(caps), None, {}, {}, ({}, {}))))
+            for word in ('cpu_cores  ', 'why'):
+                self.assertEqual(1, len(odd_names.begins(lines, word)), word)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import socket
 import threading
@@ -148,6 +149,29 @@ class Scheduling(testtools.TestCase):
         self.assertTrue(self.filter.host_passes(states('a')[0], spec()))
         self.assertFalse(self.filter.host_passes(states('b')[0], spec()))
 
+    def test_why_no_host_takes_it(self) -> None:
+        """At INFO, once a minute."""
+        log = self.useFixture(fixtures.FakeLogger(level=logging.INFO))
+        now_s = 1000.0
+        self.filter.clock = lambda: now_s
+        self.say(*(told(f'h{number}', enforcing=False) for number in range(5)),
+                 told('full', headroom={'cpu_cores': 0.5,
+                                        'memory_bytes': 0.0}),
+                 told('free'))
+        names = [f'h{number}' for number in range(5)]
+        self.passing(spec(), *names, 'full', 'free')
+        self.passing(spec(background=False), *names)
+        self.assertEqual('', log.output)
+        for _ in range(3):
+            self.assertEqual([], self.passing(spec(), *names, 'full'))
+            now_s += 20
+        [line] = log.output.splitlines()
+        self.assertIn('1 vCPUs and 512 MiB (1 requests', line)
+        self.assertIn('its agent sets no limits: h0, h1, h2 and 2 more; '
+                      'headroom of 0.5 cores is less than 1: full', line)
+        self.assertEqual([], self.passing(spec(), 'h0'))
+        self.assertIn('(3 requests', log.output.splitlines()[1])
+
     def test_background_goes_where_limits_are_set(self) -> None:
         self.say(told('a', enforcing=False), told('b'))
         self.assertEqual(['b'], self.passing(spec(), 'a', 'b'))
@@ -196,7 +220,12 @@ class Scheduling(testtools.TestCase):
 
     def test_without_an_answer_all_are_alike(self) -> None:
         for answer in (500, 404, 'no JSON', '{}', '[]', '{"hosts": [1]}',
-                       '{"hosts": [{"name": "a"}]}', None):
+                       '{"hosts": [{"name": "a"}]}', None,
+                       *(json.dumps({'hosts': [told('a', **odd)]})
+                         for odd in ({'incidents': math.inf},
+                                     {'background_vcpus': math.nan},
+                                     {'background_vcpus': 10 ** 400},
+                                     {'headroom': {'cpu_cores': math.inf}}))):
             self.api.answer = answer
             self.summary.refresh()
             self.assertEqual(['a', 'b'], self.passing(spec(), 'a', 'b'),

@@ -9,9 +9,12 @@ from typing import Any
 
 import fixtures
 import testtools
+import wcwidth
 
 from scavenger_openstack.osc import drawing
 from scavenger_openstack.osc import times
+from scavenger_openstack.tests.unit.odd_names import NAMES
+from scavenger_openstack import text
 
 BEGIN_S = times.parse('2026-11-23T12:00:00Z')
 
@@ -70,17 +73,37 @@ class Lines(testtools.TestCase):
              '┴' + '─' * 38 + '┴',
              '12:00:00' + ' ' * 24 + '12:00:40'], self.draw(INCIDENT))
 
+    def test_where_it_began(self) -> None:
+        """Below the first of the marks; not a column further."""
+        for seconds, width, line in (
+                (10, 41, ' ' * 10 + '| begun 12:00:10'),
+                (30, 41, ' ' * 15 + 'begun 12:00:30 |'),
+                (-60, 41, 'begun 11:59:00'), (900, 41, 'begun 12:15:00')):
+            drawn = self.draw({**INCIDENT, 'begun_at': times.iso(
+                BEGIN_S + seconds)}, width)
+            at = drawn.index('▲ above the threshold 2')
+            self.assertEqual(line, drawn[at + 1])
+            if seconds == 10:
+                self.assertEqual(drawn[at - 1].index('▲'), line.index('|'))
+
     def test_ascii(self) -> None:
-        text = '\n'.join(self.draw(INCIDENT, ink=drawing.ASCII))
-        self.assertTrue(text.isascii(), text)
-        self.assertIn('\n' + ' ' * 10 + '^' * 20 + '\n', text)
-        self.assertIn('\n' + '_' * 10 + '#' * 20 + ' ' * 9 + '_\n', text)
+        drawn = '\n'.join(self.draw(INCIDENT, ink=drawing.ASCII))
+        self.assertTrue(drawn.isascii(), drawn)
+        self.assertIn('\n' + ' ' * 10 + '^' * 20 + '\n', drawn)
+        self.assertIn('\n' + '_' * 10 + '#' * 20 + ' ' * 9 + '_\n', drawn)
 
     def test_no_line_is_wider(self) -> None:
         for width in (20, 24, 41, 80, 237):
             for line in self.draw(INCIDENT, width):
-                self.assertLess(drawing.columns(line),
+                self.assertLess(text.width(line),
                                 max(width, drawing.MIN_WIDTH), line)
+
+    def test_titles_of_any_width(self) -> None:
+        for name in NAMES:
+            for line in self.draw({
+                    'victim': 'v', 'victim_name': name * 40, 'signal': 'cpi',
+                    'evidence': [one('v', 'cpi', [1.0, 2.0])]}, 41):
+                self.assertLess(wcwidth.wcswidth(line), 41, ascii(name))
 
     def test_unknown_is_not_zero(self) -> None:
         drawn = self.draw({'victim': 'v', 'signal': 'cpi', 'evidence': [
@@ -165,11 +188,3 @@ class Ink(testtools.TestCase):
         self.useFixture(fixtures.MonkeyPatch('locale.getencoding',
                                              lambda: 'UTF-8'))
         self.assertEqual(drawing.BLOCKS, drawing.ink(io.StringIO()))
-
-
-class Cut(testtools.TestCase):
-
-    def test_wide_characters(self) -> None:
-        self.assertEqual('日本...', drawing.cut('日本語のテスト', 8))
-        self.assertEqual('日本語の', drawing.cut('日本語の', 8))
-        self.assertEqual(3, drawing.columns('e\u0301tc'))

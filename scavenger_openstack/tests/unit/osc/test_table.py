@@ -144,5 +144,5 @@ class Human(testtools.TestCase):
         self.assertEqual(f'{"word " * 12}...', table.short('word ' * 20))
         self.assertEqual('6d2a6a52 is slow', table.short(
             '6d2a6a52-7a3c-4a57-9c52-5d5f8e2b7a10 is slow'))
-        self.assertEqual(f'{"x" * table.SHORT_CHARS} ...',
+        self.assertEqual(f'{"x" * table.SHORT_COLUMNS} ...',
                          table.short('x' * 100))

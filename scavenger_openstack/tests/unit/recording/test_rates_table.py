@@ -286,6 +286,26 @@ class ParquetTest(TableTestCase):
             self.write_rows(self.row(**changes))
             self.fails(2, *words)
 
+    def test_more_rows_than_are_kept(self) -> None:
+        """A few bytes stand for any number of them."""
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.recording.table_files.MOST_ROWS', 3))
+        self.write_rows(*[self.row(time_s=float(n)) for n in range(3)])
+        table_files.read(self.path, FLOOR)
+        self.write_rows(*[self.row(time_s=float(n)) for n in range(4)])
+        self.fails(1, '4 rows, at most 3')
+
+    def test_text_that_is_none(self) -> None:
+        if not self.installed:
+            self.skipTest('needs pyarrow: pip install pyarrow')
+        import pyarrow
+        from pyarrow import parquet
+        parquet.write_table(pyarrow.table({
+            name: pyarrow.array([b'\xff']).view(pyarrow.string())
+            if isinstance(cell, str) else [cell]
+            for name, cell in self.row().items()}), self.path)
+        self.fails(1, 'not a Parquet file')
+
     def test_columns_and_garbage(self) -> None:
         self.write_rows({'time_s': 1.0})
         self.fails(1, 'no column workload')

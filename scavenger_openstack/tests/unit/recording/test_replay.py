@@ -154,27 +154,6 @@ class ReadTest(RecordingTestCase):
             first.orders, orders.NONE))
         self.assertEqual(first.orders, second.orders)
 
-    def test_version_1(self) -> None:
-        header = {**HEADER, 'schema': 1}
-        line = {name: value for name, value in TICK.items()
-                if name != 'removed'}
-        self.write(header, {**line, 'lifted': TICK['removed'], 'anew': True},
-                   {**NEXT, 'reset': True}, {**NEXT, 'time_s': 4.0})
-        first, *others = self.read()
-        self.assertEqual((('/a', Knob.PAUSED),), first.removed)
-        self.assertEqual([True, True, False],
-                         [one.reset for one in (first, *others)])
-        self.write(header, TICK)
-        self.fails(2, 'removed: no such field')
-
-    def test_version_2_with_an_old_name(self) -> None:
-        self.write(HEADER, {**TICK, 'anew': True}, {**NEXT, 'reset': True},
-                   {**NEXT, 'time_s': 4.0})
-        self.assertEqual([True, True, False],
-                         [one.reset for one in self.read()])
-        self.write(HEADER, {**TICK, 'anew': 1})
-        self.fails(2, 'anew: ', 'true or false')
-
     def test_a_wrong_field_is_named(self) -> None:
         for where, value, *words in (
                 ('type', 'tock', 'type: ', "'tock'"),
@@ -229,6 +208,7 @@ class ReadTest(RecordingTestCase):
                 ('written/0', ['/a', 'cpu_cores', -1, None], 'written: -1'),
                 ('removed', 'all', "removed: 'all'"),
                 ('lifted', [], 'lifted: no such field'),
+                ('anew', True, 'anew: no such field'),
                 ('problems', [1], 'problems: 1'),
                 ('wanted/0/values', [], 'wanted[0]: values: '),
                 ('wanted/0/values', {'/a': 3}, 'wanted[0]: values: /a: 3'),
@@ -260,7 +240,8 @@ class ReadTest(RecordingTestCase):
         for where, value, *words in (
                 ('type', 'tick', 'type: ', 'not a recording'),
                 ('type', NotImplemented, 'type: None'),
-                ('schema', 3, 'schema: 3 is not 1 or 2'),
+                ('schema', 1, 'schema: 1 is not 2', 'release that recorded'),
+                ('schema', 3, 'schema: 3 is not 2'),
                 ('schema', True, 'schema: '),
                 ('host', NotImplemented, 'host: missing'),
                 ('interval_s', 0, 'interval_s: 0 is not from 0.001'),

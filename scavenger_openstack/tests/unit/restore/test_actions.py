@@ -4,8 +4,11 @@
 
 from __future__ import annotations
 
+import os
+import pathlib
 from typing import Any
 
+import fixtures
 import testtools
 
 from scavenger_openstack.restore import actions
@@ -85,6 +88,26 @@ class Steps(testtools.TestCase):
                     self.assertRaises(actions.RestoreError, actions.run, step,
                                       mounts)))
 
+    def test_rows_of_mounts(self) -> None:
+        table = self.useFixture(fixtures.TempDir()).join('mountinfo')
+        for odd in ('', 'odd', '1 2 x:y / /odd rw - cgroup2 c rw',
+                    '1 2 0:5 / - cgroup2', 'a b - cgroup2 c rw'):
+            pathlib.Path(table).write_text(
+                f'{odd}\n9 1 0:30 / /cg/a\\040b\r rw,nosuid shared:4 - '
+                f'cgroup2 cgroup2 rw,nsdelegate\n{odd}\n'
+                '8 1 0:31 / /cg rw - cgroup cgroup rw,cpu\n')
+            self.assertEqual(
+                [('/cg', 'cgroup', os.makedev(0, 31)),
+                 ('/cg/a b\r', 'cgroup2', os.makedev(0, 30))],
+                cgroup.mounts(table), odd)
+
+    def test_the_mount_is_the_one_on_top(self) -> None:
+        """Version 1 is often mounted below version 2."""
+        mounts = [('/cg', 'cgroup2', 1), ('/cg/net', 'cgroup', 2),
+                  ('/cg/net', 'cgroup', 3)]
+        self.assertEqual(mounts[2], cgroup.mount_of('/cg/net/a', mounts))
+        self.assertEqual(mounts[0], cgroup.mount_of('/cg/networks', mounts))
+
     def test_same(self) -> None:
         for changes, got, expected in (
                 ({}, '-1', True), ({}, '100000', False),
@@ -106,7 +129,14 @@ class Steps(testtools.TestCase):
                  True),
                 (IO_MAX, '8:0 rbps=1 wbps=1048576 riops=max wiops=max',
                  False),
-                ({**IO_MAX, 'text': 'rbps=max'}, '', True)):
+                ({**IO_MAX, 'text': 'rbps=max'}, '', True),
+                # The device of a row is the last that it names.
+                (IO_MAX, '7:0 8:0  wbps=1048576', True),
+                (IO_MAX, '8:0 7:0 rbps=1\n8:0 wbps=1048576', True),
+                ({**IO_MAX, 'text': 'rbps=max'}, '(unknown) rbps=1\nodd\n\n',
+                 True),
+                ({**IO_MAX, 'text': 'rbps=max'}, '7:0 8:0 rbps=1', False),
+                (LIMIT, '(unknown) 5\nodd\n\n8:0 7', False)):
             self.assertEqual(
                 expected, cgroup.same({**WRITE, **changes}, got),
                 f'{changes} {got}')

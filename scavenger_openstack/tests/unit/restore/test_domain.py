@@ -33,7 +33,6 @@ STEP: dict[str, Any] = {
     'values': {'vcpu_quota': '-1', 'vcpu_period': '100000'}}
 
 VALUES: dict[str, dict[str, str]] = {
-    'cpu_set': {'vcpupin.0': '0-3,7', 'emulatorpin': '0'},
     'memory_bytes': {'balloon_kib': '65536'},
     'io_bytes_per_s': {'vda.total_bytes_sec': '0',
                        'sdaa.read_bytes_sec_max_length': '3'},
@@ -112,11 +111,7 @@ class Closed(testtools.TestCase):
             *({'values': odd} for odd in odds),
             {'argv': ['sh']}, {'do': 'virsh'}, {'do': 'Domain'}]
         for knob, values in (
-                ('cpu_set', {'vcpupin.0': '0 1'}),
-                ('cpu_set', {'vcpupin.x': '0'}),
-                ('cpu_set', {'vcpupin.0': '0-65536'}),
-                ('cpu_set', {'vcpupin.0': '0-4294967295'}),
-                ('cpu_set', {'vcpupin.0': '1-0'}),
+                ('cpu_set', {'vcpupin.0': '0'}),
                 ('memory_bytes', {'hard_limit_kib': '1'}),
                 ('io_bytes_per_s', {'vda;x.read_bytes_sec': '1'}),
                 ('io_bytes_per_s', {'--a.read_bytes_sec': '1'}),
@@ -139,6 +134,14 @@ class Closed(testtools.TestCase):
             return False
         return True
 
+    def test_quotas_of_another_program(self) -> None:
+        """They are not as they were, and no fault of ours."""
+        for tune in ('<quota>x</quota><period>100000</period>',
+                     f'<quota>{"9" * 5000}</quota>'):
+            root = ElementTree.fromstring(
+                f'<domain><cputune>{tune}</cputune></domain>')
+            self.assertFalse(domain.is_same(root, step()))
+
     def test_what_it_shares_with_the_driver(self) -> None:
         """What one side writes the other takes, and no more."""
         for uri in URIS:
@@ -155,15 +158,13 @@ class Closed(testtools.TestCase):
 
     def test_what_the_driver_describes_is_allowed(self) -> None:
         seen = seen_domains.seen(
-            tune='<quota>5</quota><vcpupin vcpu="1" cpuset="0,2-3"/>',
+            tune='<quota>5</quota>',
             disks=seen_domains.disk('vda', 'read_bytes_sec=7',
                                   'read_bytes_sec_max=8',
                                   'total_iops_sec=9'))
         for knob, rule in knobs.RULES.items():
             self.assertTrue(self.allowed(knob=str(knob),
                                          values=rule.values(seen)), knob)
-        self.assertTrue(self.allowed(knob='cpu_set', values=(
-            knobs.in_force(seen, Knob.CPU_SET))))
 
 
 class Identity(testtools.TestCase):
@@ -216,32 +217,27 @@ class Identity(testtools.TestCase):
 
 class Large(testtools.TestCase):
 
-    def test_many_vcpus_on_scattered_cpus(self) -> None:
+    def test_many_disks(self) -> None:
         """One lease holds them all, and each is a command of its own."""
-        cpus = ','.join(str(cpu) for cpu in range(0, 512, 2))
-        values = {f'vcpupin.{vcpu}': cpus for vcpu in range(512)}
-        values['emulatorpin'] = cpus
-        one = step(knob='cpu_set', values=values)
+        values = {f'vd{disk}.{way}_iops_sec': '12345' for disk in range(512)
+                  for way in ('total', 'read', 'write')}
+        one = step(knob='io_ops_per_s', values=values)
         actions.validate(one, [])
         directory = os.open(self.useFixture(fixtures.TempDir()).path,
                             os.O_RDONLY)
         self.addCleanup(os.close, directory)
-        records.save(directory, records.Lease('w', 'cpu_set', 'b', [one],
+        records.save(directory, records.Lease('w', 'io_ops_per_s', 'b', [one],
                                               name='a.json'))
         self.assertEqual([one], records.load(
             directory, 'a.json', {os.geteuid()}).actions)
-        root = ElementTree.fromstring('<domain><cputune>' + ''.join(
-            f'<vcpupin vcpu="{vcpu}" cpuset="0"/>' for vcpu in range(512))
-            + '<emulatorpin cpuset="0"/></cputune></domain>')
+        root = ElementTree.fromstring('<domain><devices>' + ''.join(
+            f'<disk><target dev="vd{disk}"/></disk>' for disk in range(512))
+            + '</devices></domain>')
         found = list(domain.commands(one, root, '--live'))
-        self.assertEqual(513, len(found))
-        self.assertEqual(f'vcpupin {STEP["uuid"]} 511 {cpus} --live',
-                         found[511])
-        self.assertEqual(values, metadata.find(ElementTree.fromstring(
-            '<domain><metadata>' + metadata.build(
-                Knob.CPU_SET, values).replace('<lease>', (
-                    f'<lease xmlns="{metadata.uri(Knob.CPU_SET)}">'))
-            + '</metadata></domain>')).records[Knob.CPU_SET])
+        self.assertEqual(512, len(found))
+        self.assertEqual(
+            f'blkdeviotune {STEP["uuid"]} vd511 --total-iops-sec 12345 '
+            '--read-iops-sec 12345 --write-iops-sec 12345 --live', found[511])
 
 
 class NoQuota(testtools.TestCase):

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import Any
 import uuid
@@ -12,6 +13,7 @@ import testtools
 
 from scavenger_openstack.restore import actions
 from scavenger_openstack.restore import grammar
+from scavenger_openstack.restore import network
 
 TAP = {'do': 'tap', 'netns': '', 'dev': 'tap5f0a1b2c-3d', 'ifindex': 5}
 
@@ -50,6 +52,20 @@ class Tap(testtools.TestCase):
             self.assertRaises(actions.Refused, actions.validate,
                               {key: value for key, value in TAP.items()
                                if key != missing}, [])
+
+    def test_one_odd_device(self) -> None:
+        """It hides no other."""
+        odd: list[Any] = [
+            5, None, [], {}, {'ifindex': []}, {'ifname': 'x'},
+            {'ifindex': 3, 'ifname': 7}, {'ifindex': 4, 'ifname': 'a',
+                                          'linkinfo': [], 'group': []}]
+        names, kinds = network.parse_links(json.dumps([*odd, {
+            'ifindex': 9, 'ifname': 'scv7', 'group': '23712',
+            'linkinfo': {'info_kind': 'ifb'}}]))
+        self.assertEqual('scv7', names[9])
+        self.assertIn(('scv7', network.PREFERENCE, 'ifb'), kinds)
+        for text in ('', '5', '{}', '[' * 2000, 'null'):
+            self.assertRaises(ValueError, network.parse_links, text)
 
     def test_the_name_of_an_ifb_fits(self) -> None:
         self.assertLess(len(f'{grammar.IFB}{2**31 - 1}'), 16)

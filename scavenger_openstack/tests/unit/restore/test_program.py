@@ -32,6 +32,7 @@ from scavenger_openstack.restore import messages
 from scavenger_openstack.restore import program
 from scavenger_openstack.restore import records
 from scavenger_openstack.restore import state_directory
+from scavenger_openstack.tests import tiers
 from scavenger_openstack.tests.unit.restore.sample_leases import lease
 from scavenger_openstack.tests.unit.restore.sample_leases import TC
 from scavenger_openstack.tests.unit.restore.sample_leases import WRITE
@@ -460,6 +461,7 @@ class Signals(testtools.TestCase):
 
 class Watch(testtools.TestCase):
 
+    @tiers.only_in_all('a figure under load')
     def test_leases_that_have_to_stay(self) -> None:
         """An agent that hangs keeps them; the watcher looks at them again and
         again, and rests in between."""

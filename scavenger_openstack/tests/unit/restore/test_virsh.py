@@ -113,6 +113,12 @@ class Says(VirshCase):
         self.assertRaises(virsh.Silent, one.ask, f'echo {cpus}',
                           within_s=0.2)
 
+    def test_one_that_never_ends_what_it_says(self) -> None:
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.restore.virsh.MOST_BYTES', 1000))
+        self.assertIn('more than 1000 bytes', self.fails(self.session(),
+                                                         'help'))
+
     def test_texts_of_tenants(self) -> None:
         path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'one')
         path.write_text(DOMAIN)

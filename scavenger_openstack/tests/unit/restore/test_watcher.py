@@ -18,6 +18,7 @@ from scavenger_openstack.restore import actions
 from scavenger_openstack.restore import cgroup
 from scavenger_openstack.restore import records
 from scavenger_openstack.restore import watcher
+from scavenger_openstack.tests import file_size
 
 KINDS = {'cgroup 29:1 /sys/fs/cgroup/cpu': '', 'net 4026531840 ': 'no tc'}
 STALE_S = 5.0
@@ -54,6 +55,24 @@ class Published(testtools.TestCase):
                 self.assertEqual(kinds, self.look())
         self.assertIs(self.look(), self.look())     # not parsed again
         self.assertEqual(0o600, self.file.stat().st_mode & 0o777)
+
+    def test_a_disk_with_room_for_a_part(self) -> None:
+        """One write takes what has room, and says so by the count only."""
+        before = list(KINDS)
+        watcher.write_wanted(self.path, before)
+        publisher = self.publisher()
+        publisher.beat({}, self.now)
+        small = self.useFixture(file_size.FileSize(30))
+        self.assertRaises(OSError, watcher.write_wanted, self.path,
+                          [*before, 'x' * 99])
+        self.assertRaises(OSError, publisher.beat, {}, self.now + 1)
+        self.assertRaises(OSError, publisher.beat, KINDS, self.now + 1)
+        small.end()
+        self.assertEqual(before, watcher.Wanted().look(self.directory))
+        self.assertEqual({watcher.NAME, watcher.WANTED},
+                         set(os.listdir(self.path)))
+        publisher.beat(KINDS, self.now + 1)
+        self.assertEqual(KINDS, self.look(self.now + 1))
 
     def test_as_many_as_are_tried(self) -> None:
         kinds = {f'net 4026531840 {number:064}': 'x' * 199

@@ -134,6 +134,20 @@ BAD = [
     ('period_s: $day, depth', 'period_s: 0, depth', 'period_s are at least'),
     ('      - {shape: bursts, period_s: $day}', '      shape: bursts',
      'tenants[1].phases: not a list'),
+    ('      - {shape: bursts, period_s: $day}', '      [&p {shape: bursts}'
+     + ', *p' * 100 + ']', 'tenants[1].phases: 101 are more than 100'),
+    ('cpu_s: 0.004', 'cpu_s: 1.0e-320', 'more than 1e+15 requests per second'),
+    *(('id: batch', f'id: {value}', 'not YAML: ' + says) for value, says in (
+        ('!!int ""', "'' is not of type int"),
+        ('!!bool x', "'x' is not of type bool"),
+        ('!!float ""', "'' is not of type float"),
+        ('!!timestamp x', "'x' is not of type timestamp"),
+        ('"\\ud800"', "'\\ud800' is not of type str"),
+        ('1:' * 20_000 + '1', 'too large a number'),
+        ('1:' * 20_000 + '1.5', 'too large a number'),
+        ('[' * 60 + ']' * 60, 'nested deeper than 50 levels'))),
+    *(('id: batch', f'id: {value}', 'tenants[1].id: ') for value in (
+        '[&a [x, x]]', '{choice: [a, b]}', 'null', '2001-01-01')),
 ]
 
 
@@ -207,6 +221,30 @@ class Bad(testtools.TestCase):
         self.assertThat(str(exc), matchers.MatchesAny(
             matchers.Contains('more than 1000 keys'),
             matchers.Contains('a0: no such key')))
+
+    def test_a_name_that_unfolds(self) -> None:
+        """9 to the power of 20 texts."""
+        bomb = '&b0 [' + ', '.join('x' * 9) + ']'
+        for n in range(1, 20):
+            bomb += f', &b{n} [{", ".join([f"*b{n - 1}"] * 9)}]'
+        exc = self.assertRaises(
+            errors.ConfigError, scenario.Scenario,
+            GOOD.replace('id: batch', f'id: [{bomb}]'), 'bad.yaml')
+        self.assertIn('bad.yaml: tenants[1].id: ', str(exc))
+        self.assertLess(len(str(exc)), 500)
+
+    def test_too_many_tenants_are_not_made(self) -> None:
+        """These would be a million."""
+        exc = self.assertRaises(
+            errors.ConfigError, scenario.Scenario, 'schema: 1\ntenants:\n'
+            + ''.join(f'- {{id: g{n}, count: 500}}\n' for n in range(2000)),
+            'bad.yaml')
+        self.assertEqual('bad.yaml: tenants: there are more than 500',
+                         str(exc))
+
+    def test_a_file_whose_name_is_not_utf_8(self) -> None:
+        found = scenario.Scenario(GOOD, 'a\udcff.yaml')
+        self.assertNotEqual(found.draw(1), found.draw(2))
 
     def test_no_mapping(self) -> None:
         for text in ('', '5', '[1]', 'null'):

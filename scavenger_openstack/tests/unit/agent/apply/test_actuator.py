@@ -6,6 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+import os
+import subprocess
+import sys
 
 import fixtures
 import testtools
@@ -16,6 +19,7 @@ from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
 from scavenger_openstack.laboratory.inline_executor import InlineExecutor
 from scavenger_openstack.laboratory.leases import SimulatedLeases
+from scavenger_openstack import log_once
 from scavenger_openstack.simulator.driver import Simulator
 from scavenger_openstack.simulator.machine import Machine
 from scavenger_openstack.simulator.machine import Tenant
@@ -28,13 +32,18 @@ KEY = ('batch', Knob.CPU_CORES)
 
 
 class Host(Simulator):
-    """Keeps what each write was handed."""
+    """Keeps what was read, and what each write was handed."""
 
-    def __init__(self) -> None:
+    def __init__(self, *names: str) -> None:
         super().__init__(Machine(), [Tenant(
-            id=KEY[0], priority=Priority.BACKGROUND)], seed=1)
+            id=name, priority=Priority.BACKGROUND) for name in names], seed=1)
         self.advance(1.0)
         self.handed: list[tuple[Value, Sequence[base.RestoreAction]]] = []
+        self.reads: list[str] = []
+
+    def read(self, workload: str, knob: Knob) -> Value | None:
+        self.reads.append(workload)
+        return super().read(workload, knob)
 
     def write(self, workload: str, knob: Knob, value: Value,
               original: Sequence[base.RestoreAction]) -> Value | None:
@@ -46,7 +55,10 @@ class OriginalTest(testtools.TestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.host = Host()
+        self.start(KEY[0])
+
+    def start(self, *names: str) -> None:
+        self.host = Host(*names)
         self.leases = SimulatedLeases(self.host)
         self.actuator = actuator_.Actuator(self.host, self.leases, 0.0,
                                            InlineExecutor())
@@ -118,9 +130,39 @@ class OriginalTest(testtools.TestCase):
         def refuse(workload: str, knob: Knob) -> Value | None:
             raise errors.Unsupported('no such controller')
         self.host.read = refuse                 # type: ignore[method-assign]
-        for number in range(2 * actuator_.MOST_COMPLAINTS):
+        for number in range(2 * log_once.MOST):
             self.actuator.look([Cap(f'job-{number}', Knob.CPU_CORES, 1.0,
                                     'test', 'the test says so')])
-        self.assertTrue(actuator_.MOST_COMPLAINTS >= max(
+        self.assertTrue(log_once.MOST >= max(
             len(one) for one in vars(self.actuator).values()
             if isinstance(one, dict)))
+
+
+READ_BACK = """
+from scavenger_openstack.tests.unit.agent.apply import test_actuator
+from scavenger_openstack.types import Cap, Knob
+
+names = [f'/batch/job-{number}' for number in range(20)]
+case = test_actuator.OriginalTest('tick')
+case.start(*names)
+caps = [Cap(name, Knob.CPU_CORES, 0.5, 'test', '') for name in names]
+for tick in range(test_actuator.actuator_.LOOK_TICKS + 1):
+    case.host.reads.clear()
+    case.actuator.reconcile({(cap.workload, cap.knob): cap for cap in caps},
+                            case.actuator.look(caps))
+    print(tick, *case.host.reads)
+"""
+
+
+class ProcessesTest(testtools.TestCase):
+
+    def test_knobs_are_read_back_in_the_same_ticks_in_each(self) -> None:
+        found = {subprocess.run(
+            [sys.executable, '-c', READ_BACK], check=True, text=True,
+            capture_output=True, env={**os.environ, 'PYTHONHASHSEED': seed}
+            ).stdout for seed in '123'}
+        self.assertEqual(1, len(found), str(found))
+        ticks = [line.split()[1:] for line in found.pop().splitlines()]
+        self.assertEqual(20, len({*ticks[0]}))
+        self.assertEqual(sorted({*ticks[0]}), sorted(sum(ticks[1:], [])))
+        self.assertGreater(12, max(map(len, ticks[1:])))

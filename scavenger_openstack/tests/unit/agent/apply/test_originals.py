@@ -117,6 +117,73 @@ class AfterDrift(testtools.TestCase):
             [limits('rbps=5 wbps=10')])
         self.assertEqual([limits('rbps=5 wbps=300')], found)
 
+    def several(self, before: str, ours: str, now: str) -> list[str]:
+        """Files of one cgroup, ``file=text`` each."""
+        found = originals.after_drift(*(
+            [{**cpus(text), 'file': file} for file, _, text in (
+                part.partition('=') for part in parts.split())]
+            for parts in (before, ours, now)))
+        self.value = originals.value_of(found, -5)
+        return [f'{action["file"]}={action["text"]}' for action in found]
+
+    def test_one_of_two_files(self) -> None:
+        """A limit of 100 before us, 50 by us, and another of 200."""
+        self.assertEqual(
+            ['memory.max=200', 'memory.high=max'],
+            self.several('memory.max=100 memory.high=max',
+                         'memory.max=50 memory.high=50',
+                         'memory.max=200 memory.high=50'))
+        self.assertEqual(200, self.value)
+        self.several('memory.max=max memory.high=max',
+                     'memory.max=50 memory.high=50',
+                     'memory.max=50 memory.high=max')
+        self.assertIsNone(self.value)
+
+    def test_a_quota_in_another_period(self) -> None:
+        for before, quota, value in (('50000', '25000', 0.5),
+                                     ('-1', '-1', None),
+                                     ('1500', '1000', 0.02)):
+            self.assertEqual(
+                ['cpu.cfs_period_us=50000', f'cpu.cfs_quota_us={quota}'],
+                self.several(
+                    f'cpu.cfs_period_us=100000 cpu.cfs_quota_us={before}',
+                    'cpu.cfs_period_us=100000 cpu.cfs_quota_us=10000',
+                    'cpu.cfs_period_us=50000 cpu.cfs_quota_us=10000'))
+            self.assertEqual(value, self.value)
+
+    def test_a_quota_in_another_period_of_version_2(self) -> None:
+        for before, now, restored, value in (
+                ('50000 100000', '10000 50000', '25000 50000', 0.5),
+                ('max 100000', '10000 50000', 'max 50000', None),
+                ('50000 100000', '20000 50000', '20000 50000', 0.4),
+                ('50000 100000', 'max 100000', 'max 100000', None)):
+            found = originals.after_drift(*(
+                [{**cpus(text), 'file': 'cpu.max'}]
+                for text in (before, '10000 100000', now)))
+            self.assertEqual([restored],
+                             [action['text'] for action in found])
+            self.assertEqual(value, originals.value_of(found, -5))
+
+    def test_a_weight_that_the_kernel_reset(self) -> None:
+        for file, reset in (('cpu.shares', '1024'), ('cpu.weight', '100')):
+            for now, kept in ((reset, '77'), ('5', '5')):
+                self.assertEqual(
+                    ['cpu.idle=0', f'{file}={kept}'],
+                    self.several(f'cpu.idle=0 {file}=77', 'cpu.idle=1',
+                                 f'cpu.idle=0 {file}={now}'))
+                self.assertEqual(-5, self.value)    # cpu.idle alone
+
+    def test_what_tells_all(self) -> None:
+        for actions, whole in (
+                ([cpus('1')], True),
+                ([cpus('1'), cpus('1', '/m/a/b')], True),
+                ([{**cpus('1'), 'file': 'memory.max'},
+                  {**cpus('1'), 'file': 'memory.high'}], False),
+                ([disk('8:0', '1')], False),
+                ([{'values': {'a': '1'}}], False),
+                ([bucket('eth0', 3), bucket('eth1', 4)], True)):
+            self.assertEqual(whole, originals.is_one_text(actions))
+
     def test_which_part_is_said(self) -> None:
         """A limit of 4 MB/s in both directions, of which one was changed."""
         def said(before: dict[str, Any], now: dict[str, Any],
@@ -140,3 +207,52 @@ class AfterDrift(testtools.TestCase):
         self.assertEqual(
             'from 4 MB/s to 1 MB/s',
             said(disk('8:0', '4000000'), disk('8:0', '1000000'), 1e6))
+
+
+class OfTwoTexts(testtools.TestCase):
+    """A quota and its period, a limit and its burst: one value each."""
+
+    def after(self, before: dict[str, str], ours: dict[str, str],
+              now: dict[str, str]) -> dict[str, str]:
+        step, = originals.after_drift(*([
+            {'do': 'domain', 'uuid': 'u', 'values': values}]
+            for values in (before, ours, now)))
+        found: dict[str, str] = step['values']
+        return found
+
+    def test_quota(self) -> None:
+        def quota(quota: int, period: int) -> dict[str, str]:
+            return {'vcpu_quota': str(quota), 'vcpu_period': str(period)}
+        before, ours = quota(25_000, 50_000), quota(1000, 600_000)
+        for now, wanted in (
+                (quota(300_000, 600_000), quota(300_000, 600_000)),
+                (quota(-1, 600_000), quota(-1, 600_000)),
+                (quota(70_000, 100_000), quota(70_000, 100_000)),
+                # Half of our limit is not theirs.
+                (quota(1000, 100_000), before), (ours, before)):
+            self.assertEqual(wanted, self.after(before, ours, now))
+
+    def test_bursts(self) -> None:
+        def disk(name: str, total: int, burst: int | None = None
+                 ) -> dict[str, str]:
+            found = {f'{name}.total_bytes_sec': str(total)}
+            if burst is not None:
+                found[f'{name}.total_bytes_sec_max'] = str(burst)
+            return found
+        before, ours = disk('vda', 100, 200), disk('vda', 50)
+        for now, wanted in (
+                (disk('vda', 300), disk('vda', 300)),
+                (disk('vda', 80, 90), disk('vda', 80, 90)),
+                (disk('vda', 50, 60), before), (ours, before)):
+            self.assertEqual(wanted, self.after(before, ours, now))
+        # Where there was no burst before, none is set again.
+        self.assertEqual(disk('vda', 0, 0), self.after(
+            disk('vda', 0), ours, disk('vda', 50, 60)))
+        # Of another disk it is no matter.
+        self.assertEqual({**before, **disk('vdb', 7)}, self.after(
+            {**before, **disk('vdb', 0)}, {**ours, **disk('vdb', 50)},
+            {**ours, **disk('vdb', 7)}))
+        # Nor of one that is gone.
+        self.assertEqual(disk('vdb', 0), self.after(
+            {**before, **disk('vdb', 0)}, {**ours, **disk('vdb', 50)},
+            disk('vdb', 50)))

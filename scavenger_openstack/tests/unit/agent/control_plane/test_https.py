@@ -158,7 +158,10 @@ class HttpsTest(testtools.TestCase):
 
     def test_addresses(self) -> None:
         for url in ('http://conductor', 'conductor', 'ftp://127.0.0.1',
-                    'https://', 'https://u:p@conductor', 'https://c/?a=b'):
+                    'https://', 'https://u:p@conductor', 'https://c/?a=b',
+                    'https://[::1', 'https://c:99999', 'https://c:x',
+                    'https://a..b/', 'https://' + 'x' * 64 + '/',
+                    'https://c/\xe9'):
             self.assertRaises(errors.ConfigError, self.caller, url)
         self.assertRaises(
             errors.ConfigError, https.caller, 'https://conductor', 'h',

@@ -45,8 +45,9 @@ def kill(name: str = 'w') -> report.Kill:
 
 def statistics(name: str = 'a') -> report.Statistics:
     return report.Statistics(
-        sequence=1, time_s=1.0, project='p', application=name, signal='cpi',
-        hour_s=0.0, n=1, mean=1.0, m2=0.0, least=1.0, most=1.0)
+        sequence=1, time_s=1.0, project='p', application=name,
+        cpu_model='epyc', signal='cpi', hour_s=0.0, n=1, mean=1.0, m2=0.0,
+        least=1.0, most=1.0)
 
 
 def incident(evidence: int = 0) -> report.Incident:

@@ -52,6 +52,7 @@ DOCUMENT = {
         'scavenger': {'mode': Mode.ENFORCE, 'facts': {
             'memory': {'budget': 3e9, 'upper': 1e9}}},
         'attribution': {'mode': Mode.OBSERVE, 'facts': {
+            'suffering': {VM: 'nothing to compare with yet'},
             'tried': {'confirmed': 3, 'refuted': 1, 'unclear': 0}}}}}
 DIRECTIVES = report.Directives(
     issued_s=1000.0, digest='one', modes={'scavenger': 'observe'},
@@ -144,6 +145,7 @@ class ReportTest(SyncTestCase):
              facts.cpu_model, facts.tick_cpu_share, facts.refused))
         self.assertEqual({'scavenger': 'enforce', 'attribution': 'observe',
                           'perfiso': 'observe'}, facts.modes)
+        self.assertEqual({VM: 'nothing to compare with yet'}, facts.suffering)
         self.assertEqual({'cpu': 2.0, 'memory': 8e9, 'network': 1e9},
                          facts.capacity)
         self.assertEqual({'cpu': 0.5, 'memory': 2e9}, facts.headroom)
@@ -159,6 +161,16 @@ class ReportTest(SyncTestCase):
             application='p/web', vcpus=4.0, floor={'cpu_cores': 0.1}), web)
         self.assertEqual(('/batch/\\udcff', 'container'),
                          (batch.id, batch.kind))
+
+    def test_why_it_sets_no_limits(self) -> None:
+        """The field says that it is stopped: what it holds does not."""
+        for state, why in (('stopped: the stop file is there',
+                            'the stop file is there'),
+                           ('holding back: no watcher',
+                            'holding back: no watcher')):
+            self.sync.see(sample(10), {**DOCUMENT, 'state': state}, [], {})
+            self.sync.turn()
+            self.assertEqual(why, self.conductor.reports[-1].facts.stopped)
 
     def test_headroom_after_calls_that_failed(self) -> None:
         """Also when the last one took long to fail, and the next was late."""
@@ -185,14 +197,14 @@ class ReportTest(SyncTestCase):
                             float('nan'), 'cache', (('/a', 0.9), ('/b', 0.1)),
                             ('/a', '/c'), 'limit /a')
         found = self.make(evidence=lambda name, one: [
-            ('v', 'cpi', [5.0, 0.0], [1.0, None])] if name == 'one' else ())
-        now = records.now_s()
+            ('v', 'cpi', [90.0, 95.0], [1.0, None])] if name == 'one' else ())
         found.happened([
             transitions.AgentEvent(999.0, 'started', 'one enforce', 7),
             transitions.LimitEvent(1000.0, 'set', '/a', Knob.CPU_CORES,
                                    'one', 'because', None, 0.5, 0.5, 0.5,
-                                   1000.0),
-            transitions.IncidentEvent(1000.0, 'began', 'one', incident),
+                                   1000.0, incident='0' * 32),
+            transitions.IncidentEvent(1000.0, 'began', 'one', incident,
+                                      970.0),
             transitions.KillEvent(1000.0, Action('/b', 'kill', 'o', 'why'),
                                   3)])
         self.assertTrue(found.turn())
@@ -206,17 +218,34 @@ class ReportTest(SyncTestCase):
             limit.incident, limit.value, limit.original))
         assert isinstance(began, report.Incident)
         self.assertEqual(None, began.threshold)
-        self.assertAlmostEqual(1000.0 - (now - 90.0), began.begun_s, 0) \
-            if now < 1090 else self.assertEqual(0.0, began.begun_s)
         self.assertEqual([('/a', 0.9, True), ('/c', None, True),
                           ('/b', 0.1, False)],
                          [(one.workload, one.score, one.antagonist)
                           for one in began.suspects])
+        # It begins where its evidence does.
+        self.assertEqual((1000.0, 970.0), (began.time_s, began.begun_s))
         self.assertEqual([report.Series(
-            workload='v', signal='cpi', times_s=[995.0, 1000.0],
+            workload='v', signal='cpi', times_s=[970.0, 975.0],
             values=[1.0, None])], began.evidence)
         assert isinstance(killed, report.Kill)
         self.assertEqual(('/b', 3), (killed.workload, killed.processes))
+
+    def test_an_incident_that_goes_on(self) -> None:
+        """It is told now and then, or it would seem to be over long ago."""
+        one, two = (transitions.IncidentEvent(
+            1000.0, 'began', 'one', Incident(
+                number * 32, 90.0, 'h', 'v', 'cpi', 2.0, 1.0, 'cache'), 970.0)
+            for number in '12')
+        self.sync.happened([one, two, two._replace(what='ended')])
+        self.turn()
+        self.sync.stop()        # then it is time
+        self.turn()
+        *_, last = [entry for _, entry in self.conductor.entries]
+        assert isinstance(last, report.Incident)
+        self.assertEqual(('1' * 32, 'changed', 970.0, 'open'),
+                         (last.id, last.what, last.begun_s, last.outcome))
+        self.assertGreater(last.time_s, 1e9)
+        self.assertEqual(4, len(self.conductor.entries))
 
     def test_statistics(self) -> None:
         """What two hosts tell of an hour makes the whole when merged."""
@@ -401,12 +430,6 @@ class FaultTest(SyncTestCase):
     def test_the_end_before_the_start(self) -> None:
         """An agent that could not start says why, not this."""
         self.make().stop()
-
-    def test_hosts_do_not_call_at_once(self) -> None:
-        phases = [sync.phase(f'host{number}') for number in range(100)]
-        self.assertTrue(all(0 <= phase < 1 for phase in phases))
-        self.assertGreater(len({int(10 * phase) for phase in phases}), 8)
-        self.assertEqual(phases[0], sync.phase('host0'))
 
 
 class DirectivesTest(SyncTestCase):

@@ -165,6 +165,22 @@ class TestVms(IsolationTestCase):
         self.assertEqual([True, False], [self.isolation.owns(
             (group, Knob.CPU_SET)) for group in (GROUP, VM)])
 
+    def test_nothing_but_vms(self) -> None:
+        """The status says why there is no buffer."""
+        vm = WorkloadRates(Workload(VM, Priority.BACKGROUND, group=VM), 1.0)
+        host: Any = self.host
+        for mode in (Mode.ENFORCE, Mode.OBSERVE):
+            self.start(mode)
+            for workloads, state in (((vm,), blind_isolation.ONLY_VMS),
+                                     ((), 'off')):
+                self.assertEqual(settle.NO_FAST_LOOP, self.isolation.follow(
+                    [], Rates(1.0, 1.0, workloads, topology={
+                        cpu: Cpu(cpu, 0, 0) for cpu in range(16)}),
+                    False, host))
+                self.assertEqual(state, self.state())
+            self.follow(range(16), vm)
+            self.assertRegex(self.state(), '^(running|observing) on CPUs')
+
 
 class TestCpusComeAndGo(IsolationTestCase):
 

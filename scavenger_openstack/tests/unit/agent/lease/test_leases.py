@@ -25,6 +25,7 @@ from scavenger_openstack.restore import abilities
 from scavenger_openstack.restore import cgroup
 from scavenger_openstack.restore import records
 from scavenger_openstack.restore import state_directory
+from scavenger_openstack.tests import file_size
 from scavenger_openstack.tests import watching
 from scavenger_openstack.types import Knob
 
@@ -292,6 +293,21 @@ class Alone(LeasesTestCase):
         held.watched()
         held.hold(*A, self.steps, '0')
         self.assertEqual('', self.log.output)
+
+    def test_what_could_not_be_asked_for_is_asked_for_later(self) -> None:
+        held = self.opened()
+        self.useFixture(watching.Watching(self.path)).kinds = {}
+        held.watched()
+        small = self.useFixture(file_size.FileSize(4096))
+        kind = 'net 4026531840 ' + 'x' * 4096
+        held.want([kind])
+        held.watched()
+        small.end()
+        self.assertEqual(1, self.log.output.count('wanted cannot be written'))
+        self.assertEqual('[]', (self.path / 'wanted').read_text())
+        held.watched()
+        self.assertEqual([kind],
+                         json.loads((self.path / 'wanted').read_text()))
 
     def test_more_kinds_than_it_tries(self) -> None:
         held = self.opened()

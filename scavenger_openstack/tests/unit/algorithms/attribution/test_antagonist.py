@@ -13,6 +13,7 @@ from scavenger_openstack.algorithms.attribution.antagonist import Change
 from scavenger_openstack.algorithms.attribution.antagonist import Event
 from scavenger_openstack.algorithms.attribution.antagonist import State
 from scavenger_openstack.algorithms.attribution.antagonist import TABLE
+from scavenger_openstack.algorithms.attribution.antagonist import UNLIMITED
 from scavenger_openstack.tests.unit.algorithms.attribution import cap_cases
 
 LIMITED = {State.ON_TRIAL, State.CONFIRMED, State.LOOSENING}
@@ -38,6 +39,10 @@ class TableTest(testtools.TestCase):
     def test_nothing_is_there_in_vain(self) -> None:
         self.assertEqual(set(Event), {event for _, event, _, _ in MOVES})
         self.assertEqual(set(Change), {change for *_, change in MOVES})
+
+    def test_why_there_is_no_limit_in_the_others(self) -> None:
+        self.assertEqual(set(State), LIMITED | UNLIMITED.keys())
+        self.assertEqual(set(), LIMITED & UNLIMITED.keys())
 
     def test_there_is_a_limit_in_three_states(self) -> None:
         for before, event, after, change in MOVES:

@@ -17,8 +17,6 @@ from scavenger_openstack.tests.unit.algorithms.attribution.cap_cases import (
 from scavenger_openstack.tests.unit.algorithms.attribution.cap_cases import (
     disturbance)
 from scavenger_openstack.tests.unit.algorithms.attribution.cap_cases import (
-    STEP_S)
-from scavenger_openstack.tests.unit.algorithms.attribution.cap_cases import (
     uses)
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
@@ -55,7 +53,9 @@ class TrialTest(CapControlTestCase):
         for _ in range(3):
             self.turn(uses(hog=first), 1.0)     # set within this sample
             self.turn(uses(hog=first), 1.0)
-            for _ in range(4):
+            for rests in range(3 * 2 ** sets + 1):
+                self.assertEqual(rests >= 3 * 2 ** sets,
+                                 self.cap() == math.inf)
                 self.turn(uses(hog=0.0), 1.0)
             self.assertEqual(math.inf, self.cap())
             self.turn(uses(hog=4.0), 1.4)
@@ -70,9 +70,10 @@ class TrialTest(CapControlTestCase):
     def test_coming_back_is_no_new_cap(self) -> None:
         self.capped(disturbance())
         for _ in range(20):     # within what is one minute to the limit
-            for _ in range(4):
+            began_s = self.now
+            while self.cap() < 4:
                 self.turn(uses(hog=0.0), 1.0)
-            self.now -= 4 * STEP_S
+            self.now = began_s
             self.turn(uses(hog=4.0), 1.4)
             self.assertTrue(self.cap() < 4)
 

@@ -49,8 +49,8 @@ class NamingTest(ShopCase):
         self.assertEqual([(incident.victim, 'cpi'), ('hog',
                                                         'llc_misses_per_s')],
                          [victim[:2], hog[:2]])
-        self.assertEqual({(5.0, 0.0)}, {
-            (agos[-2], agos[-1]) for _, _, agos, _ in (victim, hog, *rest)})
+        self.assertEqual({(self.now - 5, self.now)}, {
+            (times[-2], times[-1]) for _, _, times, _ in (victim, hog, *rest)})
         pairs = [(one, two) for one, two in zip(victim[3], hog[3],
                                                 strict=True)
                  if one is not None and two is not None]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import statistics
 
@@ -13,9 +14,11 @@ import testtools
 from scavenger_openstack.algorithms.cpi2 import cpi2
 from scavenger_openstack.algorithms.cpi2 import specs
 from scavenger_openstack.algorithms.signals import SIGNALS
+from scavenger_openstack.tests.unit.algorithms import consistent
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
+from scavenger_openstack.types import UNPROTECTED
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadRates
 
@@ -120,19 +123,22 @@ class ControllerTest(testtools.TestCase):
         self.controller = cpi2.Controller(self.params, host='h',
                                           boot_id='b')
         self.now = 0.0
+        self.incidents = consistent.Incidents(self)
 
     cpu_model: str | None = 'one'
+    victim = WEB
 
     def see(self, cpi: float | None, hog: float, calm: float = 0.5,
             **others: WorkloadRates) -> list[tuple[str, Knob, object]]:
         self.now += 1
         self.decision = self.controller.step(self.now, Rates(
             self.now, 1.0, (
-                WorkloadRates(WEB, 1.0, cpu_cores=1.0, cpi=cpi),
+                WorkloadRates(self.victim, 1.0, cpu_cores=1.0, cpi=cpi),
                 WorkloadRates(VIP, 1.0, cpu_cores=hog),
                 WorkloadRates(HOG, 1.0, cpu_cores=hog),
                 WorkloadRates(CALM, 1.0, cpu_cores=calm)),
             cpu_model=self.cpu_model))
+        self.incidents.follow(self.now, self.decision)
         return [(cap.workload, cap.knob, cap.value)
                 for cap in self.decision.caps]
 
@@ -149,12 +155,52 @@ class ControllerTest(testtools.TestCase):
         incident, = self.decision.incidents
         self.assertEqual(('web', 'cpi', ('hog',)), (
             incident.victim, incident.signal, incident.antagonists))
+        # It began with the first outlier.
+        self.assertEqual(self.now - 2, incident.time_s)
         # A foreground workload with the same use is a suspect, no more.
         self.assertEqual({'hog', 'vip'},
                          {name for name, _ in incident.suspects[:2]})
         found = [self.see(1.0, 0.1) for _ in range(6)]
         self.assertEqual([capped] * 4 + [[], []], found)
         self.assertEqual((), self.decision.incidents)
+
+    def test_nothing_is_limited_for_what_is_not_protected(self) -> None:
+        """It is found, and named, as ever: CPI2, section 5."""
+        self.victim = dataclasses.replace(WEB, protected=False)
+        self.learn()
+        for _ in range(6):
+            self.assertEqual([], self.see(3.0, 2.0))
+        incident, = self.decision.incidents
+        self.assertEqual((('hog',), UNPROTECTED), (
+            incident.antagonists, incident.action))
+
+    def test_the_evidence(self) -> None:
+        """The victim's CPI and the use of suspects, as in figures 8 to 11;
+        the correlation of section 4.2 can be computed again from it."""
+        self.learn()
+        curve = [(1.1, 0.5), (3.0, 2.0), (None, 1.5), (2.5, 1.8)]
+        for cpi, hog in curve:
+            self.see(cpi, hog)
+        incident, = self.decision.incidents
+        [victim, *uses] = self.controller.evidence(incident)
+        times = [self.now - ago for ago in reversed(range(10))]
+        self.assertEqual(
+            ('web', 'cpi', times,
+             [1.0, 1.01, 1.02] * 2 + [cpi for cpi, _ in curve]),
+            (victim[0], victim[1], victim[2],
+             [round(one, 6) if one else None for one in victim[3]]))
+        self.assertEqual([name for name, _ in incident.suspects],
+                         [name for name, *_ in uses])
+        assert incident.threshold is not None
+        for (name, what, when, used), (_, score) in zip(
+                uses, incident.suspects, strict=True):
+            self.assertEqual(('cpu_cores', times), (what, when))
+            pairs = [(c, u) for c, u in zip(victim[3], used, strict=True)
+                     if c is not None and u is not None]
+            self.assertAlmostEqual(score, sum(
+                u * (1 - incident.threshold / c if c > incident.threshold
+                     else c / incident.threshold - 1) for c, u in pairs)
+                / sum(u for _, u in pairs), msg=name)
 
     def test_the_specs_of_all_hosts_come_first(self) -> None:
         """Before its own past, which a disturbance from the start is in."""
@@ -179,6 +225,26 @@ class ControllerTest(testtools.TestCase):
         incident, = self.decision.incidents
         self.assertEqual((), incident.antagonists)
         self.assertIn('nothing', incident.action)
+
+    def test_what_is_done_is_true_when_the_limit_has_ended(self) -> None:
+        self.learn()
+        for _ in range(3):
+            self.see(3.0, 2.0)
+        self.assertEqual('limit hog', self.decision.incidents[0].action)
+        capped = [bool(self.see(3.0 if i < 2 else 1.0, 0.0))
+                  for i in range(6)]
+        self.assertEqual([True] * 4 + [False] * 2, capped)
+        incident, = self.decision.incidents
+        self.assertEqual('nothing now: the limit has ended', incident.action)
+
+    def test_a_limit_ends_with_its_victim(self) -> None:
+        self.learn()
+        for _ in range(3):
+            self.see(3.0, 2.0)
+        self.now += 1
+        decision = self.controller.step(self.now, Rates(self.now, 1.0, (
+            WorkloadRates(HOG, 1.0, cpu_cores=2.0),), cpu_model='one'))
+        self.assertEqual(((), ()), (decision.caps, decision.incidents))
 
     def test_another_round_names_another(self) -> None:
         self.learn()

@@ -156,11 +156,25 @@ class SharesTest(ControllerTest):
 
     def test_what_one_does_not_want_goes_to_the_other(self) -> None:
         for _ in range(9):
-            found = caps(self.step(use(A, 760.0), use(B, 0.0)))
+            found = caps(self.step(use(A, 760.0), use(B, 1.0)))
         # B has its floor, and the rest of its part lies ready for it.
         self.assertTrue(A.id in found and found[A.id] >= 700, found)
         self.assertTrue(10 <= found[B.id] <= 100, found)
         self.assertLessEqual(sum(found.values()), 800)
+
+    def test_what_does_none_is_not_limited(self) -> None:
+        """But when it begins, and for some seconds after it has ended; what
+        never did any loses what it had before that was known."""
+        found = self.step(use(A, None), use(B, 5.0))
+        self.assertEqual({A.id, B.id}, caps(found).keys())
+        more = int(self.controller.params.deficit_window_s) - 1
+        for ops, limited in ((0.0, False), (0.9, False), (3.0, True),
+                             *[(0.0, True)] * more, (0.0, False)):
+            found = self.step(use(A, ops), use(B, 5.0))
+            self.assertEqual({A.id, B.id} if limited else {B.id},
+                             caps(found).keys())
+            self.assertEqual(ops == 0.0 and self.now < 3 or ops == 0.9,
+                             (A.id, OPS) in found.dropped)
 
     def test_who_did_little_comes_first_for_a_while(self) -> None:
         one = dataclasses.replace(A, id='/batch/one')
@@ -226,7 +240,7 @@ class SharesTest(ControllerTest):
             self.assertEqual(wanted, found[A.id])
 
     def test_one_workload_has_it_all(self) -> None:
-        for ops in (0.0, 5.0, 800.0):
+        for ops in (1.0, 5.0, 800.0):
             self.assertEqual({A.id: 800.0}, caps(self.step(use(A, ops))))
 
     def test_coming_and_going_in_the_middle_of_a_window(self) -> None:
@@ -268,7 +282,9 @@ class SharesTest(ControllerTest):
                  incident.host, incident.time_s, incident.value,
                  incident.threshold))
         self.assertEqual(1, len(ids))
-        self.assertEqual((), self.step(use(big, 1.0)).incidents)
+        for _ in range(300):
+            found = self.step(use(big, 1.0))
+        self.assertEqual((), found.incidents)
 
 
 class ForegroundTest(ControllerTest):
@@ -337,14 +353,14 @@ class ForegroundTest(ControllerTest):
         self.assertEqual(({A.id: 10.0}, 10.0, 5.0), (
             caps(found), incident.value, incident.threshold))
         # It may be another phase of the foreground: learnt in a window.
-        for _ in range(9):
+        for _ in range(309):
             found = self.step(vm(2.0, 50.0), use(A, 10.0))
         self.assertEqual((), found.incidents)
 
     def test_no_background(self) -> None:
         for _ in range(5):
             self.assertEqual((), self.step(vm()).caps)
-        self.assertEqual({A.id}, caps(self.step(vm(), use(A, 0.0))).keys())
+        self.assertEqual({A.id}, caps(self.step(vm(), use(A, 1.0))).keys())
 
     def test_backward_counters_are_unknown(self) -> None:
         """As the agent sees them: a tick without rates, and on."""

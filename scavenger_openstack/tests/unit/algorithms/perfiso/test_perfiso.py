@@ -16,6 +16,7 @@ from scavenger_openstack.algorithms.perfiso.perfiso import choose_cpus
 from scavenger_openstack.algorithms.perfiso.perfiso import Controller
 from scavenger_openstack.algorithms.perfiso.perfiso import grow_or_shrink
 from scavenger_openstack.algorithms.perfiso.perfiso import Params
+from scavenger_openstack.algorithms.perfiso.perfiso import Shortage
 from scavenger_openstack.types import Cpu
 
 # Two sockets, each two caches of two cores of two threads: CPU n and n + 8
@@ -267,3 +268,13 @@ class ControllerTest(testtools.TestCase):
             elif stays:
                 self.assertLessEqual(len(cpus), len(stays) + 1)
             before = cpus
+
+
+class ShortageTest(testtools.TestCase):
+
+    def test_it_begins_with_most_polls_and_ends_with_none(self) -> None:
+        shortage, polls, short = Shortage(), 0, 0
+        for now, lasts in ((50, False), (51, True), (49, True), (1, True),
+                           (0, False), (49, False), (100, True), (0, False)):
+            polls, short = polls + 100, short + now
+            self.assertEqual(lasts, shortage.look(polls, short), str(now))

@@ -302,14 +302,29 @@ class IdleTest(testtools.TestCase):
 
     def test_of_vms_only_while_something_is_left(self) -> None:
         host, seen = Host(2), []
-        for others in (1.0, 1.0, 2.0, 1.85, 1.85, 1.85, 1.5, 1.5, 1.5, 1.85,
-                       1.92):
-            host.step(others, {VM: 9})
+        for others, seconds in (
+                (1.0, 1), (1.0, 1), (2.0, 1), (1.85, 70), (1.5, 1), (1.5, 61),
+                (1.5, 1), (1.85, 1), (1.92, 1)):
+            for _ in range(seconds):
+                found = host.step(others, {VM: 9})
             self.assertLessEqual(host.idle, {VM})
+            self.assertEqual(not host.idle, (VM, Knob.CPU_IDLE)
+                             in found.dropped)
             seen.append(len(host.idle))
-        # Not known yet; left; full, also while it is not twice the floor;
-        # left, which holds while it is above the floor.
-        self.assertEqual([1, 1, 0, 0, 0, 0, 0, 0, 1, 1, 0], seen)
+        # Not known yet; left; full, also while it is not twice the floor, and
+        # for a minute after that; left, which holds while it is above the
+        # floor.
+        self.assertEqual([1, 1, 0, 0, 0, 0, 1, 1, 0], seen)
+
+    def test_a_host_that_is_full_now_and_then(self) -> None:
+        """In half an hour of ten seconds in 64."""
+        host, idle = Host(2), [False]
+        for second in range(1800):
+            host.step(2.0 if second % 64 < 10 else 1.0, {VM: 9})
+            idle.append(bool(host.idle))
+        self.assertLessEqual(sum(
+            now and not before for before, now in zip(
+                idle, idle[1:], strict=False)), 4)
 
     def test_of_containers_always(self) -> None:
         host = Host(2)

@@ -5,18 +5,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import pathlib
+import resource
+import shutil
 
 import fixtures
 import testtools
 
+from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
 from scavenger_openstack.drivers.cgroup import counters
+from scavenger_openstack.drivers.cgroup import disks
 from scavenger_openstack.drivers.cgroup import knobs
 from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import WorkloadSample
 
 V2_MOUNTS = 'cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid 0 0\n'
 V2_FILES = {
@@ -59,6 +66,7 @@ class TempTree(fixtures.Fixture):
                              ('dm-0', '253:0'), ('loop0', '7:0')):
             self.put(f'sys/block/{name}/dev', f'{number}\n')
             self.put(f'sys/block/{name}/size', '100\n')
+        self.put('sys/block/dm-0/slaves/sda/dev', '8:0\n')
         self.put('sys/block/sr0/size', '0\n')
 
     def put(self, path: str, text: str) -> None:
@@ -133,6 +141,62 @@ class TestSample(CgroupsCase):
         self.assertRaises(errors.ConfigError, self.driver,
                           io_devices=['sdz'])
 
+    def io(self, text: str, **disks: str) -> tuple[int | None, int | None]:
+        """What is counted of disks, by name, where ``io.stat`` is this."""
+        for name, number in disks.items():
+            self.tree.put(f'sys/block/{name}/dev', f'{number}\n')
+            self.tree.put(f'sys/block/{name}/size', '100\n')
+        where = self.tree.cgroup('/batch/io', **{'io.stat': text})
+        sample, = self.driver().sample()
+        shutil.rmtree(where)
+        return sample.io_bytes, sample.io_ops
+
+    def test_rows_of_other_devices_are_passed_over(self) -> None:
+        """Whatever they hold: of one that goes, without a number, of two."""
+        row = '252:48 rbytes=4096 wbytes=8192 rios=1 wios=2 dbytes=0 dios=0\n'
+        for other in ('(unknown) rbytes=1024 wbytes=0 rios=1 wios=0 dbytes=0',
+                      '252:64', '252:64  cost.usage=0', '7:0 rbytes=x',
+                      '(unknown)', 'rbytes=5', 'garbage', '',
+                      '252:48 252:64 rbytes=1 wbytes=1 rios=1 wios=1',
+                      '7:0 8:1 (unknown) rbytes=1 wbytes=1 rios=1 wios=1'):
+            for text in (f'{row}{other}\n', f'{other}\n{row}'):
+                self.assertEqual((12288, 3), self.io(text, vdq='252:48'),
+                                 text)
+
+    def test_a_row_belongs_to_the_last_device_that_it_names(self) -> None:
+        self.assertEqual((12288, 3), self.io(
+            '7:0 252:64 252:48 rbytes=4096 wbytes=8192 rios=1 wios=2\n',
+            vdq='252:48'))
+
+    def test_keys_that_are_missing_are_0(self) -> None:
+        for row in ('252:64  cost.usage=0', '252:64', '252:64 dbytes=4 dios=1',
+                    '252:64 '):
+            self.assertEqual((12288, 3), self.io(
+                '252:48 rbytes=4096 wbytes=8192 rios=1 wios=2 dbytes=0 '
+                f'dios=0\n{row}\n', vdq='252:48', vdr='252:64'), row)
+        self.assertEqual((4096, 2), self.io(
+            '252:48 wios=2 rbytes=4096\n', vdq='252:48'))
+
+    def test_keys_of_memory_that_are_missing_are_0(self) -> None:
+        where = self.tree.cgroup('/batch/a')
+        driver = self.driver()
+        for text, dropped in (
+                ('anon 1\ninactive_file 4096\n', 4096),
+                ('inactive_file 4096\nslab_reclaimable 4096\n', 8192),
+                ('odd\n\nx y\nactive_file 4096\nactive_file_x 7\n', 4096)):
+            (where / 'memory.stat').write_text(text)
+            for _ in range(9):
+                sample, = driver.sample()
+            self.assertEqual(104857600 - dropped, sample.memory_bytes, text)
+
+    def test_pressure_is_the_row_that_says_some(self) -> None:
+        where = self.tree.cgroup('/batch/a')
+        (where / 'io.pressure').write_text(
+            'full avg10=0.00 avg60=0.00 avg300=0.00 total=5\nodd\n'
+            'some avg10=0.00 avg60=0.00 avg300=0.00 total=1500000\n')
+        sample, = self.driver().sample()
+        self.assertEqual(1.5, sample.psi_io_s)
+
     def test_garbage_is_unknown_and_said_once(self) -> None:
         where = self.tree.cgroup('/batch/a')
         driver = self.driver()
@@ -165,6 +229,48 @@ class TestSample(CgroupsCase):
             for name in names:
                 self.assertIsNotNone(getattr(sample, name), file)
 
+    def test_what_the_kernel_lacks_is_logged_once_for_all(self) -> None:
+        for name in 'abc':
+            self.tree.cgroup(f'/batch/{name}')
+        read = os.pread
+
+        def pread(fd: int, size: int, offset: int) -> bytes:
+            """As of a kernel that was booted with psi=0."""
+            if os.readlink(f'/proc/self/fd/{fd}').endswith('.pressure'):
+                raise OSError(errno.EOPNOTSUPP, 'Operation not supported')
+            return read(fd, size, offset)
+
+        self.useFixture(fixtures.MonkeyPatch('os.pread', pread))
+        driver = self.driver()
+        for _ in range(20):
+            samples = driver.sample()
+        self.assertEqual({None}, {s.psi_cpu_s for s in samples})
+        line, = self.warnings()
+        self.assertIn('psi=1', line)
+        (self.tree.top / 'batch/cgroup.procs').write_text('')
+        # Containers come and go, and each of them has it again.
+        for name in 'abc':
+            shutil.rmtree(self.tree.top / 'batch' / name)
+            driver.sample()
+        self.tree.cgroup('/batch/d')
+        for _ in range(9):
+            driver.sample()
+        self.assertEqual([line], self.warnings())
+
+    def test_a_file_in_an_unknown_form_is_logged_once_for_all(self) -> None:
+        for name in 'abc':
+            self.tree.cgroup(f'/batch/{name}', **{'cpu.stat': 'odd\n'})
+        driver = self.driver()
+        driver.sample()
+        line, = self.warnings()
+        for name in 'abc':      # it is right again in all of them
+            (self.tree.top / 'batch' / name / 'cpu.stat').write_text(
+                V2_FILES['cpu.stat'])
+        driver.sample()
+        (self.tree.top / 'batch/b/cpu.stat').write_text('odd\n')
+        driver.sample()
+        self.assertEqual(2, len(self.warnings()))
+
     def test_missing_controllers(self) -> None:
         where = self.tree.cgroup('/batch/a')
         for file in V2_FILES:
@@ -180,6 +286,137 @@ class TestSample(CgroupsCase):
             self.assertRaises(errors.Unsupported, driver.write, '/batch/a',
                               knob, 1e9, ())
         self.assertEqual([], self.warnings())
+
+    def known(self, sample: WorkloadSample) -> tuple[bool, ...]:
+        return tuple(value is not None for value in (
+            sample.memory_bytes, sample.io_bytes, sample.psi_io_s))
+
+    def test_controllers_that_are_enabled_later(self) -> None:
+        """As the advice says: echo +memory > cgroup.subtree_control."""
+        where = self.tree.cgroup('/batch/a')
+        files = [file for file in V2_FILES
+                 if file.startswith(('memory.', 'io.'))]
+        for file in files:
+            (where / file).unlink()
+        driver = self.driver()
+        for _ in range(10):
+            sample, = driver.sample()
+        self.assertEqual((False,) * 3, self.known(sample))
+        for knob in (Knob.MEMORY_BYTES, Knob.IO_BYTES_PER_S):
+            self.assertIn('does not exist', driver.lacks('/batch/a', knob))
+        for file in files:
+            (where / file).write_text(V2_FILES[file])
+        for _ in range(8):
+            sample, = driver.sample()
+        self.assertEqual((True,) * 3, self.known(sample))
+        self.assertEqual({''}, {driver.lacks('/batch/a', knob)
+                                for knob in Knob if knob not in (
+                                    Knob.EGRESS_BYTES_PER_S, Knob.LLC_WAYS)})
+
+    def test_what_does_not_lack_is_counted(self) -> None:
+        """From the tick on that follows when a limit can be set."""
+        where = self.tree.cgroup('/batch/a')
+        (where / 'io.stat').unlink()
+        driver = self.driver()
+        for _ in range(10):
+            driver.sample()
+        self.assertIn('io.stat', driver.lacks('/batch/a', Knob.IO_OPS_PER_S))
+        self.assertEqual('', driver.lacks('/batch/a', Knob.MEMORY_BYTES))
+        (where / 'io.stat').write_text(V2_FILES['io.stat'])
+        self.assertIn('io.stat', driver.lacks('/batch/a', Knob.IO_OPS_PER_S))
+        sample, = driver.sample()
+        self.assertEqual((True,) * 3, self.known(sample))
+        self.assertEqual('', driver.lacks('/batch/a', Knob.IO_OPS_PER_S))
+
+    def test_a_controller_that_comes_back_with_other_files(self) -> None:
+        where = self.tree.cgroup('/batch/a')
+        driver = self.driver()
+        driver.sample()
+        for file in ('memory.current', 'io.pressure'):
+            (where / file).write_text('odd\n')
+        for _ in range(10):
+            sample, = driver.sample()
+        self.assertEqual((False, True, False), self.known(sample))
+        for file in ('memory.current', 'io.pressure'):
+            (where / file).unlink()
+            (where / file).write_text(V2_FILES[file])
+        for _ in range(8):
+            sample, = driver.sample()
+        self.assertEqual((True,) * 3, self.known(sample))
+
+    def test_out_of_descriptors_for_a_while(self) -> None:
+        where = self.tree.cgroup('/batch/a')
+        (where / 'memory.stat').unlink()
+        (where / 'io.stat').unlink()
+        driver = self.driver()
+        driver.sample()
+        (where / 'memory.stat').write_text(V2_FILES['memory.stat'])
+        (where / 'io.stat').write_text(V2_FILES['io.stat'])
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (
+            max(map(int, os.listdir('/proc/self/fd'))) + 1, hard))
+        try:
+            with contextlib.suppress(errors.DriverError):
+                for _ in range(20):
+                    driver.sample()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for _ in range(9):
+            sample, = driver.sample()
+        self.assertEqual((True,) * 3, self.known(sample))
+
+    def test_a_hierarchy_that_is_mounted_later(self) -> None:
+        where = self.tree.cgroup('/batch/a')
+        for file in V2_FILES:
+            if file.startswith('memory.'):
+                (where / file).unlink()
+        self.tree.put('sys/fs/cgroup/cgroup.controllers', 'cpu cpuset io\n')
+        driver = self.driver()
+        for _ in range(10):
+            sample, = driver.sample()
+        self.assertEqual((False, True, True), self.known(sample))
+        self.assertIn('no cgroup controller',
+                      driver.lacks('/batch/a', Knob.MEMORY_BYTES))
+        for name, text in (('usage_in_bytes', '8192\n'),
+                           ('limit_in_bytes', f'{2**63 - 4096}\n'),
+                           ('stat', 'total_active_file 4096\n')):
+            self.tree.put(f'mnt/memory/batch/a/memory.{name}', text)
+        self.tree.put('proc/self/mounts', V2_MOUNTS
+                      + 'cgroup /mnt/memory cgroup rw,memory 0 0\n')
+        for _ in range(base.LOOK_TICKS):
+            sample, = driver.sample()
+        self.assertEqual((True,) * 3, self.known(sample))
+        self.assertEqual(4096, sample.memory_bytes)
+        self.assertEqual('', driver.lacks('/batch/a', Knob.MEMORY_BYTES))
+        # And it goes again.
+        self.tree.put('proc/self/mounts', V2_MOUNTS)
+        for _ in range(base.LOOK_TICKS):
+            sample, = driver.sample()
+        self.assertEqual((False, True, True), self.known(sample))
+        self.tree.put('proc/self/mounts', '')
+        for _ in range(base.LOOK_TICKS):
+            sample, = driver.sample()
+        self.assertEqual((False, True, True), self.known(sample))
+
+    def test_own_limits_are_read_again_without_one_of_ours(self) -> None:
+        for name in 'abc':
+            self.tree.cgroup(f'/batch/{name}')
+        driver = self.driver()
+        for _ in range(10):
+            driver.sample()
+        driver.restore_actions('/batch/b', Knob.CPU_CORES)
+        for name in 'abc':
+            self.tree.put(f'sys/fs/cgroup/batch/{name}/cpu.max',
+                          '150000 100000\n')
+
+        def vcpus() -> dict[str, float]:
+            for _ in range(10):
+                found = {one.workload.id[-1]: one.workload.vcpus
+                         for one in driver.sample()}
+            return found
+        self.assertEqual({'a': 1.5, 'b': 8.0, 'c': 1.5}, vcpus())
+        driver.notify(base.Removed('/batch/b', Knob.CPU_CORES))
+        self.assertEqual({'a': 1.5, 'b': 1.5, 'c': 1.5}, vcpus())
 
     def test_parent_that_is_no_directory(self) -> None:
         self.tree.cgroup('/batch/a')
@@ -263,6 +500,152 @@ class TestSample(CgroupsCase):
         self.assertRaises(errors.DriverError, self.driver)
 
 
+class TestDisks(CgroupsCase):
+    """Which devices of a host are its disks, by what the kernel says."""
+
+    def disk(self, name: str, number: str, *slaves: str,
+             has: tuple[str, ...] = (), size: str = '100') -> None:
+        top = f'sys/block/{name}'
+        self.tree.put(f'{top}/dev', f'{number}\n')
+        self.tree.put(f'{top}/size', f'{size}\n')
+        (self.tree.root / top / 'slaves').mkdir()
+        for slave in slaves:
+            self.tree.put(f'{top}/slaves/{slave}/dev', '')
+        for file in has:
+            self.tree.put(f'{top}/{file}', '')
+
+    def whole(self) -> set[str]:
+        return set(disks.whole_disks(str(self.tree.root))) - {'8:0', '8:32'}
+
+    def test_a_cache_on_two_disks(self) -> None:
+        self.disk('sdq', '65:0')
+        self.disk('nvme7n1', '259:9')
+        self.disk('bcache0', '252:0', 'sdq', 'nvme7n1')
+        self.assertEqual({'65:0', '259:9'}, self.whole())
+        self.tree.cgroup('/batch/a', **{'io.stat': (
+            '65:0 rbytes=4096 rios=1\n252:0 rbytes=4096 rios=1\n'
+            '8:0 \n8:32 \n')})
+        driver = self.driver()
+        sample, = driver.sample()
+        self.assertEqual((4096, 1), (sample.io_bytes, sample.io_ops))
+        steps = driver.restore_actions('/batch/a', Knob.IO_BYTES_PER_S)
+        self.assertEqual({'8:0', '8:32', '65:0', '259:9'},
+                         {step['device'] for step in steps})
+
+    def test_whatever_they_are_called(self) -> None:
+        self.disk('mdisk', '240:0')
+        self.disk('srv', '240:1')
+        self.disk('loopy', '240:2')
+        self.disk('volume', '240:3', 'sda')
+        self.disk('drbd0', '147:0', 'volume')
+        self.disk('md127', '9:127', 'sda', 'sdc')
+        self.disk('cleartext', '253:9', 'md127')
+        self.assertEqual({'240:0', '240:1', '240:2'}, self.whole())
+
+    def test_a_multipath_disk_hands_on_requests(self) -> None:
+        """Nothing of a cgroup arrives at its paths."""
+        self.disk('sdx', '65:112', has=('mq/0/cpu_list',))
+        self.disk('sdy', '65:128', has=('mq/0/cpu_list',))
+        self.disk('dm-3', '253:3', 'sdx', 'sdy', has=('mq/0/cpu_list',))
+        self.disk('dm-4', '253:4', 'dm-3')      # a logical volume on it
+        self.assertEqual({'253:3'}, self.whole())
+
+    def test_paths_of_nvme_have_no_number(self) -> None:
+        self.disk('nvme0n1', '259:0')
+        self.tree.put('sys/block/nvme0c0n1/size', '100\n')
+        self.tree.put('sys/block/nvme0c0n1/hidden', '1\n')
+        self.assertEqual({'259:0'}, self.whole())
+
+    def come_and_go(self, driver: Cgroups) -> WorkloadSample:
+        for _ in range(base.LOOK_TICKS):
+            sample, = driver.sample()
+        return sample
+
+    def test_disks_that_come_and_go(self) -> None:
+        where = self.tree.cgroup('/batch/a', **{'io.stat': ''.join(
+            f'{number} rbytes=1000 rios=1\n'
+            for number in ('8:0', '8:32', '8:48'))})
+        driver = self.driver()
+        sample, = driver.sample()
+        self.assertEqual(2000, sample.io_bytes)
+        self.disk('sdd', '8:48')
+        self.come_and_go(driver)
+        (where / 'io.stat').write_text(V2_FILES['io.stat']
+                                       + '8:48 rbytes=9000 rios=1\n')
+        sample, = driver.sample()
+        self.assertEqual(12388 + 9000, sample.io_bytes)
+        shutil.rmtree(self.tree.root / 'sys/block/sdd')
+        self.come_and_go(driver)
+        (where / 'io.stat').write_text(V2_FILES['io.stat'])
+        sample, = driver.sample()
+        self.assertEqual(12388, sample.io_bytes)
+
+    def test_a_limit_is_set_again_on_other_disks(self) -> None:
+        """Each knob ends once, its lease with it, and takes them all."""
+        self.tree.cgroup('/batch/a')
+        driver = self.driver()
+        driver.sample()
+        keys = [('/batch/a', knob) for knob in (
+            Knob.IO_BYTES_PER_S, Knob.IO_OPS_PER_S, Knob.CPU_CORES)]
+        for key in keys:
+            driver.restore_actions(*key)
+        self.disk('sdd', '8:48')
+        self.come_and_go(driver)
+        self.assertEqual({'/batch/a'}, set(driver.refresh(keys).changed))
+        self.assertIsNone(driver.read(*keys[2]))
+        for key in keys[:2]:
+            exc = self.assertRaises(errors.WorkloadGone, driver.read, *key)
+            self.assertIn('other disks', str(exc))
+            self.assertIsNone(driver.read(*key))
+            self.assertEqual({'8:0', '8:32', '8:48'}, {
+                step['device'] for step in driver.restore_actions(*key)})
+        self.come_and_go(driver)
+        self.assertEqual(set(), set(driver.refresh(keys).changed))
+
+    def test_no_write_beyond_the_lease(self) -> None:
+        self.tree.cgroup('/batch/a')
+        driver = self.driver()
+        driver.sample()
+        key = '/batch/a', Knob.IO_BYTES_PER_S
+        actions = driver.restore_actions(*key)
+        self.disk('sdd', '8:48')
+        self.come_and_go(driver)
+        self.assertRaises(errors.WorkloadGone, driver.write, *key, 5e6,
+                          actions)
+
+    def test_a_disk_by_name_gets_another_number(self) -> None:
+        where = self.tree.cgroup('/batch/a')
+        driver = self.driver(io_devices=['sdc', '8:0'])
+        steps = [step['device'] for step in driver.restore_actions(
+            '/batch/a', Knob.IO_BYTES_PER_S)]
+        self.assertEqual(['8:32', '8:0'], steps)
+        driver.sample()
+        shutil.rmtree(self.tree.root / 'sys/block/sdc')
+        self.come_and_go(driver)
+        (where / 'io.stat').write_text('8:0 rbytes=7\n8:32 rbytes=1000\n')
+        sample, = driver.sample()
+        self.assertEqual(7, sample.io_bytes)
+        self.come_and_go(driver)
+        line, = self.warnings()
+        self.assertIn('the disk sdc was removed', line)
+        self.disk('sdc', '8:48')
+        self.come_and_go(driver)
+        (where / 'io.stat').write_text('8:0 rbytes=7\n8:48 rbytes=1000\n')
+        sample, = driver.sample()
+        self.assertEqual(1007, sample.io_bytes)
+
+    def test_no_disks(self) -> None:
+        self.disk('one', '7:3')
+        self.disk('two', '1:0')
+        self.disk('three', '11:0')
+        self.disk('four', '2:0')
+        self.disk('five', '250:0', has=('mm_stat',))
+        self.disk('six', '8:64', size='0')
+        self.disk('seven', 'x')
+        self.disk('eight', '8:80', size='')
+        self.assertEqual(set(), self.whole())
+
+
 class TestKnobs(CgroupsCase):
 
     def setUp(self) -> None:
@@ -295,6 +678,17 @@ class TestKnobs(CgroupsCase):
             '8:32 rbps=1 wbps=2 riops=max wiops=max\n')
         self.assertEqual(3, self.cgroups.read('/batch/a',
                                               Knob.IO_BYTES_PER_S))
+
+    def test_a_row_of_limits_belongs_to_the_last_device_it_names(
+            self) -> None:
+        (self.where / 'io.max').write_text(
+            '(unknown) rbps=9 wbps=9 riops=9 wiops=9\nodd\n\n'
+            '7:0 8:0  rbps=1 wbps=3\n8:0 8:32 rbps=1 wbps=2 riops=7\n')
+        self.assertEqual(3, self.cgroups.read('/batch/a',
+                                              Knob.IO_BYTES_PER_S))
+        self.assertEqual([('io.max', '8:0', 'riops=max wiops=max'),
+                          ('io.max', '8:32', 'riops=7 wiops=max')],
+                         self.steps(Knob.IO_OPS_PER_S))
 
     def test_no_limit_is_none(self) -> None:
         self.tree.cgroup('/batch/b')
@@ -350,6 +744,30 @@ class TestKnobs(CgroupsCase):
                                     '/batch/a', knob)
             self.assertIn(f'{self.where}/{file}', str(exc))
             self.assertNotIn('\n', str(exc))
+
+    def test_what_fails_half_way_leaves_nothing(self) -> None:
+        files = {path.name: path.read_text()
+                 for path in self.where.iterdir()}
+        plain = os.pwrite
+
+        def pwrite(fd: int, data: bytes, offset: int) -> int:
+            name = os.path.basename(os.readlink(f'/proc/self/fd/{fd}'))
+            if (name, data) in refused:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            os.ftruncate(fd, 0)
+            return plain(fd, data, offset)
+
+        self.useFixture(fixtures.MonkeyPatch('os.pwrite', pwrite))
+        self.droppable(0)
+        (self.where / 'memory.current').write_text('0\n')
+        for value, last in ((2048, 'memory.max'), (16384, 'memory.high')):
+            refused = {(last, f'{value}\n'.encode())}
+            self.assertRaises(errors.DriverError, self.cgroups.write,
+                              '/batch/a', Knob.MEMORY_BYTES, value, ())
+            for file in 'memory.high', 'memory.max':
+                self.assertEqual(files[file], (self.where / file).read_text())
+            self.assertEqual(4096, self.cgroups.read('/batch/a',
+                                                     Knob.MEMORY_BYTES))
 
     def test_file_that_does_not_exist(self) -> None:
         (self.where / 'cpu.idle').unlink()
@@ -417,6 +835,10 @@ class TestMounts(CgroupsCase):
                 'cgroup /mnt/with\\040space cgroup rw,memory 0 0\n'
                 'cgroup /elsewhere cgroup rw,memory 0 0\n'
                 'cgroup /sys/fs/cgroup/systemd cgroup rw,name=systemd 0 0\n'))
+        # A name may hold what Python takes for the end of a line.
+        for odd in '\r\x0b\x0c\x1c\x85\u2028':
+            self.assertEqual({'memory': (f'/mnt/{odd}', 1)}, self.find(
+                f'cgroup /mnt/{odd} cgroup rw,memory 0 0\n'))
         v2 = ('/sys/fs/cgroup', 2)
         self.assertEqual(
             dict.fromkeys((*cgroup_mounts.V1_CONTROLLERS, 'unified'), v2),
@@ -427,6 +849,19 @@ class TestMounts(CgroupsCase):
         found = self.find('cgroup /mnt cgroup rw,freezer,cpuacct 0 0\n'
                           + V2_MOUNTS)
         self.assertEqual((v2, v2), (found['freezer'], found['cpuacct']))
+
+    def test_a_mount_of_a_part_comes_last(self) -> None:
+        """Such as one that was bound for a container."""
+        part = 'cgroup2 /run/c\\040d/cgroup cgroup2 rw 0 0\n'
+        self.tree.put('run/c d/cgroup/cgroup.controllers', 'cpu\n')
+        self.tree.put('proc/self/mountinfo', (
+            'odd\n\n'
+            '40 1 0:26 /machine/a /run/c\\040d/cgroup rw - cgroup2 c rw\n'
+            '30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n'))
+        for text in (part + V2_MOUNTS, V2_MOUNTS + part):
+            self.assertEqual({('/sys/fs/cgroup', 2)},
+                             set(self.find(text).values()))
+        self.assertEqual(('/run/c d/cgroup', 2), self.find(part)['cpu'])
 
     def test_controllers_unknown(self) -> None:
         (self.tree.top / 'cgroup.controllers').unlink()

@@ -281,6 +281,93 @@ class TestVersion2(OfflineCase):
         self.assertTrue(self.host.is_partition('/jobs'))
 
 
+class TestExclusive(testtools.TestCase):
+    """Version 1: a cgroup beside that has CPUs to itself."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.log = self.useFixture(fixtures.FakeLogger())
+        self.host = self.useFixture(cpusets.Host(8, 1))
+        for path in (BATCH, '/batch/a', '/batch/b'):
+            self.host.cgroup(path)
+        self.driver = Cgroups([BATCH], root_dir=str(self.host.root))
+        self.addCleanup(self.driver.close)
+        self.before = self.driver.restore_actions(BATCH, Knob.CPU_SET)
+
+    def write(self, cpus: str) -> object:
+        return self.driver.write(BATCH, Knob.CPU_SET, cpus, self.before)
+
+    def sets(self) -> list[set[int]]:
+        return [self.host.set_of(path)
+                for path in (BATCH, '/batch/a', '/batch/b')]
+
+    def restore(self) -> None:
+        mounts = [(str(self.host.sets), 'cgroup',
+                   self.host.sets.stat().st_dev)]
+        for action in self.before:
+            actions.run(action, mounts,
+                        named={one['inode'] for one in self.before})
+
+    def test_the_others_are_set(self) -> None:
+        self.assertEqual('0', self.write('0'))
+        self.host.exclusive('/pinned', {1})
+        for _ in range(3):
+            self.assertEqual('0,2', self.write('0-2'))
+            self.assertEqual([{0, 2}] * 3, self.sets())
+        self.assertEqual(1, self.log.output.count('/pinned')
+                         + self.log.output.count('cgroup pinned'))
+        self.assertIn('cpuset.cpu_exclusive', self.log.output)
+        self.restore()
+        self.assertEqual([{0, *range(2, 8)}] * 3, self.sets())
+
+    def test_none_is_left(self) -> None:
+        self.write('0')
+        self.host.exclusive('/pinned', {1, 2})
+        exc = self.assertRaises(errors.Denied, self.write, '1')
+        self.assertIn('pinned', str(exc))
+        self.assertIn('0 > cpuset.cpu_exclusive', str(exc))
+        self.assertEqual([{0}] * 3, self.sets())
+
+    def test_it_has_all_that_is_to_be_restored(self) -> None:
+        self.write('0')
+        self.host.exclusive('/pinned', range(1, 8))
+        self.restore()
+        self.assertEqual([{0}] * 3, self.sets())
+
+    def test_the_group_itself_is_exclusive(self) -> None:
+        self.write('0')
+        self.host.set_exclusive(BATCH)
+        self.host.cgroup('/web', {4, 5})
+        self.assertEqual('0-3', self.write('0-5'))
+        self.restore()
+        self.assertEqual({0, 1, 2, 3, 6, 7}, self.host.set_of(BATCH))
+
+    def test_one_below_that_is_exclusive(self) -> None:
+        self.host.set_by_another('/batch/b', {0, 1, 2, 3})
+        self.host.set_by_another('/batch/a', {6, 7})
+        self.host.set_exclusive('/batch/a')
+        self.before = self.driver.restore_actions(BATCH, Knob.CPU_SET)
+        self.assertEqual('2,6', self.write('2,6'))
+        self.assertEqual([{2, 6}, {6}, {2}], self.sets())
+        # a would have no CPU of its own; then all stays as it was.
+        exc = self.assertRaises(errors.DriverError, self.write, '2-3')
+        self.assertIn('cpuset.cpu_exclusive', str(exc))
+        self.assertEqual([{2, 6}, {6}, {2}], self.sets())
+        self.restore()
+        self.assertEqual([set(range(8)), {6, 7}, {0, 1, 2, 3}], self.sets())
+
+    def test_one_below_that_cannot_be_narrowed(self) -> None:
+        """Nothing is half set."""
+        self.write('0-5')
+        for path in ('/batch/a', '/batch/b'):
+            self.host.busy = {path}
+            self.assertRaises(errors.DriverError, self.write, '0')
+            self.assertEqual([{*range(6)}] * 3, self.sets())
+        self.host.busy.clear()
+        self.assertEqual('0', self.write('0'))
+        self.assertEqual([{0}] * 3, self.sets())
+
+
 class TestMany(testtools.TestCase):
     """Tenants make as many cgroups below their own as they like."""
 

@@ -10,6 +10,7 @@ import pathlib
 import fixtures
 import testtools
 
+from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack import errors
 from scavenger_openstack.types import Cpu
@@ -71,6 +72,26 @@ class TestProc(testtools.TestCase):
         self.put('sys/devices/system/cpu/online', '0-3\n')
         self.assertEqual({0, 1, 2, 3}, host.topology().keys())
 
+    def test_where_cpus_sit_may_be_told_later(self) -> None:
+        """The files of a CPU that came are made after it is online."""
+        (self.root / 'proc/cpuinfo').unlink()
+        self.put('sys/devices/system/cpu/online', '0-1\n')
+        host = self.proc()
+        first = host.topology()
+        self.put('proc/cpuinfo', 'model name\t: AMD EPYC\n')
+        self.put('sys/devices/system/cpu/cpu1/topology/core_cpus_list',
+                 '0-1\n')
+        for _ in range(base.LOOK_TICKS):
+            now = host.topology()
+        self.assertEqual((1, 0), (first[1].core, now[1].core))
+        self.assertIs(now, host.topology())
+        self.assertEqual('AMD EPYC', host.cpu_model)
+        self.put('sys/devices/system/cpu/online', '0-2\n')
+        self.assertEqual(2, host.topology()[2].core)
+        self.put('sys/devices/system/cpu/cpu2/topology/core_cpus_list',
+                 '0-2\n')
+        self.assertEqual(0, host.topology()[2].core)    # soon
+
     def test_garbage_is_unknown_and_said_once(self) -> None:
         host = self.proc()
         asked = {'proc/stat': (host.cpu_busy_s, {}),
@@ -85,6 +106,23 @@ class TestProc(testtools.TestCase):
             self.assertEqual(1, said, self.logs.output)
             self.put(path, good)
             self.assertNotEqual(unknown, ask())
+
+    def test_one_odd_row_says_nothing_of_the_others(self) -> None:
+        host = self.proc()
+        for row in ('odd', 'cpufreq 1 2 3 4 5 6 7 8', 'cpu7 x 0 0 0 0 0 0 0',
+                    'cpu7', 'cpu7 1'):
+            for text in (f'{row}\n{STAT}', f'{STAT}{row}\n'):
+                self.put('proc/stat', text)
+                self.assertEqual({0: 2.67, 1: 1.69},
+                                 proc.busy_s(text.encode(), 100), row)
+        # A kernel without the later columns.
+        self.assertEqual({3: .06}, proc.busy_s(b'cpu3 1 2 3 4\n', 100))
+        self.put('proc/meminfo', MEMINFO.replace(
+            'MemTotal:', 'Mem Total:') + 'MemTotalX: 5 kB\n')
+        self.assertEqual((None, 24375152 * 1024), host.memory())
+        self.put('proc/meminfo', MEMINFO.replace(
+            'MemAvailable:', 'Mem Available:'))
+        self.assertEqual((24684096 * 1024, None), host.memory())
 
     def test_missing(self) -> None:
         (self.root / 'proc/meminfo').unlink()
@@ -149,6 +187,10 @@ class TestTopology(testtools.TestCase):
         self.put('cpu/cpu1/topology/core_cpus_list', 'x-y')
         self.assertEqual(Cpu(1, 0, 0), proc.read_topology(str(self.root))[1])
         self.assertIn('core_cpus_list', logs.output)
+        for cpu in range(2):
+            self.put(f'cpu/cpu{cpu}/topology/core_cpus_list', 'x-y')
+        proc.read_topology(str(self.root))
+        self.assertEqual(2, logs.output.count('does not hold a CPU list'))
 
     def test_nothing_known(self) -> None:
         found = proc.read_topology(str(self.root))

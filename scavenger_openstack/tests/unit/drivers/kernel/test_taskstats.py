@@ -117,6 +117,10 @@ class TestCgroupTasks(testtools.TestCase):
                           str(self.top / 'x'), 3)
         self.assertRaises(FileNotFoundError, totals.members,
                           [(str(self.top / 'x'), 2)], 'cgroup.procs', 3)
+        # One below is not the workload.
+        self.assertEqual([7, 8], totals.members(
+            [(str(self.top), 3), (str(self.top / 'x'), 2)],
+            'cgroup.procs', 3))
 
     def test_names_may_hold_anything(self) -> None:
         directory = self.top / 'proc/12'

@@ -6,18 +6,14 @@ from __future__ import annotations
 
 import testtools
 
-from scavenger_openstack.drivers.kernel import online_cpus
 from scavenger_openstack.drivers.libvirt import adopt
 from scavenger_openstack.drivers.libvirt.domain_cache import Snapshot
 from scavenger_openstack.drivers.libvirt import metadata
 from scavenger_openstack.tests.unit.drivers.libvirt.seen_domains import disk
 from scavenger_openstack.tests.unit.drivers.libvirt.seen_domains import seen
-from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
 
 VCPUS = '<vcpu cpuset="0-3">2</vcpu>'
-PINNED = ('<vcpupin vcpu="0" cpuset="1"/><vcpupin vcpu="1" cpuset="1"/>'
-          '<emulatorpin cpuset="1"/>')
 QUOTA = '<quota>1000</quota><period>50000</period>'
 
 
@@ -77,22 +73,6 @@ class WayBack(testtools.TestCase):
         self.free(Knob.IO_BYTES_PER_S, seen(disks=disks, metadata=record(
             Knob.IO_BYTES_PER_S, {})),
             {**base('vda'), **base('vdb'), 'vdb.write_bytes_sec_max': '0'})
-
-    def test_pins(self) -> None:
-        pins = ('vcpupin.0', 'vcpupin.1', 'emulatorpin')
-        for vcpu, cpus in ((VCPUS, '0-3'), ('<vcpu>2</vcpu>', format_cpus(
-                online_cpus.read()))):
-            self.free(Knob.CPU_SET, seen(
-                vcpu=vcpu, tune=PINNED, metadata=record(Knob.CPU_SET, {})),
-                dict.fromkeys(pins, cpus))
-
-    def test_a_pin_that_looks_like_its_own(self) -> None:
-        """One vCPU on one CPU seems to be dedicated; it was us."""
-        self.free(Knob.CPU_SET, seen(
-            vcpu='<vcpu cpuset="0-3">1</vcpu>',
-            tune='<vcpupin vcpu="0" cpuset="1"/>',
-            metadata=record(Knob.CPU_SET, {})),
-            {'vcpupin.0': '0-3', 'emulatorpin': '0-3'})
 
     def test_balloon_and_pause(self) -> None:
         self.free(Knob.MEMORY_BYTES, seen(

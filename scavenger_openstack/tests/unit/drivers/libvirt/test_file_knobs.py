@@ -14,8 +14,6 @@ import testtools
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack.drivers.libvirt import file_knobs
-from scavenger_openstack.drivers.libvirt.metadata import build
-from scavenger_openstack.drivers.libvirt.metadata import uri
 from scavenger_openstack.drivers.qemu import cpuset
 from scavenger_openstack.drivers.qemu import domain_cgroup
 from scavenger_openstack import errors
@@ -117,6 +115,18 @@ class Version1(testtools.TestCase):
         self.put('3-4')
         self.assertEqual([{3, 4}], self.sets('vcpu0'))
 
+    def test_one_is_refused(self) -> None:
+        """Then none is set, and nothing of it counts as another program's."""
+        taken = self.put('3-4')
+        for before in ([{3, 4}] * 4, [ALL] * 4):
+            self.host.refused = {f'{ONE}/vcpu0/cpuset.cpus'}
+            self.assertRaises(errors.DriverError, self.cpus.write, '3')
+            self.assertEqual(before, self.sets())
+            self.host.refused = set()
+            self.restore(taken)
+        self.put('2')
+        self.assertEqual([{2}] * 4, self.sets())
+
     def test_a_vcpu_is_plugged_in(self) -> None:
         """It is set once the lease has its original, and not before."""
         first = self.put('3')
@@ -216,6 +226,9 @@ class Version2(Version1):
         self.assertFalse(self.cpus.changed())
         self.assertEqual([{3}], self.sets('vcpu2'))
 
+    def test_one_is_refused(self) -> None:
+        pass        # there it is one set for all
+
     def test_one_without_cpus_yet(self) -> None:
         pass        # there it needs none
 
@@ -241,15 +254,6 @@ class Which(testtools.TestCase):
             exc = self.assertRaises(errors.Unsupported, self.files().of,
                                     Knob.CPU_SET, one.domain)
             self.assertIn('NUMA nodes of its own', str(exc))
-
-    def test_one_with_pins_of_an_earlier_release(self) -> None:
-        """Its record is there until they are removed."""
-        record = build(Knob.CPU_SET, {'emulatorpin': '0-3'}).replace(
-            '<lease>', f'<lease xmlns="{uri(Knob.CPU_SET)}">')
-        exc = self.assertRaises(
-            errors.DriverError, self.files().of, Knob.CPU_SET,
-            seen(metadata=record).domain)
-        self.assertIn('came with a limit', str(exc))
 
     def test_one_without_cgroups(self) -> None:
         for knob in file_knobs.KNOBS:

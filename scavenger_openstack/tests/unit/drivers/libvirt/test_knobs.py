@@ -6,7 +6,6 @@ from __future__ import annotations
 import testtools
 
 from scavenger_openstack.drivers.libvirt import knobs
-from scavenger_openstack.drivers.libvirt import metadata as domain_record
 from scavenger_openstack import errors
 from scavenger_openstack.tests.unit.drivers.libvirt.seen_domains import disk
 from scavenger_openstack.tests.unit.drivers.libvirt.seen_domains import seen
@@ -48,8 +47,6 @@ class Quota(testtools.TestCase):
         capped = {**values, 'vcpu_quota': '20000'}
         self.assertEqual(capped,
                          knobs.for_libvirt(capped, 2**44 - 1))
-        pins = {'vcpupin.0': '-1'}
-        self.assertEqual(pins, knobs.for_libvirt(pins, 2**44 - 1))
 
     def test_never_looser_than_the_original(self) -> None:
         tune = '<quota>20000</quota><period>100000</period>'
@@ -153,10 +150,6 @@ class Disks(testtools.TestCase):
         self.assertEqual(
             ({key: '1' for key in both if 'vdb' in key}, set()),
             knobs.told(one, Knob.IO_BYTES_PER_S, both))
-        self.assertEqual(
-            ({'vcpupin.1': '0', 'emulatorpin': '0'}, set()),
-            knobs.told(one, Knob.CPU_SET, {
-                'vcpupin.1': '0', 'vcpupin.2': '0', 'emulatorpin': '0'}))
 
     def test_plugged_since(self) -> None:
         """What the record says of one disk says nothing of another."""
@@ -165,35 +158,6 @@ class Disks(testtools.TestCase):
                   for way in ('total', 'read', 'write')}
         self.assertEqual((record, set()), knobs.told(
             one, Knob.IO_BYTES_PER_S, record))
-
-
-class Pins(testtools.TestCase):
-    """Agents of earlier releases set some for a CPU set."""
-
-    def test_what_libvirt_holds(self) -> None:
-        one = seen(vcpu='<vcpu cpuset="0-3">2</vcpu>',
-                   tune='<vcpupin vcpu="0" cpuset="0-1"/>')
-        self.assertEqual({'vcpupin.0': '0-1', 'vcpupin.1': '0-3',
-                          'emulatorpin': '0-3'},
-                         knobs.in_force(one, Knob.CPU_SET))
-
-    def test_what_is_in_force_with_a_record(self) -> None:
-        """The record says what was there, the rest of the XML what is."""
-        record = domain_record.build(Knob.CPU_SET, {
-            'vcpupin.0': '0-3', 'vcpupin.1': '0-3', 'emulatorpin': '0-3'})
-        one = seen(metadata=record.replace(
-            '<lease>', f'<lease xmlns="{domain_record.uri(Knob.CPU_SET)}">'),
-            tune='<vcpupin vcpu="0" cpuset="1"/><vcpupin vcpu="1" '
-                 'cpuset="1"/><emulatorpin cpuset="1"/>')
-        self.assertEqual({'vcpupin.0': '1', 'vcpupin.1': '1',
-                          'emulatorpin': '1'},
-                         knobs.in_force(one, Knob.CPU_SET))
-        self.assertEqual(frozenset(range(4)), one.domain.allowed_cpus)
-        self.assertEqual('0-3', one.records[Knob.CPU_SET]['emulatorpin'])
-
-    def test_none_is_set_any_more(self) -> None:
-        self.assertRaises(errors.Unsupported, knobs.rule,
-                          Knob.CPU_SET)
 
 
 class Others(testtools.TestCase):

@@ -57,9 +57,8 @@ class TestDomain(testtools.TestCase):
             one.disks[1].family('bytes')))
         self.assertEqual((('tap5c8a3f00-12', 'tap0'), 1),
                          (one.interfaces, one.unseen_interfaces))
-        self.assertEqual(({0: {0}, 1: {1}}, {0, 1}, {0, 1}, True),
-                         (one.pins, one.emulator_pin, one.allowed_cpus,
-                          one.dedicated))
+        self.assertEqual(({0: {0}, 1: {1}}, {0, 1}, True),
+                         (one.pins, one.allowed_cpus, one.dedicated))
         self.assertEqual((50000, 100000), (one.quota_us, one.period_us))
         self.assertEqual((True, 'Skylake-Server', 'kvm', True,
                           metadata.NOTHING, ()),
@@ -159,16 +158,6 @@ class TestDomain(testtools.TestCase):
         one = xml.parse(domain(
             rest="<numatune><memory mode='strict' nodeset='0,2'/></numatune>"))
         self.assertEqual({0, 2}, one.numa_nodes)
-
-    def test_pins_of_ours_are_not_taken_for_those_of_nova(self) -> None:
-        record = metadata.build(Knob.CPU_SET, {
-            'vcpupin.0': '0-3', 'vcpupin.1': '0-3', 'emulatorpin': '0-7'})
-        record = record.replace(
-            '<lease>', f'<lease xmlns="{metadata.uri(Knob.CPU_SET)}">')
-        one = xml.parse(domain(record, tune=TUNE))
-        self.assertEqual((set(range(4)), set(range(8)), False),
-                         (one.allowed_cpus, one.emulator_pin, one.dedicated))
-        self.assertEqual({0: set(range(4)), 1: set(range(4))}, one.pins)
 
     def test_quota_that_limits_nothing(self) -> None:
         for text in ('-1', '0'):

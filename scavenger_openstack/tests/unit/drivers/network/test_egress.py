@@ -8,6 +8,7 @@ import sys
 import fixtures
 import testtools
 
+from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.kernel import rtnetlink
 from scavenger_openstack.drivers.kernel import token_bucket
 from scavenger_openstack.drivers.network import egress
@@ -84,6 +85,27 @@ class NetworkTestCase(testtools.TestCase):
         self.speed('eth1', '1000\n')
         driver = self.network({'eth0': 5e6, 'eth1': None})
         self.assertEqual({'eth0': 5e6, 'eth1': 125e6}, driver.capacities())
+
+    def test_a_speed_that_changes(self):
+        """A bond loses a device, is down for a while, and is whole again."""
+        self.speed('bond0', '2000\n')
+        driver = self.network({'bond0': None})
+        for text, expected in (('2000', 250e6), ('1000', 125e6),
+                               ('-1', 125e6), ('2000', 250e6)):
+            pathlib.Path(self.root, 'sys/class/net/bond0/speed').write_text(
+                text)
+            for _ in range(base.LOOK_TICKS):
+                found = driver.capacities()
+            self.assertEqual({'bond0': expected}, found)
+        self.assertEqual('', self.log.output)
+
+    def test_other_links_from_now_on(self):
+        self.speed('eth1', '1000\n')
+        driver = self.network({}, {'/a': 'lo'})
+        self.assertEqual(({}, {}), (driver.capacities(), driver.link_tx()))
+        driver.follow_links({'eth1': None, 'lo': 5e6})
+        self.assertEqual({'eth1': 125e6, 'lo': 5e6}, driver.capacities())
+        self.assertEqual({'lo'}, driver.link_tx().keys())
 
     def test_capacity_unknown_is_left_out_and_said_once(self):
         self.speed('eth1', '-1\n')

@@ -165,6 +165,30 @@ class TestWithout(testtools.TestCase):
     def test_mounts_that_cannot_be_read(self) -> None:
         self.assertRaises(errors.DriverError, self.counting)
 
+    def test_what_is_in_the_way_may_be_gone_later(self) -> None:
+        """Whatever the advice was, it is followed without a restart."""
+        self.put('proc/self/mounts', 'tmpfs / tmpfs rw 0 0\n')
+        counters = self.counting()
+        counters.add(self.samples, 1.0)
+        self.assertIn('mount cgroup2', counters.grade.why)
+        refused = [errno.EACCES]
+
+        def refuse(*args: object, **kwargs: object) -> int:
+            raise OSError(refused[0], os.strerror(refused[0]))
+
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.drivers.kernel.perf_event.open_event',
+            refuse))
+        self.put('proc/self/mounts', 'none /u cgroup2 rw 0 0\n')
+        now = 1.0
+        for refused[0], expected in ((errno.EACCES, 'not permitted'),
+                                     (errno.ENOENT, 'no hardware counters')):
+            for _ in range(2):
+                now += perf.RETRY_S / 2
+                counters.add(self.samples, now)
+            self.assertIn(expected, counters.grade.why)
+        self.assertEqual(1, self.logs.output.count('cannot read'))
+
     def test_cache_monitoring_makes_it_an_a(self) -> None:
         for text, expected in (('nodev\tresctrl\n', True),
                                ('nodev\tcgroup2\n', False)):

@@ -9,6 +9,7 @@ that ends) is in the functional tests.
 
 from __future__ import annotations
 
+import errno
 import os
 import pathlib
 import shutil
@@ -117,6 +118,41 @@ class TestVersion1(FilesTestCase):
              one.net_tx_bytes, one.psi_cpu_s))
         self.assertEqual({}, one.caps_in_force)
 
+    def test_a_cgroup_that_is_gone_is_not_the_process(self) -> None:
+        shutil.rmtree(self.root / 'cg/cpu/machine')
+        exc = self.assertRaises(OSError, self.counters, self.used)
+        self.assertIn('cg/cpu/machine', str(exc))
+
+    def test_a_file_that_is_gone_is_not_the_machine(self) -> None:
+        counters = self.counters(self.used)
+        files = [self.root / f'cg/memory/machine/{PLAIN}/memory.stat',
+                 self.root / f'cg/cpu/machine/{PLAIN}/vcpu0/cpu.stat']
+        plain = os.pread
+
+        def pread(fd: int, size: int, offset: int) -> bytes:
+            if os.readlink(f'/proc/self/fd/{fd}').endswith('.off'):
+                raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
+            return plain(fd, size, offset)
+
+        self.useFixture(fixtures.MonkeyPatch('os.pread', pread))
+        counters.wake()
+        for path in files:
+            path.rename(f'{path}.off')
+        found = self.sample(counters)
+        self.assertEqual((5.0, None), (found.cpu_s, found.memory_bytes))
+        # On again: each of the vCPUs is read.
+        for path in files:
+            pathlib.Path(f'{path}.off').rename(path)
+        self.stat(0, 40_000_000)
+        counters.look_again()
+        for _ in range(2):
+            counters.wake()
+            found = self.sample(counters)
+        self.assertEqual(8_000_000, found.memory_bytes)
+        self.stat(0, 90_000_000)
+        counters.wake()
+        self.assertAlmostEqual(0.05, self.sample(counters).throttled_s or 0)
+
     def test_vcpus_add_up(self) -> None:
         counters = self.counters(self.used)
         self.vcpu(0, 1160, '1500000000 300000000 9', 40_000_000)
@@ -202,6 +238,19 @@ class TestVersion1(FilesTestCase):
         self.stat(0, 500_000_000)
         counters.wake()
         self.assertEqual(0.0, self.sample(counters).throttled_s)
+
+    def test_a_vcpu_with_an_odd_row_is_unknown_until_it_is_right(
+            self) -> None:
+        counters = self.counters(self.used)
+        for odd in ('', 'odd', '7', '1 x 3', 'x 2 3 4'):
+            self.vcpu(0, 1160, odd)
+            one = self.sample(counters)
+            self.assertEqual((5.0, None), (one.cpu_s, one.run_delay_s), odd)
+        # More columns than kernels have today.
+        self.vcpu(0, 1160, '1500000000 300000000 9 7')
+        self.assertEqual(0.0, self.sample(counters).run_delay_s)
+        self.vcpu(0, 1160, '1600000000 400000000 9 7')
+        self.assertEqual(0.1, self.sample(counters).run_delay_s)
 
     def test_descriptors_are_given_back(self) -> None:
         with descriptors.given_back() as opened:

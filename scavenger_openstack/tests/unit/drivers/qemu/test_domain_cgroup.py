@@ -38,6 +38,12 @@ class TestMachine(testtools.TestCase):
                       ('cpu', 'cpuacct', 'cpuset', 'memory')), None),
             self.find(text, V1))
 
+    def test_names_that_python_takes_for_several_lines(self) -> None:
+        for odd in '\r\x0b\x0c\x1c\x85\u2028':
+            name = f'qemu-1-a{odd}b.libvirt-qemu'
+            self.assertEqual((name, f'/cg/memory/machine/{name}'), self.find(
+                f'4:memory:/machine/{name}\n', {'memory': V1['memory']}))
+
     def test_version_1_with_systemd(self) -> None:
         scope = f'/machine.slice/{SCOPE}'
         text = (f'2:cpu,cpuacct:{scope}/libvirt/emulator\n'

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
-"""The tables of the first release, as they were then."""
+"""The tables of the first release."""
 
 from __future__ import annotations
+
+import itertools
 
 from alembic import op
 from sqlalchemy import BigInteger
@@ -38,7 +39,8 @@ def _table(name: str, *parts: Column | Index | UniqueConstraint) -> Table:
     """A table whose ids are never used again (which SQLite does otherwise)
     and whose names are compared exactly, with case (which MySQL's default
     collation does not)."""
-    return Table(name, METADATA, *parts, sqlite_autoincrement=True,
+    return Table(name, METADATA, *parts, sqlite_autoincrement=any(
+                     part.name == 'id' for part in parts),
                  mysql_engine='InnoDB', mysql_charset='utf8mb4',
                  mysql_collate='utf8mb4_bin', mariadb_engine='InnoDB',
                  mariadb_charset='utf8mb4', mariadb_collate='utf8mb4_bin')
@@ -55,18 +57,17 @@ def _host() -> Column:
 hosts = _table(
     'hosts', _id(),
     Column('name', NAME, nullable=False, unique=True),
-    Column('boot_id', String(64), nullable=False, default=''),
-    Column('version', String(64), nullable=False, default=''),
-    Column('enforcing', Boolean, nullable=False, default=False),
+    Column('boot_id', String(64), nullable=False),
+    Column('version', String(64), nullable=False),
+    Column('enforcing', Boolean, nullable=False),
     Column('facts', JSON, nullable=False),
-    Column('workloads_digest', String(64), nullable=False, default=''),
+    Column('workloads_digest', String(64), nullable=False),
     Column('token_hash', String(128)),
-    # What operators set for this host: {"modes": {}, "parameters": {}}.
     Column('settings', JSON, nullable=False),
     Column('first_seen_s', Double, nullable=False),
-    Column('last_seen_s', Double, nullable=False, index=True))
+    Column('last_seen_s', Double, nullable=False, index=True),
+    Column('totals_hour_s', BigInteger, nullable=False, index=True))
 
-# The last entry of each run of an agent that is in the database.
 runs = _table(
     'runs', _id(), _host(),
     Column('run_id', String(64), nullable=False),
@@ -74,18 +75,17 @@ runs = _table(
     Column('last_seen_s', Double, nullable=False, index=True),
     UniqueConstraint('host_id', 'run_id'))
 
-# A workload on a host; until_s is NULL while it is there.
 workloads = _table(
     'workloads', _id(), _host(),
     Column('name', NAME, nullable=False),
     Column('kind', String(16), nullable=False),
-    Column('instance', String(36), nullable=False, default=''),
-    Column('display_name', NAME, nullable=False, default=''),
-    Column('flavor', NAME, nullable=False, default=''),
-    Column('project', PROJECT, nullable=False, default=''),
-    Column('application', NAME, nullable=False, default=''),
+    Column('instance', String(36), nullable=False),
+    Column('display_name', NAME, nullable=False),
+    Column('flavor', NAME, nullable=False),
+    Column('project', PROJECT, nullable=False),
+    Column('application', NAME, nullable=False),
     Column('priority', String(16), nullable=False),
-    Column('source', String(32), nullable=False, default=''),
+    Column('source', String(32), nullable=False),
     Column('vcpus', Double, nullable=False),
     Column('floor', JSON, nullable=False),
     Column('since_s', Double, nullable=False),
@@ -93,18 +93,19 @@ workloads = _table(
     Index('ix_workloads_host', 'host_id', 'until_s', 'id'),
     Index('ix_workloads_name', 'host_id', 'name', 'id'),
     Index('ix_workloads_instance', 'instance', 'id'),
-    Index('ix_workloads_project', 'project', 'id'),
-    Index('ix_workloads_until', 'until_s'))
+    Index('ix_workloads_until', 'until_s', 'id'),
+    *(Index(f'ix_workloads_{name}_until', name, 'until_s', 'id')
+      for name in ('project', 'application', 'priority')))
 
 incidents = _table(
     'incidents', _id(), _host(),
     Column('uuid', String(32), nullable=False, unique=True),
     Column('victim', NAME, nullable=False),
-    Column('victim_instance', String(36), nullable=False, default=''),
-    Column('project', PROJECT, nullable=False, default=''),
+    Column('victim_instance', String(36), nullable=False),
+    Column('project', PROJECT, nullable=False),
     Column('signal', String(32), nullable=False),
-    Column('cause', String(64), nullable=False, default=''),
-    Column('controller', String(64), nullable=False, default=''),
+    Column('cause', String(64), nullable=False),
+    Column('controller', String(64), nullable=False),
     Column('value', Double),
     Column('threshold', Double),
     Column('action', Text, nullable=False),
@@ -112,7 +113,6 @@ incidents = _table(
     Column('begun_s', Double, nullable=False),
     Column('changed_s', Double, nullable=False),
     Column('ended_s', Double),
-    # [{"workload":, "signal":, "times_s": [], "values": []}, ...]
     Column('evidence', JSON, nullable=False),
     Index('ix_incidents_host', 'host_id', 'begun_s', 'id'),
     Index('ix_incidents_project', 'project', 'begun_s', 'id'),
@@ -120,6 +120,9 @@ incidents = _table(
     Index('ix_incidents_victim_instance', 'victim_instance', 'begun_s', 'id'),
     Index('ix_incidents_cause', 'cause', 'begun_s', 'id'),
     Index('ix_incidents_outcome', 'outcome', 'begun_s', 'id'),
+    *(Index(f'ix_incidents_{one.removesuffix("_id")}_{two}', one, two,
+            'begun_s', 'id') for one, two in itertools.combinations(
+                ('host_id', 'project', 'cause', 'outcome'), 2)),
     Index('ix_incidents_begun', 'begun_s', 'id'),
     Index('ix_incidents_ended', 'ended_s', 'id'))
 
@@ -127,49 +130,48 @@ suspects = _table(
     'suspects', _id(),
     Column('incident_id', BIG, ForeignKey('incidents.id'), nullable=False),
     Column('workload', NAME, nullable=False),
-    Column('instance', String(36), nullable=False, default=''),
-    Column('project', PROJECT, nullable=False, default=''),
-    # NULL: it was named before, and not scored again.
+    Column('instance', String(36), nullable=False),
+    Column('project', PROJECT, nullable=False),
     Column('score', Double),
     Column('antagonist', Boolean, nullable=False),
+    Column('begun_s', Double, nullable=False),
     UniqueConstraint('incident_id', 'workload'),
-    # For "incidents of this antagonist".
-    Index('ix_suspects_instance', 'instance', 'antagonist', 'incident_id'),
-    Index('ix_suspects_workload', 'workload', 'antagonist', 'incident_id'),
+    Index('ix_suspects_instance', 'instance', 'antagonist', 'begun_s',
+          'incident_id'),
+    Index('ix_suspects_workload', 'workload', 'antagonist', 'begun_s',
+          'incident_id'),
     Index('ix_suspects_project', 'project', 'antagonist', 'incident_id'))
 
-# Limits that were set; removed_s is NULL while one is in force.
 caps = _table(
     'caps', _id(), _host(),
     Column('workload', NAME, nullable=False),
-    Column('instance', String(36), nullable=False, default=''),
-    Column('project', PROJECT, nullable=False, default=''),
+    Column('instance', String(36), nullable=False),
+    Column('project', PROJECT, nullable=False),
     Column('knob', String(32), nullable=False),
     Column('value', MAYBE_JSON),
     Column('original', MAYBE_JSON),
     Column('owner', String(64), nullable=False),
     Column('reason', Text, nullable=False),
     Column('why', Text, nullable=False),
-    Column('incident', String(32), nullable=False, default=''),
+    Column('incident', String(32), nullable=False),
     Column('set_s', Double, nullable=False),
     Column('changed_s', Double, nullable=False),
     Column('removed_s', Double),
     UniqueConstraint('host_id', 'workload', 'knob', 'set_s'),
     Index('ix_caps_host', 'host_id', 'removed_s', 'id'),
-    Index('ix_caps_instance', 'instance', 'id'),
-    Index('ix_caps_project', 'project', 'id'),
-    Index('ix_caps_removed', 'removed_s', 'id'))
+    Index('ix_caps_removed', 'removed_s', 'id'),
+    *(Index(f'ix_caps_{name}_removed', name, 'removed_s', 'id')
+      for name in ('instance', 'project', 'knob')))
 
-# Sums for rankings, by hour, antagonist and victim; kept as reports arrive.
 antagonist_hours = _table(
     'antagonist_hours', _id(), _host(),
     Column('hour_s', BigInteger, nullable=False),
     Column('workload', NAME, nullable=False),
-    Column('instance', String(36), nullable=False, default=''),
-    Column('project', PROJECT, nullable=False, default=''),
-    Column('application', NAME, nullable=False, default=''),
+    Column('instance', String(36), nullable=False),
+    Column('project', PROJECT, nullable=False),
+    Column('application', NAME, nullable=False),
     Column('victim', NAME, nullable=False),
-    Column('victim_project', PROJECT, nullable=False, default=''),
+    Column('victim_project', PROJECT, nullable=False),
     Column('cause', String(64), nullable=False),
     Column('incidents', Integer, nullable=False),
     Column('interference_s', Double, nullable=False),
@@ -180,13 +182,29 @@ antagonist_hours = _table(
     Index('ix_antagonist_hours_project', 'victim_project', 'hour_s'),
     Index('ix_antagonist_hours_workload', 'host_id', 'workload', 'hour_s'))
 
-# What operators ask for one knob of one workload, until it expires.
+antagonist_totals = _table(
+    'antagonist_totals',
+    Column('host_id', BIG, ForeignKey('hosts.id'), primary_key=True,
+           autoincrement=False),
+    Column('workload', NAME, primary_key=True),
+    Column('span_s', Integer, primary_key=True, autoincrement=False),
+    Column('scope', String(80), primary_key=True),
+    Column('interference_ms', BigInteger, nullable=False),
+    Column('incidents', Integer, nullable=False),
+    Column('victims', Integer, nullable=False),
+    Column('parts', MAYBE_JSON),
+    *(Index(f'ix_antagonist_totals_{name}', 'span_s', 'scope', column,
+            'host_id', 'workload')
+      for name, column in (('interference', 'interference_ms'),
+                           ('incidents', 'incidents'),
+                           ('victims', 'victims'))))
+
 overrides = _table(
     'overrides', _id(), _host(),
     Column('uuid', String(32), nullable=False, unique=True),
     Column('workload', NAME, nullable=False),
-    Column('instance', String(36), nullable=False, default=''),
-    Column('project', PROJECT, nullable=False, default=''),
+    Column('instance', String(36), nullable=False),
+    Column('project', PROJECT, nullable=False),
     Column('knob', String(32), nullable=False),
     Column('value', MAYBE_JSON),
     Column('reason', Text, nullable=False),
@@ -197,21 +215,19 @@ overrides = _table(
     Index('ix_overrides_host', 'host_id', 'expires_s'),
     Index('ix_overrides_expires', 'expires_s', 'id'))
 
-# Priorities and exemptions of an instance, a project or an aggregate.
 rules = _table(
     'rules', _id(),
     Column('uuid', String(32), nullable=False, unique=True),
-    Column('kind', String(16), nullable=False),     # priority, exemption
+    Column('kind', String(16), nullable=False),
     Column('scope', String(16), nullable=False),
     Column('target', NAME, nullable=False),
-    Column('value', NAME, nullable=False, default=''),
-    Column('application', NAME, nullable=False, default=''),
+    Column('value', NAME, nullable=False),
+    Column('application', NAME, nullable=False),
     Column('reason', Text, nullable=False),
     Column('created_by', NAME, nullable=False),
     Column('created_s', Double, nullable=False),
     UniqueConstraint('kind', 'scope', 'target'))
 
-# Kill switch and governor of the cloud ('cloud', ''), an aggregate, a host.
 switches = _table(
     'switches', _id(),
     Column('scope', String(16), nullable=False),
@@ -223,17 +239,60 @@ switches = _table(
     Column('changed_s', Double, nullable=False),
     UniqueConstraint('scope', 'target'))
 
+governor_minutes = _table(
+    'governor_minutes',
+    Column('minute', BigInteger, primary_key=True, autoincrement=False),
+    Column('shares', JSON, nullable=False))
+
 aggregate_hosts = _table(
     'aggregate_hosts', _id(),
     Column('aggregate', NAME, nullable=False),
     Column('host', NAME, nullable=False, index=True),
+    Column('named', Boolean, nullable=False),
+    Column('nova', Boolean, nullable=False),
     UniqueConstraint('aggregate', 'host'))
 
-# Merged reports of one hour, and what they made of a day.
+aggregate_settings = _table(
+    'aggregate_settings', _id(),
+    Column('aggregate', NAME, nullable=False, unique=True),
+    Column('settings', JSON, nullable=False))
+
+flavor_tags = _table(
+    'flavor_tags', _id(),
+    Column('instance', String(36), nullable=False, unique=True),
+    Column('host', NAME, nullable=False),
+    Column('project', PROJECT, nullable=False),
+    Column('priority', String(16), nullable=False),
+    Column('source', String(32), nullable=False),
+    Column('application', NAME, nullable=False),
+    Column('floor', JSON, nullable=False),
+    Column('protect', Boolean, nullable=False),
+    Column('changed_s', Double, nullable=False, index=True),
+    Column('told', Boolean, nullable=False),
+    Index('ix_flavor_tags_host', 'host', 'changed_s'))
+
+evictions = _table(
+    'evictions', _id(),
+    Column('uuid', String(32), nullable=False, unique=True),
+    Column('instance', String(36), nullable=False),
+    Column('host', NAME, nullable=False),
+    Column('project', PROJECT, nullable=False),
+    Column('how', String(16), nullable=False),
+    Column('reason', Text, nullable=False),
+    Column('created_by', NAME, nullable=False),
+    Column('created_s', Double, nullable=False),
+    Column('state', String(16), nullable=False),
+    Column('detail', Text, nullable=False),
+    Column('changed_s', Double, nullable=False),
+    Column('ended_s', Double, index=True),
+    Index('ix_evictions_instance', 'instance', 'id'),
+    Index('ix_evictions_host', 'host', 'id'),
+    Index('ix_evictions_state', 'state', 'id'))
+
 statistics = _table(
     'statistics', _id(), _host(),
     Column('hour_s', BigInteger, nullable=False),
-    Column('project', PROJECT, nullable=False, default=''),
+    Column('project', PROJECT, nullable=False),
     Column('application', NAME, nullable=False),
     Column('cpu_model', NAME, nullable=False),
     Column('signal', String(32), nullable=False),
@@ -246,7 +305,7 @@ statistics = _table(
 
 specs = _table(
     'specs', _id(),
-    Column('project', PROJECT, nullable=False, default=''),
+    Column('project', PROJECT, nullable=False),
     Column('application', NAME, nullable=False),
     Column('cpu_model', NAME, nullable=False),
     Column('signal', String(32), nullable=False),
@@ -254,7 +313,6 @@ specs = _table(
     Column('stddev', Double, nullable=False),
     Column('n', BigInteger, nullable=False),
     Column('day_s', BigInteger, nullable=False),
-    # Three of them fill MySQL's longest key with utf8mb4.
     Index('ix_specs_application', 'application', 'id'),
     Index('ix_specs_project', 'project', 'id'))
 
@@ -262,24 +320,26 @@ audit = _table(
     'audit', _id(),
     Column('time_s', Double, nullable=False, index=True),
     Column('actor', NAME, nullable=False),
-    Column('project', PROJECT, nullable=False, default=''),
-    Column('request_id', String(64), nullable=False, default=''),
+    Column('actor_name', NAME, nullable=False),
+    Column('project', PROJECT, nullable=False),
+    Column('request_id', String(64), nullable=False),
     Column('action', String(64), nullable=False),
     Column('target', NAME, nullable=False),
     Column('before', MAYBE_JSON),
     Column('after', MAYBE_JSON),
     Column('reason', Text, nullable=False),
     Index('ix_audit_target', 'target', 'id'),
+    Index('ix_audit_actor', 'actor', 'id'),
+    Index('ix_audit_actor_name', 'actor_name', 'id'),
     Index('ix_audit_action', 'action', 'id'))
 
-# Work that is done once: the holder until expires_s.
 claims = _table(
     'claims',
     Column('name', String(64), primary_key=True),
     Column('holder', NAME, nullable=False),
     Column('expires_s', Double, nullable=False))
 
-revision = '0001'
+revision = '0012'
 down_revision = None
 
 

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The incidents of a disturbance: one for each victim, and what is done."""
+
+from __future__ import annotations
+
+from scavenger_openstack.algorithms.attribution.cap_control import CapControl
+from scavenger_openstack.algorithms.attribution.cap_control import pair_of
+from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
+from scavenger_openstack.algorithms.attribution.use import KNOB_TO_LIMIT
+from scavenger_openstack.types import Incident
+from scavenger_openstack.types import incident_id
+from scavenger_openstack.types import LIMIT
+from scavenger_openstack.types import UNPROTECTED
+
+NOTHING = 'nothing now'
+NO_OTHER = 'nothing: no other workload has a part in it'
+
+SHOWN = 5
+"""Suspects that an incident tells of."""
+
+
+def incidents(now: float, disturbance: Disturbance, caps: CapControl,
+              host: str, boot_id: str) -> list[Incident]:
+    """Those that are open; the id of each stays until it ends."""
+    one = disturbance
+    action = _action(now, one, caps) if one.begun_s else ''
+    return [Incident(
+        id=incident_id(host, boot_id, name, one.signal, begun_s),
+        time_s=begun_s, host=host, victim=name, signal=one.signal,
+        value=one.values.get(name), threshold=one.members[name],
+        cause=one.cause, suspects=tuple(one.scores[:SHOWN]),
+        antagonists=tuple(one.named), action=action, outcome=one.outcome)
+        for name, begun_s in one.begun_s.items()]
+
+
+def _action(now: float, disturbance: Disturbance, caps: CapControl) -> str:
+    limited = caps.limited(disturbance)
+    if limited:
+        return LIMIT + ', '.join(limited)
+    knob = KNOB_TO_LIMIT.get(disturbance.signal)
+    if not disturbance.named or knob is None:
+        return NO_OTHER
+    if not disturbance.protected:
+        return UNPROTECTED
+    whys = [f'{name} {why}' for name in disturbance.named
+            if (one := caps.antagonists.get((name, knob))) is not None
+            and (why := one.why_unlimited(now, pair_of(disturbance)))]
+    return ': '.join((NOTHING, ', '.join(whys))) if whys else NOTHING

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What instances are called, beside or in place of their UUIDs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+import re
+from typing import Any
+
+from scavenger_openstack.api import schemas
+from scavenger_openstack.db.resources import workloads
+
+_UUID = re.compile(schemas.UUID['pattern'].strip('^$'))
+
+MOST_CHARS = 32
+"""Of a name in a sentence: tenants choose it."""
+
+Names = Mapping[str, str]
+"""UUID -> the name that its project gave it."""
+
+
+def of(connection: Any, *texts: str) -> Names:
+    """The names of all instances whose UUIDs are in these texts."""
+    return workloads.names_of(connection, {
+        uuid for text in texts for uuid in _uuids(text)})
+
+
+def beside(text: str, names: Names) -> str:
+    """The text, with ``web-1 (UUID)`` for the UUID of an instance."""
+    return _UUID.sub(lambda found: (
+        f'{names[found[0]][:MOST_CHARS]} ({found[0]})'
+        if names.get(found[0]) else found[0]), text)
+
+
+def _uuids(text: str) -> list[str]:
+    return [found[0] for found in _UUID.finditer(text)]

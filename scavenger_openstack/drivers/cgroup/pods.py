@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""``cpu.idle`` of the pods in a cgroup of kubelet.
+
+kubelet writes ``cpu.shares`` (version 2: ``cpu.weight``) of its own cgroups
+each minute.  The kernel refuses that of one with ``cpu.idle``, and kubelet
+then starts no pod.  So it is set on the pods in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Sequence
+import re
+from typing import TypeVar
+
+from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers.cgroup import knobs
+from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
+from scavenger_openstack.drivers.kernel.cgroup_files import Entry
+from scavenger_openstack import errors
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Value
+
+T = TypeVar('T')
+
+_KUBELET = re.compile(
+    '/(?:kubepods(?:/(?:besteffort|burstable))?'
+    r'|(?:[^/]+-)?kubepods(?:-(?:besteffort|burstable))?\.slice)\Z')
+_IDLE = Entry('cpu.idle')
+
+
+def is_of_kubelet(path: str) -> bool:
+    """Whether kubelet sets the weight of a cgroup, by its name: that of all
+    pods, or of one class of them."""
+    return _KUBELET.search(path) is not None
+
+
+class Pods:
+    """The pods of one such cgroup, kept open.
+
+    :param top: the cgroup
+    :param rule: how ``cpu.idle`` is read and written
+    :raises DriverError: they cannot be listed.
+    """
+
+    def __init__(self, top: CgroupDirectory, rule: knobs.Rule) -> None:
+        self._top = top
+        self._rule = rule
+        self._pods: dict[str, CgroupDirectory] = {}
+        self._owners = [top]
+        self._links: list[int] = []
+        self._new: dict[str, CgroupDirectory] = {}
+        self._written: set[str] = set()
+        self._value = 0
+        self.refresh()
+        self._pods, self._new = self._new, {}
+
+    def refresh(self) -> None:
+        """Find the pods that came or went, once per tick.  One that has just
+        come counts from the next tick on: kubelet sets its weight first.
+
+        :raises DriverError: they cannot be listed.
+        """
+        self._pods.update(self._new)
+        self._new = {}
+        owners = [self._top]
+        if [owner.links() for owner in self._owners] == self._links:
+            return
+        found = {}
+        for owner in owners:
+            for name in owner.subdirectories():
+                try:
+                    child = self._pods.get(f'{owner.path}/{name}') \
+                        or owner.child(name)
+                except errors.WorkloadGone:
+                    continue
+                if is_of_kubelet(child.path):
+                    owners.append(child)
+                else:
+                    found[child.path] = child
+        self._owners = owners
+        self._links = [owner.links() for owner in owners]
+        self._pods, self._new = (
+            {path: pod for path, pod in found.items()
+             if (path in self._pods) is known} for known in (True, False))
+
+    def read(self) -> Value | None:
+        """Whether all pods are idle, as far as they were there at the last
+        write; what was written, if none of those is left."""
+        values = self._each(self._rule.read, self._written or self._pods)
+        return int(all(values)) if values else self._value
+
+    def actions(self) -> list[base.RestoreAction]:
+        """What brings back ``cpu.idle`` of each, and its weight.
+
+        The first is about the cgroup itself, in which nothing is changed.
+        """
+        return [*self._top.actions([_IDLE]), *(
+            action for actions in self._each(
+                lambda pod: pod.actions(self._rule.entries(pod)), self._pods)
+            for action in actions)]
+
+    def write(self, value: Value) -> None:
+        """Set it on all pods, or on none.
+
+        :raises DriverError: it failed.
+        """
+        before: list[tuple[CgroupDirectory, Sequence[base.RestoreAction]]] = []
+
+        def write(pod: CgroupDirectory) -> None:
+            actions = pod.actions(self._rule.entries(pod))
+            knobs.write(self._rule, pod, value, ())
+            before.append((pod, actions))
+
+        try:
+            self._each(write, self._pods)
+        except errors.DriverError:
+            for pod, actions in before:
+                knobs.put_back(pod, actions)
+            raise
+        self._written = set(self._pods)
+        self._value = int(bool(knobs.number(Knob.CPU_IDLE, value)))
+
+    def changed(self) -> bool:
+        """Whether a pod came since the last write."""
+        return not self._written.issuperset(self._pods)
+
+    def _each(self, do: Callable[[CgroupDirectory], T],
+              paths: Collection[str]) -> list[T]:
+        """Of those of these pods that are still there."""
+        found = []
+        for path, pod in list(self._pods.items()):
+            if path not in paths:
+                continue
+            try:
+                found.append(do(pod))
+            except errors.WorkloadGone:
+                del self._pods[path]
+                self._links = []
+        return found

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What was logged already, so that each problem is logged once."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+MOST = 4096
+"""So many things with problems are remembered; then all are forgotten, since
+most of them have ended."""
+
+
+class LogOnce:
+    """Which problem each thing has, as far as it was due for the log.
+
+    A problem that things have for a common cause, such as an option that this
+    kernel was not built with, is logged with the first of them only.  Threads
+    may share it.
+    """
+
+    def __init__(self) -> None:
+        self._problems: dict[Hashable, Hashable] = {}
+        self._causes: set[Hashable] = set()
+
+    def due(self, about: Hashable, problem: Hashable = '',
+            cause: Hashable = '') -> bool:
+        """Whether to log a problem: it is new, and so is its cause.
+
+        :param about: what has it
+        :param problem: tells it from others of the same thing
+        :param cause: the fact of the host that it comes from, if it does
+        """
+        now = cause or problem
+        if self._problems.get(about, self) == now:
+            return False
+        if len(self._problems) >= MOST:
+            self._problems.clear()
+        self._problems[about] = now
+        if cause in self._causes:
+            return False
+        if cause:
+            self._causes.add(cause)
+        return True
+
+    def over(self, about: Hashable) -> bool:
+        """Note that something has no problem any more; whether it had one.
+
+        A cause is over when nothing has a problem from it.
+        """
+        problem = self._problems.pop(about, self)
+        if problem is self:
+            return False
+        if problem in self._causes and problem not in list(
+                self._problems.values()):
+            self._causes.discard(problem)
+        return True
+
+    def forget(self, about: Hashable) -> None:
+        """Note that something has ended: that says nothing of a cause."""
+        self._problems.pop(about, None)

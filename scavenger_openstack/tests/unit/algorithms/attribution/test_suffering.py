@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What waits for CPUs without an incident, and why it has none."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from scavenger_openstack.tests.unit.algorithms.attribution.shop import HOG
+from scavenger_openstack.tests.unit.algorithms.attribution.shop import SHOP
+from scavenger_openstack.tests.unit.algorithms.attribution.shop import ShopCase
+from scavenger_openstack.types import Rates
+
+
+class SufferingTest(ShopCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.shop = SHOP[:1]
+        self.cores = 0.5
+        self.wants = lambda now: 4.0    # and the shop waits half of its time
+        whole = self.rates
+
+        def rates() -> Rates:
+            found = whole()
+            return dataclasses.replace(found, workloads=tuple([
+                one._replace(cpi=None, llc_misses_per_s=None,
+                             cpu_cores=self.cores if one.workload in SHOP
+                             else one.cpu_cores,
+                             run_delay=0.25 * self.used
+                             if one.workload in SHOP else 0.0)
+                for one in found.workloads
+                if self.used or one.workload is not HOG]))
+
+        self.rates = rates  # type: ignore[method-assign]
+
+    def told(self, seconds: int = 5) -> str:
+        """What is told of the shop, '' if nothing is."""
+        self.turn(seconds)
+        told = dict(self.decision.facts['suffering'])
+        self.assertLessEqual(told.keys(), {'shop0'})
+        return told.get('shop0', '')
+
+    def test_a_hog_that_never_rests(self) -> None:
+        """It is not named, and that is said."""
+        told = self.told()
+        self.assertIn('waits for a CPU for 50% of its runnable time', told)
+        self.assertIn('nothing to compare with yet', told)
+        self.assertIn('5 s, and 60 are needed', told)
+        self.assertIn('nothing to compare with yet: it has waited as much '
+                      'for all of the 600 s', self.told(895))
+        self.assertEqual((), self.decision.incidents)
+
+    def test_it_is_named(self) -> None:
+        """Then there is an incident, and nothing else is said."""
+        began_s = self.now
+        self.wants = lambda now: (
+            0.1 if began_s + 250 < now <= began_s + 272 else 4.0)
+        self.assertNotEqual('', self.told(200))
+        self.until(lambda decision: decision.incidents)
+        self.assertEqual('', self.told())
+
+    def test_below_the_gate(self) -> None:
+        self.cores = 0.04
+        self.assertIn('it uses 0.04 cores, and what does less than 0.25 is '
+                      'not compared', self.told(300))
+        self.cores = 0.004      # it hardly runs
+        self.assertEqual('', self.told(30))
+
+    def test_what_does_not_wait(self) -> None:
+        self.wants = lambda now: 0.1
+        self.assertEqual('', self.told(300))

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""A host on which links and libvirt come after the agent."""
+
+from __future__ import annotations
+
+import pathlib
+import socket
+
+import fixtures
+from oslo_config import cfg
+import testtools
+
+from scavenger_openstack import conf as conf_
+from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers.host import Host
+from scavenger_openstack import errors
+from scavenger_openstack.tests.unit import host_tree
+from scavenger_openstack.types import HostSample
+
+
+class TestLinks(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.logs = self.useFixture(fixtures.FakeLogger())
+        self.tree = self.useFixture(host_tree.Host())
+        for path in ('/batch', '/batch/a'):
+            self.tree.cgroup(path)
+
+    def host(self, *network: str) -> Host:
+        where = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        (where / 'conf').write_text('\n'.join((
+            '[cgroups]', 'background_parents = /batch', '[perf]',
+            'enabled = off', '[network]', *network, '')))
+        conf = cfg.ConfigOpts()
+        conf_.register(conf)
+        conf_.load(conf, [
+            '--config-file', str(where / 'conf'), '--state-dir',
+            str(where / 'state'), '--root-dir', str(self.tree.root)], 'test')
+        conf.set_override('protect', ['network'], 'agent')
+        self.conf = conf
+        found = Host(conf)
+        self.addCleanup(found.close)
+        return found
+
+    def link(self, name: str, state: str, speed: str = '1000') -> None:
+        top = f'sys/class/net/{name}'
+        self.tree.put(f'{top}/device/vendor', '')
+        self.tree.put(f'{top}/operstate', state)
+        self.tree.put(f'{top}/speed', speed)
+
+    def turn(self, one: Host) -> HostSample:
+        for _ in range(base.LOOK_TICKS + 1):
+            sample = one.sample()
+        return sample
+
+    def missing(self, one: Host) -> bool:
+        return any(sentence.startswith('network: the device')
+                   for sentence in one.facts().missing)
+
+    def test_a_link_that_comes_up_later(self) -> None:
+        self.link('ens9f0', 'down')
+        one = self.host('interfaces = /batch/a=scv-none')
+        sample = self.turn(one)
+        self.assertEqual(({}, {}), (sample.links, sample.link_of))
+        self.assertTrue(self.missing(one))
+        self.link('ens9f0', 'up')
+        sample = self.turn(one)
+        self.assertEqual({'ens9f0': 125e6}, sample.links)
+        self.assertEqual({'scv-none': 'ens9f0'}, sample.link_of)
+        self.assertFalse(self.missing(one))
+        self.assertEqual(1, self.logs.output.count('background share: ens9f0'))
+        # Down for a while: it is the link all the same.
+        self.link('ens9f0', 'down', '-1')
+        self.assertEqual({'ens9f0': 125e6}, self.turn(one).links)
+        # Another comes up beside it: which of them is not known.
+        self.link('ens9f0', 'up')
+        self.link('ens9f1', 'up')
+        sample = self.turn(one)
+        self.assertEqual(({}, {}), (sample.links, sample.link_of))
+        self.assertTrue(self.missing(one))
+
+    def test_a_link_that_is_configured_stays(self) -> None:
+        self.link('ens9f0', 'up')
+        one = self.host('links = eth7=5e6', 'interfaces = /batch/a=scv-none')
+        for _ in range(2):
+            sample = self.turn(one)
+            self.assertEqual({'eth7': 5e6}, sample.links)
+            self.assertEqual({'scv-none': 'eth7'}, sample.link_of)
+        self.assertRaises(errors.ConfigError, self.host, 'links = eth7=5e6',
+                          'interfaces = /batch/a=scv-none/eth8')
+
+    def test_libvirt_that_is_started_later(self) -> None:
+        one = self.host()
+        self.turn(one)
+        self.assertNotIn('libvirt', ''.join(one.facts().missing))
+        path = str(self.tree.root / 'libvirt-sock')
+        libvirtd = socket.socket(socket.AF_UNIX)
+        self.addCleanup(libvirtd.close)
+        libvirtd.bind(path)
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.conf_host.LIBVIRT_SOCKETS', (path,)))
+        self.conf.set_override('root_dir', '/')
+        self.turn(one)
+        self.assertIn('restart the agent', ''.join(one.facts().missing))

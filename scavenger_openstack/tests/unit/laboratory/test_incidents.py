@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What holds for incidents and limits on simulated hosts, at every tick: from
+the detector to the lines that log, history and control plane get."""
+
+from __future__ import annotations
+
+import pathlib
+
+import testtools
+
+from scavenger_openstack.agent.apply.actuator import Actuator
+from scavenger_openstack.agent import journal
+from scavenger_openstack.agent.loop import Loop
+from scavenger_openstack.agent import transitions
+from scavenger_openstack.algorithms import attribution
+from scavenger_openstack.algorithms.scavenger import scavenger
+from scavenger_openstack.laboratory import bench
+from scavenger_openstack.laboratory import catalogue
+from scavenger_openstack.laboratory.inline_executor import InlineExecutor
+from scavenger_openstack.laboratory.leases import SimulatedLeases
+from scavenger_openstack.outcomes import outcome_of
+from scavenger_openstack.simulator.driver import Simulator
+from scavenger_openstack.simulator.scenario import Scenario
+from scavenger_openstack.tests.unit.algorithms import consistent
+from scavenger_openstack.types import Mode
+
+WALL_S = 1e9
+"""UNIX time when the clock of a simulated host is 0."""
+
+SCENARIOS = ('comes-back', 'arriving-leaving', 'disk-antagonist',
+             'self-inflicted', 'cpu-antagonist')
+SEEDS = (1,)
+
+
+class Lines:
+    """The lines of one host, and whether they contradict each other."""
+
+    def __init__(self, case: testtools.TestCase) -> None:
+        self._case = case
+        self.open: dict[str, transitions.IncidentEvent] = {}
+        self.ended: set[str] = set()
+        self.limits = 0
+
+    def follow(self, event: transitions.Event) -> None:
+        if isinstance(event, transitions.IncidentEvent):
+            self._incident(event)
+        elif (isinstance(event, transitions.LimitEvent)
+                and event.owner == attribution.Controller.name
+                and event.what != 'removed'):
+            self.limits += 1
+            self._case.assertIn(event.incident, self.open, str(event))
+            self._case.assertIn(event.workload, self.open[
+                event.incident].incident.antagonists)
+
+    def _incident(self, event: transitions.IncidentEvent) -> None:
+        case, incident = self._case, event.incident
+        case.assertLessEqual(event.begun_s, event.wall_time_s)
+        case.assertEqual(incident.outcome, outcome_of(
+            incident.outcome, ended=event.what == 'ended'))
+        case.assertNotIn(incident.id, self.ended)
+        case.assertEqual(event.what != 'began', incident.id in self.open)
+        first = self.open.get(incident.id, event)
+        case.assertEqual(first.begun_s, event.begun_s)
+        case.assertLessEqual(first.wall_time_s, event.wall_time_s)
+        self.open[incident.id] = event
+        if event.what == 'ended':
+            del self.open[incident.id]
+            self.ended.add(incident.id)
+
+
+class IncidentsTest(testtools.TestCase):
+
+    def run_host(self, scenario: Scenario, seed: int) -> Lines:
+        """Play a scenario to its end under an agent that enforces."""
+        drawn = scenario.draw(seed)
+        simulator = Simulator(drawn.machine, drawn.tenants, seed=seed,
+                              floors=bench.FLOORS, step_s=drawn.interval_s)
+        leases = SimulatedLeases(simulator)
+        actuator = Actuator(simulator, leases, 0.0, InlineExecutor())
+        loop = Loop(simulator, [
+            (made(interval_s=drawn.interval_s, host='h', boot_id='b'),
+             Mode.ENFORCE) for made in (scavenger.Controller,
+                                        attribution.Controller)],
+            leases, actuator, pathlib.Path('/nonexistent/stop'),
+            require_watcher=False)
+        told, lines = transitions.Transitions(), Lines(self)
+        incidents = consistent.Incidents(self)
+        while simulator.now < drawn.duration_s - 1e-9:
+            simulator.advance(drawn.interval_s)
+            now = simulator.now
+            tick = loop.tick(now)
+            incidents.follow(now, tick.decisions[attribution.Controller.name])
+            for event in journal.of_tick(
+                    told, now, WALL_S + now, tick.incidents,
+                    actuator.in_force, {key: held.original for key, held
+                                        in leases.held().items()}):
+                lines.follow(event)
+        for event in told.incidents(now, WALL_S + now, {}):
+            lines.follow(event)
+        self.assertEqual({}, lines.open)
+        incidents.apart()
+        return lines
+
+    def test_they_do_not_contradict_each_other(self) -> None:
+        limits = 0
+        for scenario in catalogue.find(SCENARIOS):
+            for seed in SEEDS:
+                limits += self.run_host(scenario, seed).limits
+        self.assertGreater(limits, 2)

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import testtools
+
+from scavenger_openstack import log_once
+
+
+class TestLogOnce(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.logged = log_once.LogOnce()
+
+    def test_each_problem_once(self) -> None:
+        due = self.logged.due
+        self.assertEqual([True, False, True, False],
+                         [due('a'), due('a'), due('b'), due('a')])
+        # Another problem of the same thing, and the first again.
+        self.assertEqual([True, False, True],
+                         [due('a', 'full'), due('a', 'full'), due('a')])
+        self.assertEqual([True, False], [self.logged.over('a'),
+                                         self.logged.over('a')])
+        self.assertTrue(due('a'))
+
+    def due(self, *names: str) -> list[bool]:
+        return [self.logged.due(name, f'{name} fails', 'no such option')
+                for name in names]
+
+    def test_a_cause_once_for_all_that_have_it(self) -> None:
+        self.assertEqual([True, False, False], self.due(*'aba'))
+        # A problem of its own is none of theirs.
+        self.assertTrue(self.logged.due('b', 'b fails'))
+        self.logged.over('b')
+        self.assertEqual([False], self.due('b'))
+
+    def test_a_cause_is_over_when_it_is_for_all(self) -> None:
+        self.due(*'ab')
+        self.logged.over('a')
+        self.assertEqual([False], self.due('a'))
+        for name in 'ab':
+            self.assertTrue(self.logged.over(name))
+        self.assertEqual([True], self.due('a'))
+
+    def test_what_ends_leaves_the_cause(self) -> None:
+        """Each container that comes has it again."""
+        for name in 'abc':
+            self.assertEqual([name == 'a'], self.due(name))
+            self.logged.forget(name)
+
+    def test_its_size_is_bounded(self) -> None:
+        self.assertTrue(all(map(self.logged.due, range(log_once.MOST))))
+        self.assertFalse(self.logged.due(0))
+        self.assertTrue(self.logged.due(log_once.MOST))
+        self.assertTrue(self.logged.due(0))
