@@ -109,9 +109,12 @@ API_OPTS: list[cfg.Opt] = [
                 help='Ids of projects whose readers see the whole cloud.  '
                      'Readers of other projects see the incidents of their '
                      'own instances, and nothing of what disturbed them.'),
-    cfg.FloatOpt('silent_s', default=60.0, min=1,
+    cfg.FloatOpt('silent_s', default=120.0, min=1,
                  help='Seconds without a report after which the API shows a '
-                      'host as silent, and a conductor says so in its log.'),
+                      'host as silent, Nova gives it no background, and a '
+                      'conductor says so in its log.  After an outage agents '
+                      'report again within 4 times their [conductor] sync_s '
+                      'and 8 s; this should be a minute more.'),
 ]
 
 

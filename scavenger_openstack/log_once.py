@@ -36,6 +36,7 @@ class LogOnce:
             return False
         if len(self._problems) >= MOST:
             self._problems.clear()
+            self._causes.clear()
         self._problems[about] = now
         if cause in self._causes:
             return False

@@ -53,9 +53,9 @@ MISMATCH = (f'this agent speaks version {VERSION} of the call to the '
 TIMEOUT_S = 8.0
 """An agent waits so long for an answer; the broker then drops the call."""
 
-LATER = frozenset((errors.Unreachable.__name__, errors.ForeignReport.__name__,
-                   errors.OtherRelease.__name__))
-"""What a conductor answers that a token, or another conductor, may change."""
+REFUSED = errors.WireError.__name__
+"""What a conductor answers to what is wrong in a report; each other error,
+also one of a type that is not known here, may change: send it later."""
 
 MAX_TOKEN = 256
 
@@ -65,6 +65,9 @@ MESSAGE = 1000
 REBUILD_AFTER = 3
 """Timeouts in a row after which an agent connects again: the queue of its
 answers may have expired, which a healthy connection does not show."""
+
+IDLE_S = 60.0
+"""A conductor that no call has reached for so long calls itself."""
 
 REPEAT_S = 600.0
 """The same refusal of a host is logged once in so long."""
@@ -152,17 +155,20 @@ class Client:
             if exc.exc_type == 'UnsupportedVersion':
                 raise errors.Unreachable(MISMATCH) from exc
             text = printable(str(exc.value))[:MESSAGE]
-            if exc.exc_type in LATER:
-                raise errors.Unreachable(text) from exc
-            raise errors.WireError(text) from exc
+            if exc.exc_type == REFUSED:
+                raise errors.WireError(text) from exc
+            raise errors.Unreachable(
+                text or f'the conductor failed: {exc.exc_type}') from exc
         except oslo_messaging.UnsupportedVersion as exc:
             raise errors.Unreachable(MISMATCH) from exc
-        except (oslo_messaging.MessagingException, OSError,
-                RuntimeError) as exc:   # the last: no thread can be started
+        except errors.ScavengerError:
+            raise
+        except Exception as exc:    # also of the libraries below
             self.close()
             raise errors.Unreachable(
-                'the message broker cannot be reached: '
-                + str(exc).partition('\n')[0]) from exc
+                'the message broker cannot be reached: ' + printable(
+                    str(exc).partition('\n')[0] or type(exc).__name__)
+            ) from exc
         self._timeouts = 0
         if not isinstance(answer, str):
             raise errors.Unreachable('the answer of the conductor is no text')
@@ -200,24 +206,31 @@ class Server:
     :param server: a name of this process that no other one has
     :param tag: takes the JSON of what nova-compute tells of an instance; no
         answer, and what it raises goes to the log
+    :param failed: takes the reason, a sentence, when no calls can be taken
+        and that does not pass by itself
     """
 
     def __init__(self, conf: cfg.ConfigOpts,
                  answer: Callable[[bytes, str], bytes], server: str,
-                 tag: Callable[[bytes], None] = lambda data: None) -> None:
+                 tag: Callable[[bytes], None] = lambda data: None,
+                 failed: Callable[[str], None] = LOG.error) -> None:
         register(conf)
         self._transport = _transport(conf)
+        target = oslo_messaging.Target(topic=TOPIC, server=server)
+        self._endpoint = _Endpoint(answer, tag)
         self._server = oslo_messaging.get_rpc_server(
-            self._transport, oslo_messaging.Target(
-                topic=TOPIC, server=server), [_Endpoint(answer, tag)],
-            server_cls=_make)
+            self._transport, target, [self._endpoint], server_cls=_make)
+        self._failed = failed
+        self._ping = oslo_messaging.get_rpc_client(
+            self._transport, target(version=VERSION)).prepare(
+                timeout=TIMEOUT_S, retry=0)
+        self._listens = threading.Event()
         self._started = threading.Event()
+        self._stop = threading.Event()
 
     def start(self) -> None:
         """Take calls from now on, or from when the broker can be reached."""
-        self._starting = threading.Thread(target=self._start, daemon=True,
-                                          name='rpc')
-        self._starting.start()
+        threading.Thread(target=self._run, daemon=True, name='rpc').start()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until calls are taken; whether they are."""
@@ -225,20 +238,44 @@ class Server:
 
     def stop(self) -> None:
         """End the calls at hand, then disconnect."""
-        if not self._started.is_set():
+        self._stop.set()
+        if not self._listens.is_set():
             return      # it still waits for a broker, and holds nothing
         self._server.stop()
         self._server.wait()
         self._transport.cleanup()
 
-    def _start(self) -> None:
+    def _run(self) -> None:
+        """Start, and call this conductor through the broker, at first and
+        whenever no other call has arrived for :data:`IDLE_S`: the libraries
+        do not say that a broker refuses to let it consume."""
         try:
-            self._server.start()    # tries for ever
-        except Exception:
-            LOG.exception('no calls are taken')
-        else:
-            self._started.set()
-            LOG.info('calls are taken from the broker')
+            self._server.start()    # tries for ever while the broker is away
+        except Exception as exc:
+            self._failed(_refusal(exc))
+            return
+        self._listens.set()
+        unanswered = 0
+        while not self._stop.is_set():
+            try:
+                if time.monotonic() - self._endpoint.taken_s > IDLE_S:
+                    self._ping.call({}, 'ping')
+            except oslo_messaging.MessagingTimeout:
+                unanswered += 1
+                if unanswered >= REBUILD_AFTER:
+                    self._failed(_refusal(
+                        f'{unanswered} calls of this conductor to itself '
+                        'were not answered'))
+                    return
+                continue
+            except Exception as exc:    # the broker is away
+                LOG.debug('the call to itself failed: %s', exc)
+            else:
+                if not self._started.is_set():
+                    LOG.info('calls are taken from the broker')
+                self._started.set()
+            unanswered = 0
+            self._stop.wait(IDLE_S if self._started.is_set() else 1.0)
 
 
 class _Endpoint:
@@ -250,6 +287,13 @@ class _Endpoint:
                  tag: Callable[[bytes], None]) -> None:
         self._answer = answer
         self._tag = tag
+        self.taken_s = -math.inf
+        """When the last call arrived, by time.monotonic()."""
+
+    def ping(self, context: dict[str, Any]) -> str:
+        """A call of a conductor to itself."""
+        self.taken_s = time.monotonic()
+        return ''
 
     @oslo_messaging.expected_exceptions(errors.ScavengerError)
     def tag(self, context: dict[str, Any], tag: object) -> None:
@@ -263,6 +307,7 @@ class _Endpoint:
     @oslo_messaging.expected_exceptions(errors.ScavengerError)
     def sync(self, context: dict[str, Any], report: object,
              token: object = '') -> str:
+        self.taken_s = time.monotonic()
         if not isinstance(report, str) or not isinstance(token, str):
             raise errors.WireError('a report that is no text: refused')
         # No need to encode what is too long already.
@@ -304,6 +349,14 @@ class _Dispatcher(oslo_messaging.RPCDispatcher):
         LOG.warning('refused a call of %s: %s. This conductor speaks version '
                     '%s: upgrade the older of agent and conductor', host,
                     printable(str(exc))[:MESSAGE], VERSION)
+
+
+def _refusal(why: object) -> str:
+    """The sentence for operators, of what a broker or a library says."""
+    return ('the broker lets this conductor take no calls: see its user, '
+            'permissions and queues in RabbitMQ, and transport_url: '
+            + printable(str(why).partition('\n')[0]
+                        or type(why).__name__)[:MESSAGE])
 
 
 def _host(incoming: Any) -> str:

@@ -114,11 +114,6 @@ def create(engine: Any, conf: cfg.ConfigOpts | None = None,
     return made
 
 
-def _check(engine: Any) -> None:
-    with connect.reading(engine) as connection:
-        schema.check(connection)
-
-
 def _check_health(engine: Any) -> None:
     def check(connection: Any) -> None:
         schema.check(connection)
@@ -214,7 +209,7 @@ def _answer(route: Route, call: Call, engine: Any) -> flask.Response:
         raise
     except Exception:
         try:
-            _check(engine)
+            connect.read(engine, schema.check)
         except errors.SchemaError:
             raise       # tables of another version explain the most
         except errors.DatabaseError as exc:

@@ -10,12 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Iterable
+import logging
 from typing import Any
 
 from oslo_config import cfg
 from oslo_middleware import healthcheck
 
 from scavenger_openstack import errors
+from scavenger_openstack.log_once import LogOnce
+
+LOG = logging.getLogger(__name__)
 
 PATH = '/healthcheck'
 
@@ -24,21 +28,30 @@ def application(check: Callable[[], None], conf: cfg.ConfigOpts) -> Any:
     """WSGI.
 
     :param check: raises DatabaseError when the database cannot be used, or
-        only be read
+        only be read; what else it raises is in the log
     """
     backends = healthcheck.Healthcheck(None, conf)
+
+    log_once = LogOnce()
 
     def called(environ: dict[str, Any], start: Any) -> Iterable[bytes]:
         try:
             check()
+            answer: Iterable[bytes] = backends(environ, start)
         except errors.DatabaseError as exc:
-            text = public(exc).encode()
-            start('503 Service Unavailable',
-                  [('Content-Type', 'text/plain; charset=UTF-8'),
-                   ('Content-Length', str(len(text)))])
-            return [b'' if environ['REQUEST_METHOD'] == 'HEAD' else text]
-        answer: Iterable[bytes] = backends(environ, start)
-        return answer
+            text = public(exc)
+        except Exception as exc:
+            text = 'The check failed; the log of scavenger-api says why.'
+            if log_once.due(PATH, repr(exc)):
+                LOG.exception('%s failed', PATH)
+        else:
+            log_once.over(PATH)
+            return answer
+        start('503 Service Unavailable',
+              [('Content-Type', 'text/plain; charset=UTF-8'),
+               ('Content-Length', str(len(text)))])
+        return [b'' if environ.get('REQUEST_METHOD') == 'HEAD'
+                else text.encode()]
     return called
 
 

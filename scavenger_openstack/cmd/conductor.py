@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from collections.abc import Sequence
 import logging
 import queue
@@ -18,16 +19,27 @@ import warnings
 
 from scavenger_openstack.cmd import exit as exit_
 from scavenger_openstack import command_line
+from scavenger_openstack import errors
+from scavenger_openstack.restore import messages
 
 if TYPE_CHECKING:
     from oslo_config import cfg
 
     from scavenger_openstack.conductor import leader
+    from scavenger_openstack.conductor import service
     from scavenger_openstack.db import connect
+    from scavenger_openstack import rpc
 
 LOG = logging.getLogger(__name__)
 
 PROG = 'scavenger-conductor'
+
+LOOK_S = 10.0
+"""So often systemd hears of this process, within its WatchdogSec."""
+
+STOP_S = 75.0
+"""So long work goes on after SIGTERM: a request to Nova that is under way may
+take 60 s.  What lasts longer ends with the process, before TimeoutStopSec."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -87,29 +99,53 @@ def run(options: argparse.Namespace) -> int:
     conductor = service.Conductor(
         engine, require_token=conf.conductor.require_token,
         keep_days=conf.database.keep_days, keep_rows=conf.database.keep_rows)
+    signals = Signals(conf)
     server = rpc.Server(
         conf, lambda data, token: conductor.answer(data, token=token),
-        conductor.name, conductor.tag)
+        conductor.name, conductor.tag, signals.fail)
     leaders = [silence.make_leader(engine, conf.api.silent_s, conductor.name),
                *leaders_of(conf, engine, conductor.name)]
-    signals = Signals(conf)
+    works: list[leader.Leader | service.Conductor] = [*leaders, conductor]
     state_report.on_sigusr2(conf, PROG)
     server.start()
     conductor.start()
     for one in leaders:
         one.start()
     LOG.info('%s starts', conductor.name)
+    messages.notify(b'READY=1')
     try:
-        signals.wait()
+        signals.wait(lambda: _report_state(
+            server, works, conductor.fault))
     finally:
+        messages.notify(b'STOPPING=1')
         LOG.info('%s ends: no new reports, those at hand are answered',
                  conductor.name)
+        until = time.monotonic() + STOP_S
+        for work in works:
+            work.stop_soon()
         server.stop()
-        conductor.stop()
-        for one in leaders:
-            one.stop()
+        for work in works:
+            work.stop(until - time.monotonic())
         engine.dispose()
     return 0
+
+
+def _report_state(server: rpc.Server,
+                  works: Sequence[leader.Leader | service.Conductor],
+                  fault: str) -> None:
+    """Tell systemd that this process works, and what it waits for.
+
+    :param fault: why reports are not stored, or ''
+    :raises Unreachable: a part of it has ended
+    """
+    for work in works:
+        if not work.is_alive:
+            raise errors.Unreachable(
+                'a thread has ended that does work of the conductor; please '
+                'report this, with the log')
+    state = (fault or 'takes reports' if server.wait(0) else
+             'waits for the message broker')
+    messages.notify(f'WATCHDOG=1\nSTATUS={state}'.encode())
 
 
 def leaders_of(conf: cfg.ConfigOpts, engine: connect.Engine, name: str
@@ -206,21 +242,38 @@ def _policy(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
 
 class Signals:
     """SIGTERM and SIGINT end, SIGHUP reads the options that may change while
-    it runs (log levels) again."""
+    it runs (log levels) again; a failure of a thread ends, too."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._conf = conf
-        self._queue: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[int | str] = queue.SimpleQueue()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._arrived)
 
     def _arrived(self, number: int, frame: FrameType | None) -> None:
         self._queue.put(number)
 
-    def wait(self) -> None:
-        """Return when the process is to end."""
+    def fail(self, why: str) -> None:
+        """Have :meth:`wait` raise this; from any thread."""
+        self._queue.put(why)
+
+    def wait(self, look: Callable[[], None]) -> None:
+        """Return when the process is to end.
+
+        :param look: called each :data:`LOOK_S`
+        :raises Unreachable: something failed that does not pass
+        """
         from scavenger_openstack.cmd import unix_signals
-        while self._queue.get() == signal.SIGHUP:
+        while True:
+            look()
+            try:
+                arrived = self._queue.get(timeout=LOOK_S)
+            except queue.Empty:
+                continue
+            if isinstance(arrived, str):
+                raise errors.Unreachable(arrived)
+            if arrived != signal.SIGHUP:
+                return
             unix_signals.read_again(self._conf)
 
 

@@ -117,7 +117,7 @@ class Embedded:
                 try:
                     self._keep_api()
                 finally:
-                    conductor.stop()
+                    conductor.stop(END_S)
         finally:
             engine.dispose()
 

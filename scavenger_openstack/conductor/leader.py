@@ -68,11 +68,28 @@ class Leader:
                                         name=self._name)
         self._thread.start()
 
-    def stop(self) -> None:
-        """End it; another conductor may go on at once."""
+    @property
+    def is_alive(self) -> bool:
+        """Whether it goes on."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def stop_soon(self) -> None:
+        """Begin no other turn, and end the one at hand where it can."""
         self._stop.set()
+
+    def stop(self, timeout_s: float | None = None) -> None:
+        """End it; another conductor may go on at once.
+
+        :param timeout_s: so long it may take; what lasts longer goes on until
+            the process ends, and its claim holds
+        """
+        self.stop_soon()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(timeout_s and max(0.0, timeout_s))
+            if self._thread.is_alive():
+                LOG.warning('%s: work that was not done in time ends with '
+                            'the process', self._what)
+                return
         if self._claimed_s is not None:
             with contextlib.suppress(errors.DatabaseError):
                 with connect.writing(self._engine) as connection:

@@ -33,16 +33,18 @@ class Purging:
     :param days: what ended longer ago is deleted; 0 keeps it
     :param rows: of each table, so many rows that are over are kept; 0 for
         all of them
+    :param stopped: whether this process is to end
     """
 
     def __init__(self, engine: connect.Engine, holder: str,
-                 clock: Callable[[], float], *, days: int, rows: int
-                 ) -> None:
+                 clock: Callable[[], float], *, days: int, rows: int,
+                 stopped: Callable[[], bool] = bool) -> None:
         self._engine = engine
         self._holder = holder
         self._clock = clock
         self._days = days
         self._rows = rows
+        self._stopped = stopped
 
     def turn(self) -> int | None:
         """Delete what is due, unless another process does.
@@ -63,7 +65,8 @@ class Purging:
             with contextlib.suppress(errors.DatabaseError):
                 self._hold(now + AGAIN_S)
             raise
-        self._hold(now + EVERY_S)
+        # Another conductor goes on with what this one had no time for.
+        self._hold(now if self._stopped() else now + EVERY_S)
         if deleted:
             LOG.info('rows deleted that were over and old: %d', deleted)
         return deleted
@@ -72,16 +75,13 @@ class Purging:
         deleted = 0
         if self._days:
             deleted += sum(purge.run(
-                self._engine, now_s=now, progress=_quiet,
+                self._engine, now_s=now, stopped=self._stopped,
                 older_than_s=self._days * purge.DAY_S).values())
         if self._rows:
-            deleted += purge.trim(self._engine, now_s=now, rows=self._rows)
+            deleted += purge.trim(self._engine, now_s=now, rows=self._rows,
+                                  stopped=self._stopped)
         return deleted
 
     def _hold(self, until_s: float) -> None:
         with connect.writing(self._engine) as connection:
             claims.extend(connection, CLAIM, self._holder, until_s)
-
-
-def _quiet(table: str, rows: int) -> None:
-    """Report no progress."""

@@ -32,6 +32,7 @@ from scavenger_openstack.db import claims
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import enrollment
 from scavenger_openstack.db import reports
+from scavenger_openstack.db import schema
 from scavenger_openstack import errors
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire.report import Answer
@@ -100,13 +101,15 @@ class Conductor:
         self._clock = clock
         self._require_token = require_token
         self._wishes = directives.Wishes()
-        self.purging = purging.Purging(engine, self.name, clock,
-                                        days=keep_days, rows=keep_rows)
         self._proved: dict[str, tuple[str, float]] = {}
         self._logged: dict[str, float] = {}
         self._refusals = 0.0, 0
         self._failures: dict[str, tuple[int, float]] = {}
+        self.fault = ''     # why the last report was not stored
         self._stop = threading.Event()
+        self.purging = purging.Purging(
+            engine, self.name, clock, days=keep_days, rows=keep_rows,
+            stopped=self._stop.is_set)
         self.advancing = advancing.Advancing(engine, self.name, clock,
                                              self._stop.is_set)
         self._thread: threading.Thread | None = None
@@ -190,8 +193,11 @@ class Conductor:
             raise
         except errors.DatabaseError as exc:
             raise self._unreachable(exc) from exc
+        except (OSError, MemoryError) as exc:
+            raise self._unreachable(exc) from exc
         except Exception as exc:
             raise self._failed(report, exc, now) from exc
+        self.fault = ''
         LOG.debug('%s: %d entries, stored to %d', report.host,
                   len(report.entries), answer.acknowledged)
         return self._encoded(report.host, answer, now)
@@ -201,6 +207,10 @@ class Conductor:
         """What the agent gets for a report that failed for an unexpected
         reason; it leaves out an entry only if it is refused alone and a report
         without any is taken."""
+        try:
+            connect.read(self._engine, schema.check)
+        except errors.DatabaseError as explanation:
+            return self._unreachable(explanation)
         count, last_s = self._failures.get(report.host, (0, 0.0))
         count = count + 1 if 0 <= now - last_s < REPEAT_S else 1
         if len(self._failures) >= MOST_LOGGED:
@@ -249,10 +259,21 @@ class Conductor:
                                         name='conductor')
         self._thread.start()
 
-    def stop(self) -> None:
+    @property
+    def is_alive(self) -> bool:
+        """Whether that goes on."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def stop_soon(self) -> None:
+        """Begin nothing else, and end what is at hand where it can."""
         self._stop.set()
+
+    def stop(self, timeout_s: float | None = None) -> None:
+        """Wait for that; what lasts longer is rolled back with the process.
+        """
+        self.stop_soon()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(timeout_s and max(0.0, timeout_s))
 
     def make_specs(self) -> int | None:
         """Make the specs again if that is due and no other process does.
@@ -305,6 +326,8 @@ class Conductor:
     def _run(self) -> None:
         while not self._stop.wait(AGAIN_S):
             for what, work in self.works:
+                if self._stop.is_set():
+                    return
                 try:
                     work()
                 except errors.DatabaseError as exc:
@@ -312,10 +335,11 @@ class Conductor:
                 except Exception:
                     LOG.exception('%s, next try in 60 s', what)
 
-    def _unreachable(self, exc: errors.DatabaseError) -> errors.Unreachable:
-        if self._first(str(exc), self._clock()):
+    def _unreachable(self, exc: Exception) -> errors.Unreachable:
+        why = self.fault = str(exc) or type(exc).__name__
+        if self._first(why, self._clock()):
             LOG.error('reports are not stored, agents send them again: %s',
-                      exc)
+                      why)
         return errors.Unreachable('the conductor cannot store the report now')
 
     def _refused(self, exc: errors.WireError, authenticated: str | None,

@@ -154,8 +154,9 @@ def retried(engine: Engine, work: Callable[[Connection], T], *,
             except errors.CommitUncertain:
                 if not idempotent or time.monotonic() > until:
                     raise
-            except exc.IntegrityError:
-                if not on_duplicate or time.monotonic() > until:
+            except exc.IntegrityError as exc_:
+                if not (on_duplicate and faults.is_duplicate(exc_)
+                        ) or time.monotonic() > until:
                     raise
             except exc.DBAPIError as exc_:
                 if not faults.passes(exc_) or time.monotonic() > until:
@@ -265,7 +266,8 @@ def _listen_sqlite(engine: Engine) -> None:
 
 
 def _listen_server(engine: Engine, name: str, statement_s: float) -> None:
-    """Refuse values that do not fit, and give up what takes too long."""
+    """Refuse values that do not fit, give up what takes too long, and
+    connect again, all connections, where changes go elsewhere by now."""
     if name == 'postgresql':
         statements = [f'SET lock_timeout = {LOCK_S * 1000}',
                       f'SET statement_timeout = {int(statement_s * 1000)}']
@@ -285,6 +287,11 @@ def _listen_server(engine: Engine, name: str, statement_s: float) -> None:
             cursor.execute(statement)
         cursor.close()
         connection.commit()
+
+    @event.listens_for(engine, 'handle_error')
+    def failed(context: Any) -> None:
+        if faults.is_moved(context.original_exception):
+            context.is_disconnect = True
 
 
 def _listen_pool(engine: Engine) -> None:

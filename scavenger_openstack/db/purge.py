@@ -78,12 +78,14 @@ def count(connection: Connection, *, now_s: float, older_than_s: float
 
 
 def run(engine: Engine, *, now_s: float, older_than_s: float,
-        progress: Callable[[str, int], None], batch: int = BATCH
+        progress: Callable[[str, int], None] = lambda table, rows: None,
+        batch: int = BATCH, stopped: Callable[[], bool] = bool
         ) -> dict[str, int]:
     """Delete what is older; returns the rows of each table.
 
     :param progress: is called after each transaction with a table and how
         many of its rows are deleted so far
+    :param stopped: whether to begin no other transaction
     :param batch: rows of the main table of one transaction
     """
     deleted: dict[str, int] = {}
@@ -94,7 +96,7 @@ def run(engine: Engine, *, now_s: float, older_than_s: float,
         def some(connection: Connection, rule: Rule = rule) -> list[int]:
             return _some(connection, rule, now_s, older_than_s, batch)
 
-        while True:
+        while not stopped():
             counts = connect.retried(engine, some)
             if not counts[0]:
                 break
@@ -104,14 +106,15 @@ def run(engine: Engine, *, now_s: float, older_than_s: float,
     return deleted
 
 
-def trim(engine: Engine, *, now_s: float, rows: int, batch: int = BATCH
-         ) -> int:
+def trim(engine: Engine, *, now_s: float, rows: int, batch: int = BATCH,
+         stopped: Callable[[], bool] = bool) -> int:
     """Delete the oldest of what is over, where a table has more rows.
 
     What is open, in force or still there is not over, and statistics are not
     within :data:`SHORTEST_S`; runs stay, of which there are few.
 
     :param rows: so many of each table
+    :param stopped: whether to begin no other transaction
     :return: how many were deleted
     """
     deleted = 0
@@ -129,7 +132,7 @@ def trim(engine: Engine, *, now_s: float, rows: int, batch: int = BATCH
                 min(batch, there - rows), oldest=True)
             ) if there > rows else 0
 
-        while found := connect.retried(engine, some):
+        while not stopped() and (found := connect.retried(engine, some)):
             deleted += found
     return deleted
 

@@ -3,7 +3,8 @@
 """``application``: the conductor over HTTP, for a WSGI server.
 
 The configuration is /etc/scavenger/scavenger.conf, or the file that the
-environment variable ``SCAVENGER_CONFIG_FILE`` names.  Each process does, if
+environment variable ``SCAVENGER_CONFIG_FILE`` names.  Loading it fails while
+the tables are not those of this version.  Each process does, if
 no other one does, what a conductor does from time to time; what is done in
 Nova and Placement is left to ``scavenger-conductor``.
 """
@@ -22,6 +23,7 @@ from scavenger_openstack.conductor import silence
 from scavenger_openstack import conf as conf_
 from scavenger_openstack import conf_control
 from scavenger_openstack.db import connect
+from scavenger_openstack.db import schema
 from scavenger_openstack import state_report
 
 
@@ -37,6 +39,8 @@ def _create() -> http.Application:
     state_report.on_file(conf, 'scavenger-conductor')
     engine = connect.engine(conf_control.database(conf),
                             connections=conf.database.max_connections)
+    connect.read(engine, schema.check)
+    engine.dispose()    # no connection is shared by processes that fork
     conductor = service.Conductor(
         engine, keep_days=conf.database.keep_days,
         keep_rows=conf.database.keep_rows)

@@ -28,8 +28,11 @@ from scavenger_openstack.wire.report import MAX_ANSWER_BYTES
 TIMEOUT_S = 8.0
 PATH = '/v1/sync'
 MOST_WHY = 300
-REFUSED = frozenset((400, 413, 422))
-"""Statuses for what is in a report; others, also 401 and 403, may change."""
+REFUSED = 400
+"""What a conductor answers to what is wrong in a report, with a sentence; all
+else may change, and a proxy may say it."""
+TOO_LONG = 413
+"""The same of any server: a shorter report may pass."""
 
 
 def caller(url: str, host: str, token_file: pathlib.Path,
@@ -81,8 +84,10 @@ def caller(url: str, host: str, token_file: pathlib.Path,
                 return _read(response, until)
         except urllib.error.HTTPError as exc:
             with exc:
-                why = f'{exc.code} {_why(exc)}'
-                if exc.code in REFUSED:
+                sentence, is_conductor = _why(exc)
+                why = f'{exc.code} {sentence}'
+                if exc.code == TOO_LONG or (
+                        exc.code == REFUSED and is_conductor):
                     raise errors.WireError(why) from exc
                 raise errors.Unreachable(f'{target}: {why}') from exc
         except (OSError, http.client.HTTPException) as exc:
@@ -115,14 +120,18 @@ def _read(response: Any, until: float) -> bytes:
     return bytes(data)
 
 
-def _why(response: Any) -> str:
-    """The sentence of an error, if it has one."""
+def _why(response: Any) -> tuple[str, bool]:
+    """The sentence of an error, if it has one, and whether it has the form
+    that a conductor gives it."""
+    is_conductor = False
     try:
         found = json.loads(response.read(1 << 16))
         if isinstance(found, dict):
             found = found.get('error', found)
+            is_conductor = isinstance(found, str)
         if isinstance(found, dict):
             found = found.get('detail', '')
     except (ValueError, RecursionError, OSError, http.client.HTTPException):
         found = ''
-    return printable(str(found or response.reason))[:MOST_WHY]
+    return (printable(str(found or response.reason))[:MOST_WHY],
+            is_conductor)

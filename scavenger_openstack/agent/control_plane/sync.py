@@ -54,8 +54,9 @@ MOST_EVENTS = 20_000
 """Events that wait for the thread, should it hang."""
 BACKLOG_CALLS = 10
 """So many calls follow each other while more waits than one report takes."""
-MOST_WAIT = 6
-"""Times ``sync_s``: the longest wait after calls that failed."""
+MOST_WAIT = 4
+"""Times ``sync_s``: the longest wait after calls that failed.  After an outage
+of a minute no host is silent for ``[api] silent_s``."""
 SLOW_S = 15.0
 """A call that takes longer is a fault, though it has not failed yet: a broker
 that hangs may hold it for a minute."""
@@ -63,6 +64,7 @@ MOST_SHOWN = 50
 """So many parameters, and wishes that are not followed, are in the status."""
 MOST_WHY = 300
 """So much of an error goes to the log: a broker may have sent it."""
+UNEXPECTED = 'unexpected failure, see the log'
 END_S = 3.0
 """How long the end of the agent waits for the last call."""
 
@@ -188,8 +190,9 @@ class Sync:
         except errors.ScavengerError as exc:
             self._say(printable(str(exc))[:MOST_WHY])
         except Exception:
-            LOG.exception('unexpected failure')
-            self._fault = 'unexpected failure, see the log'
+            if self._fault != UNEXPECTED:
+                LOG.exception('unexpected failure')
+            self._fault = UNEXPECTED
         else:
             self._say('')
         return not self._fault

@@ -104,7 +104,8 @@ class Evicting:
     def turn(self, still: Callable[[], None]) -> int:
         """Look at each that has not ended; how many there are.
 
-        :param still: called before each; may raise to end the turn
+        :param still: called before each, and before Nova is asked to do it;
+            may raise to end the turn
         :raises Unreachable: Nova does not answer.
         :raises DatabaseError: the database cannot be used.
         """
@@ -114,7 +115,7 @@ class Evicting:
         for row in rows:
             still()
             try:
-                self._step(row)
+                self._step(row, still)
             except errors.Unreachable as exc:
                 failed.append(exc)      # perhaps of this instance alone
                 if len(failed) in (len(rows), MOST_FAULTS):
@@ -123,7 +124,7 @@ class Evicting:
                           row['instance'], exc)
         return len(rows)
 
-    def _step(self, row: Row) -> None:
+    def _step(self, row: Row, still: Callable[[], None]) -> None:
         now = self._clock()
         if row['state'] == SENDING:
             self._move(row, SENDING, FAILED,
@@ -134,7 +135,7 @@ class Evicting:
                 self._move(row, ASKED, FAILED, 'Nova could not be asked in '
                            f'{WAIT_S / 60:.0f} minutes: ask for it again')
             else:
-                self._send(row)
+                self._send(row, still)
         else:
             try:
                 self._look(row)
@@ -144,8 +145,11 @@ class Evicting:
                 self._move(row, DOING, FAILED, 'whether Nova has done it is '
                            'not known: it does not answer')
 
-    def _send(self, row: Row) -> None:
-        """Ask Nova; it answers before it has done it."""
+    def _send(self, row: Row, still: Callable[[], None]) -> None:
+        """Ask Nova; it answers before it has done it.
+
+        :param still: called when nothing has been asked for yet
+        """
         server = self._nova.server(row['instance'])
         if server is not None and server.unknown:
             raise errors.Unreachable(
@@ -160,6 +164,7 @@ class Evicting:
         if why:
             self._move(row, ASKED, FAILED, why)
             return
+        still()     # Nova may have taken a minute
         if not self._move(row, ASKED, SENDING, ''):
             return
         try:

@@ -37,13 +37,13 @@ _ENTRY = cgroup_files.Entry('cpuset.cpus')
 class _Part:
     """One cgroup; ``own`` is the set that it has without us."""
 
-    __slots__ = ('_before', '_ours', '_set', 'directory', 'own')
+    __slots__ = ('_ours', '_set', 'directory', 'own')
 
     def __init__(self, directory: cgroup_files.CgroupDirectory, root_dir: str
                  ) -> None:
         self.directory = directory
         self._set = cpuset_tree.FastCpuSet(directory, root_dir)
-        self.own = self._ours = self._before = self._set.read()
+        self.own = self._ours = self._set.read()
 
     def read(self) -> frozenset[int]:
         now = self._set.read()

@@ -336,7 +336,7 @@ def random_stops(stage: Stage, stops: int, seed: int = 1
 
 def swapped_package(directory: pathlib.Path) -> pathlib.Path:
     """A copy of the product that writes first and leases after."""
-    lease = ('        if key[1] is Knob.CPU_SET or key not in self._ours:\n'
+    lease = ('        if key[1] in OF_GROUPS or key not in self._ours:\n'
              '            self.hold(*key)\n')
     write = ('            found = self._driver.write(\n'
              '                *key, value, '

@@ -123,9 +123,13 @@ class HalfMigratedOnPostgreSql(bad_input_cases.HalfMigrated, cloud.Api,
 
 
 class Outages(testtools.TestCase):
-    """The server is killed, is back, and becomes read-only."""
+    """The server is killed, is back, becomes read-only and takes changes
+    again, as after a failover."""
 
-    def on(self, start: Callable[[], Any], *read_only: str) -> None:
+    def on(self, start: Callable[[], Any], setting: str, *more: str) -> None:
+        """
+        :param setting: a statement that makes it read-only, with ON or OFF
+        """
         log = self.useFixture(fixtures.FakeLogger())
         try:
             server = start()
@@ -149,21 +153,25 @@ class Outages(testtools.TestCase):
         self.assertNotIn('Traceback', log.output)
         server.begin()
         self.assertEqual([200, 200, 200], statuses())
-        for statement in read_only:
+        for statement in (setting.format('ON'), *more):
             server.execute(statement)
         engine.dispose()
         self.assertEqual([200, 503, 503], statuses())
         self.assertIn('it is read-only', log.output)
         rows: Any = client.get('/v1/audit').json
         self.assertEqual(2, len(rows['audit']))
+        for statement in (setting.format('OFF'), *more):
+            server.execute(statement)
+        # A session stays as it was made, so all have to be new ones.
+        self.assertEqual([200, 200, 200], statuses())
 
     def test_mariadb(self) -> None:
         # Not read_only: the tests' user would be exempt.
-        self.on(mariadb.MariaDb, 'SET GLOBAL tx_read_only = ON')
+        self.on(mariadb.MariaDb, 'SET GLOBAL tx_read_only = {}')
 
     def test_postgresql(self) -> None:
         self.on(postgresql.PostgreSql,
-                'ALTER SYSTEM SET default_transaction_read_only = on',
+                'ALTER SYSTEM SET default_transaction_read_only = {}',
                 'SELECT pg_reload_conf()')
 
 

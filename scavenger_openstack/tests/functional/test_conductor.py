@@ -4,14 +4,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 import pathlib
 import signal
 import socket
 import subprocess
 import sys
 import time
+from typing import Any
 
 import fixtures
+import kombu
+import sqlalchemy
 import testtools
 
 from scavenger_openstack.db import tables
@@ -128,11 +132,68 @@ class TotalsOnPostgreSql(totals_cases.Totals, databases.PostgreSql):
     seeds = tiers.seeds(2)
 
 
-class ServiceOnMariaDb(service_cases.Service, databases.MariaDb):
+LATER = {'mysql': ('1047', '1129', '1203', '1226', '1290', '1317', '1792'),
+         'postgresql': ('25006', '53200', '57014', '57P01', '58030', 'XX000')}
+"""Errors of a database, or of a node of it, that say nothing of a report."""
+
+RAISE = {
+    'mysql': ('CREATE TRIGGER bad BEFORE INSERT ON incidents FOR EACH ROW '
+              "SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = {}",),
+    'postgresql': (
+        'CREATE FUNCTION bad() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN '
+        "RAISE EXCEPTION 'no' USING ERRCODE = '{}'; END $$",
+        'CREATE TRIGGER bad BEFORE INSERT ON incidents '
+        'FOR EACH ROW EXECUTE FUNCTION bad()')}
+PASSES = {'mysql': ('DROP TRIGGER IF EXISTS bad',),
+          'postgresql': ('DROP TRIGGER IF EXISTS bad ON incidents',
+                         'DROP FUNCTION IF EXISTS bad')}
+MOVED = '1047', '1290', '1792', '25006'
+
+
+class Later(service_cases.Service):
+
+    def execute(self, statements: Sequence[str], *parts: str) -> None:
+        with self.engine.begin() as connection:
+            for statement in statements:
+                connection.execute(sqlalchemy.text(statement.format(*parts)))
+
+    def test_errors_that_say_nothing_of_the_report(self) -> None:
+        """Each is "later", however often it comes; those after a failover
+        have the conductor connect again."""
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.conductor.service.PATIENCE_S', 0.0))
+        name = self.engine.dialect.name
+        self.addCleanup(self.execute, PASSES[name])
+        data = codec.encode(cloud.report(cloud.incident(1)))
+        for number in LATER[name]:
+            self.execute(PASSES[name])
+            self.execute(RAISE[name], number)
+            made: list[object] = []
+
+            def connected(connection: object, record: object,
+                          made: list[object] = made) -> None:
+                made.append(connection)
+
+            sqlalchemy.event.listen(self.engine, 'connect', connected)
+            for _ in range(4):
+                self.assertRaises(errors.Unreachable, self.conductor.answer,
+                                  data)
+            sqlalchemy.event.remove(self.engine, 'connect', connected)
+            if number in MOVED:
+                self.assertGreaterEqual(len(made), 3, number)
+            elif number != '57P01':
+                self.assertEqual([], made, number)
+        self.assertNotIn('Traceback', self.log.output)
+        self.execute(PASSES[name])
+        self.assertEqual(1, self.answer(cloud.report(cloud.incident(1))
+                                        ).acknowledged)
+
+
+class ServiceOnMariaDb(Later, databases.MariaDb):
     pass
 
 
-class ServiceOnPostgreSql(service_cases.Service, databases.PostgreSql):
+class ServiceOnPostgreSql(Later, databases.PostgreSql):
     pass
 
 
@@ -152,8 +213,20 @@ class Broker(rpc_cases.Mixin, testtools.TestCase):
         self.assertEqual('no\\nERROR forged', str(self.assertRaises(
             errors.WireError, self.client.sync, b'{}')))
 
+    def test_an_agent_that_the_broker_refuses(self) -> None:
+        """It goes on, and tries again; the line says why."""
+        client = rpc.Client(rpc_cases.configuration(
+            self.url().replace('guest:guest', 'guest:wrong')), timeout_s=2.0)
+        self.addCleanup(client.close)
+        for _ in range(2):
+            why = str(self.assertRaises(errors.Unreachable, client.sync,
+                                        b'{}'))
+            self.assertIn('ACCESS_REFUSED', why)
+            self.assertNotIn('wrong', why)
+
     def test_what_a_token_or_another_conductor_would_change(self) -> None:
-        for kind in (errors.ForeignReport, errors.OtherRelease):
+        for kind in (errors.ForeignReport, errors.OtherRelease,
+                     errors.DatabaseError, errors.ConfigError):
             self.fault = kind('not now')
             self.assertEqual('not now', str(self.assertRaises(
                 errors.Unreachable, self.client.sync, b'{}')))
@@ -311,6 +384,85 @@ class ConductorsOnMariaDb(Processes, databases.MariaDb):
             self.until('timed out')
             self.assertEqual(0, self.end(conductor))
         self.assertNotIn('Traceback', self.log.read_text())
+
+    def refused(self) -> str:
+        """The line of a conductor that ends since its broker refuses it."""
+        conductor = self.start()
+        self.assertEqual(1, conductor.wait(2 * START_S))
+        log = self.log.read_text()
+        self.assertNotIn('calls are taken', log)
+        [line] = [line for line in log.splitlines()
+                  if line.startswith('scavenger-conductor: ')]
+        self.assertIn('lets this conductor take no calls', line)
+        return line
+
+    def test_a_password_that_the_broker_refuses(self) -> None:
+        self.configuration.write_text(
+            self.configuration.read_text().replace('guest:guest',
+                                                   'guest:wrong'))
+        self.assertNotIn('wrong', self.refused())
+
+    def queue(self, **options: Any) -> Any:
+        """The queue that conductors share, as another client makes it."""
+        conf = self.configuration.read_text()
+        exchange = conf.partition('control_exchange = ')[2].split()[0]
+        connection = kombu.Connection(self.broker.url.replace(
+            'rabbit:', 'amqp:'))
+        self.addCleanup(connection.release)
+        channel = connection.channel()
+        queue = kombu.Queue(
+            rpc.TOPIC, kombu.Exchange(exchange, 'topic', durable=False,
+                                      channel=channel),
+            routing_key=rpc.TOPIC, channel=channel, **options)
+        self.addCleanup(queue.delete)
+        queue.delete()
+        queue.declare()
+        return queue
+
+    def test_a_queue_of_another_kind(self) -> None:
+        """PRECONDITION_FAILED."""
+        self.queue(durable=True, queue_arguments={'x-max-length': 7})
+        self.assertIn('406', self.refused())
+
+    def test_a_queue_that_it_may_not_read(self) -> None:
+        """ACCESS_REFUSED when it consumes, which the libraries only log."""
+        queue = self.queue(durable=False, auto_delete=False)
+        queue.channel.basic_consume(queue.name, exclusive=True)
+        self.assertIn('not answered', self.refused())
+
+    def test_what_systemd_hears(self) -> None:
+        path = self.directory / 'notify'
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
+            ear.bind(str(path))
+            ear.settimeout(START_S)
+            self.useFixture(fixtures.EnvironmentVariable('NOTIFY_SOCKET',
+                                                         str(path)))
+            conductor = self.start('-c', (
+                'from scavenger_openstack.cmd import conductor\n'
+                'conductor.LOOK_S = 0.1\nconductor.main()'))
+            self.assertEqual(b'READY=1', ear.recv(1000))
+            while (heard := ear.recv(1000)) != (
+                    b'WATCHDOG=1\nSTATUS=takes reports'):
+                self.assertIn(b'waits for the message broker', heard)
+            with self.engine.begin() as connection:
+                connection.execute(sqlalchemy.text(
+                    'ALTER TABLE hosts RENAME TO gone'))
+            try:
+                self.assertRaises(errors.Unreachable, self.client.sync,
+                                  codec.encode(cloud.report()))
+                while b'scavenger-manage db upgrade' not in ear.recv(1000):
+                    pass
+            finally:
+                with self.engine.begin() as connection:
+                    connection.execute(sqlalchemy.text(
+                        'ALTER TABLE gone RENAME TO hosts'))
+            self.sent(cloud.report())
+            while ear.recv(1000) != b'WATCHDOG=1\nSTATUS=takes reports':
+                pass
+            conductor.terminate()
+            while ear.recv(1000) != b'STOPPING=1':
+                pass
+        self.assertEqual(0, self.end(conductor))
 
     def test_no_database_named(self) -> None:
         self.configuration.write_text('[DEFAULT]\n')

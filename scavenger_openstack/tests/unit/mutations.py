@@ -33,7 +33,8 @@ _WORDS = re.compile(rb'[A-Za-z_]+|[0-9.+-]+|\s+|.', re.DOTALL)
 
 def texts(good: bytes, seed: object = '', number: int = NUMBER
           ) -> Iterator[bytes]:
-    """Good bytes with some words of them changed."""
+    """Good bytes, then these with some words changed."""
+    yield good
     dice = random.Random(f'{examples.SEED} {seed}')
     for _ in range(number):
         words = _WORDS.findall(good)
@@ -50,7 +51,8 @@ def texts(good: bytes, seed: object = '', number: int = NUMBER
 
 def documents(good: Any, seed: object = '', number: int = NUMBER
               ) -> Iterator[Any]:
-    """A good document with some values of it changed."""
+    """A good document, then this with some values changed."""
+    yield good
     dice = random.Random(f'{examples.SEED} {seed}')
     for _ in range(number):
         found = [copy.deepcopy(good)]

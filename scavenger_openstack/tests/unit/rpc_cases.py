@@ -132,6 +132,14 @@ class Mixin(_Base):
             str(self.assertRaises(errors.Unreachable, self.client.sync,
                                   b'{}')))
 
+    def test_errors_of_types_that_an_agent_does_not_know(self) -> None:
+        """They say nothing of its report: it sends it later."""
+        for fault in (ZeroDivisionError('ours'), MemoryError()):
+            self.fault = fault
+            self.assertIn(str(fault) or type(fault).__name__, str(
+                self.assertRaises(errors.Unreachable, self.client.sync,
+                                  b'{}')))
+
     def test_the_longest_report(self) -> None:
         self.client.sync(b'x' * MAX_REPORT_BYTES)
         self.assertIn('refused; at most', str(self.assertRaises(

@@ -38,6 +38,8 @@ CPU_MODEL = 'an old CPU '
 NAMES = (LONG, OTHER, '/batch/a', '/batch/a ', '/batch/b\udcff',
          '/batch/\ufffd', r'/batch/c\x2d')
 
+VMS = ('vm', 'vm2', 'vm3', 'vm4', 'vm5')
+
 
 class Odd(cloud.Api):
     """An agent of containers with odd names, and one with an application,
@@ -53,8 +55,10 @@ class Odd(cloud.Api):
         self.addCleanup(self.agent.spool.close)
         self.workloads = [
             *(Workload(name, Priority.BACKGROUND) for name in NAMES),
-            Workload('vm', Priority.BACKGROUND, project=PROJECT,
-                     application=f'{PROJECT}/web ', instance='vm')]
+            # As many as make a specification.
+            *(Workload(name, Priority.BACKGROUND, project=PROJECT,
+                       application=f'{PROJECT}/web ', instance=name)
+              for name in VMS)]
         self.rates = Rates(1.0, 1.0, tuple(
             WorkloadRates(one, 1.0) for one in self.workloads))
         self.turn()
@@ -88,7 +92,7 @@ class Odd(cloud.Api):
     def test_overrides_of_names_that_are_shown(self) -> None:
         shown = [row['id'] for row in self.ok(
             'GET', f'/v1/workloads?host={HOST}')['workloads']]
-        self.assertEqual(set(map(fit.name, NAMES)), set(shown) - {'vm'})
+        self.assertEqual(set(map(fit.name, NAMES)), set(shown) - {*VMS})
         by_name = {fit.name(name): name for name in NAMES}
         for name in sorted(by_name):
             self.override(name)
@@ -112,7 +116,7 @@ class Odd(cloud.Api):
         self.ok('POST', '/v1/exemptions', {
             'scope': 'project', 'target': project, 'reason': 'asked'})
         self.turn()
-        self.assertEqual({'vm'}, orders.exempt(self.workloads,
+        self.assertEqual({*VMS}, orders.exempt(self.workloads,
                                                self.agent.orders))
 
     def test_what_an_application_usually_is(self) -> None:

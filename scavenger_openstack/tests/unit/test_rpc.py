@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import traceback
 
+import fixtures
 import testtools
 
 from scavenger_openstack import errors
@@ -32,6 +33,22 @@ class Alone(testtools.TestCase):
                 'no answer from a conductor within 0.2 s',
                 str(self.assertRaises(errors.Unreachable, client.sync,
                                       b'{}')))
+        client.close()
+
+    def test_a_fault_of_a_library(self) -> None:
+        """Of any type; the next call connects again."""
+        from oslo_messaging._drivers import impl_fake
+        client = rpc.Client(configuration('fake://nobody'), timeout_s=0.2)
+
+        def fail(*args: object, **options: object) -> None:
+            raise KeyError('a library')
+
+        with fixtures.MonkeyPatch(
+                f'{impl_fake.__name__}.FakeDriver.send', fail):
+            self.assertIn('a library', str(self.assertRaises(
+                errors.Unreachable, client.sync, b'{}')))
+        self.assertIn('no answer', str(self.assertRaises(
+            errors.Unreachable, client.sync, b'{}')))
         client.close()
 
     def test_a_url_of_no_kind(self) -> None:

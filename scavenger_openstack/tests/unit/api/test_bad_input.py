@@ -71,6 +71,20 @@ class Database(bad_input_cases.HalfMigrated, cloud.Api):
         self.assertIn('it cannot be written', self.log.output)
 
 
+    def test_health_is_answered_whatever_fails(self) -> None:
+        def fail(connection: Any) -> None:
+            raise ZeroDivisionError('ours')
+
+        event.listen(self.engine, 'begin', fail)
+        for _ in range(2):
+            answer = self.client.get('/healthcheck')
+            self.assertEqual(503, answer.status_code)
+            self.assertNotIn('Zero', answer.text)
+        self.assertEqual(1, self.log.output.count('ZeroDivisionError: ours'))
+        event.remove(self.engine, 'begin', fail)
+        self.assertEqual(200, self.client.get('/healthcheck').status_code)
+
+
 class Nothing(cloud.Api):
 
     def test_an_engine_without_tables(self) -> None:

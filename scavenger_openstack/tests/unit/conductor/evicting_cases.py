@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import fixtures
 
+from scavenger_openstack.conductor import leader
 from scavenger_openstack.conductor.nova import evicting
 from scavenger_openstack.db import tables
 from scavenger_openstack import errors
@@ -114,6 +115,22 @@ class Evicting(cloud.Mixin):
             self.delete(tables.evictions)
         self.assertEqual(3, len(self.nova.asked))
         self.assertEqual(['eviction.done'] * 3, self.audit())
+
+    def test_a_conductor_that_ends_while_nova_answers(self) -> None:
+        """Nothing has been asked for: the next conductor does it."""
+        self.ask()
+        looks: list[int] = []
+
+        def still() -> None:
+            looks.append(1)
+            if len(looks) == 2:
+                raise leader.Lost
+
+        self.assertRaises(leader.Lost, self.work.turn, still)
+        self.assertEqual([('asked', '')], self.rows(
+            tables.evictions, 'state', 'detail'))
+        self.assertEqual([], self.nova.asked)
+        self.assertEqual('doing', self.turn()[0])
 
     def test_moved(self) -> None:
         self.ask('live-migrate')

@@ -222,6 +222,17 @@ class Http(cloud.Mixin, databases.Mixin):
         self.assertIn('no report for more than 1 s from node-9: ',
                       log.read_text())
 
+    def test_the_application_without_tables(self) -> None:
+        """It does not start: no report could be stored."""
+        self.url = self.empty_url()
+        done = subprocess.run(
+            [sys.executable, '-c',
+             'from scavenger_openstack.wsgi import conductor'],
+            env=self.configured(), capture_output=True, text=True,
+            timeout=60)
+        self.assertEqual(1, done.returncode)
+        self.assertIn('scavenger-manage db upgrade', done.stderr)
+
     def test_the_application(self) -> None:
         """As WSGI servers load it."""
         done = subprocess.run(

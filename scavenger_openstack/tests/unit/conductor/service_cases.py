@@ -104,6 +104,23 @@ class Service(cloud.Mixin):
         self.now += purging.AGAIN_S
         self.assertEqual(0, other.turn())
 
+    def test_deleting_ends_with_its_conductor(self) -> None:
+        """After the transaction at hand; another one goes on at once."""
+        self.answer(report(*(
+            incident(number, number=number, what='ended')
+            for number in range(1, 4)), limit(4, what='removed')))
+        self.now += 40 * 86400.0
+        for more in ({'days': 3, 'rows': 0}, {'days': 0, 'rows': 1}):
+            ending = purging.Purging(
+                self.engine, 'ending', lambda: self.now, stopped=lambda: True,
+                **more)
+            self.assertEqual(0, ending.turn())
+        self.assertEqual(3, len(self.rows(tables.incidents)))
+        another = purging.Purging(self.engine, 'another', lambda: self.now,
+                                  days=3, rows=0)
+        self.assertLessEqual(4, another.turn() or 0)
+        self.assertEqual([], self.rows(tables.incidents))
+
     def test_so_many_rows_that_the_oldest_are_deleted(self) -> None:
         """However young; what is open stays, also above that."""
         self.answer(report(*(

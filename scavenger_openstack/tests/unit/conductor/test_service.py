@@ -7,6 +7,7 @@ from __future__ import annotations
 import pathlib
 
 import fixtures
+from sqlalchemy import event
 import testtools
 
 from scavenger_openstack.conductor import service
@@ -36,8 +37,7 @@ class OnSqlite(Service, testtools.TestCase):
         with connect.writing(self.engine) as connection:
             connection.exec_driver_sql(
                 'CREATE TRIGGER bad BEFORE INSERT ON caps WHEN '
-                "NEW.workload = '/bad' BEGIN SELECT "
-                'abs(-9223372036854775807 - 1); END')
+                "NEW.workload = '/bad' BEGIN SELECT RAISE(ABORT, 'no'); END")
         good, bad = limit(1), limit(2, workload='/bad')
         whole = codec.encode(report(good, bad))
         for _ in range(service.TRIES - 1):
@@ -49,7 +49,7 @@ class OnSqlite(Service, testtools.TestCase):
         for _ in range(2):
             self.assertEqual(
                 'node-1: the conductor cannot store entry 2 (Limit) of run '
-                'run-1: OperationalError',
+                'run-1: IntegrityError',
                 self.refused(codec.encode(report(bad))))
             self.assertEqual(1, self.answer(report()).acknowledged)
         self.assertEqual(3, self.answer(report(limit(
@@ -63,3 +63,43 @@ class OnSqlite(Service, testtools.TestCase):
         self.now += 2 * service.REPEAT_S
         self.assertRaises(errors.Unreachable, self.conductor.answer, whole
                           .replace(b'"sequence":2', b'"sequence":4'))
+
+    def test_what_is_no_fault_of_the_report(self) -> None:
+        """However often: of the database, of its tables, of this process."""
+        whole = codec.encode(report(limit(1)))
+
+        def later() -> None:
+            for _ in range(2 * service.TRIES):
+                self.assertRaises(errors.Unreachable, self.conductor.answer,
+                                  whole)
+
+        with connect.writing(self.engine) as connection:
+            connection.exec_driver_sql(
+                'CREATE TRIGGER bad BEFORE INSERT ON caps BEGIN SELECT '
+                'abs(-9223372036854775807 - 1); END')
+        later()
+        with connect.writing(self.engine) as connection:
+            connection.exec_driver_sql('DROP TRIGGER bad')
+            connection.exec_driver_sql('ALTER TABLE caps RENAME value TO v')
+        later()
+        with connect.writing(self.engine) as connection:
+            connection.exec_driver_sql('ALTER TABLE caps RENAME v TO value')
+            connection.exec_driver_sql(
+                'ALTER TABLE alembic_version RENAME TO gone')
+            connection.exec_driver_sql(
+                'CREATE TRIGGER bad BEFORE INSERT ON caps BEGIN SELECT '
+                "RAISE(ABORT, 'of a newer version'); END")
+        later()
+        with connect.writing(self.engine) as connection:
+            connection.exec_driver_sql(
+                'ALTER TABLE gone RENAME TO alembic_version')
+            connection.exec_driver_sql('DROP TRIGGER bad')
+        for fault in (OSError(24, 'Too many open files'), MemoryError()):
+            def fail(connection: object, fault: Exception = fault) -> None:
+                raise fault
+
+            event.listen(self.engine, 'begin', fail)
+            later()
+            event.remove(self.engine, 'begin', fail)
+        self.assertNotIn('Traceback', self.log.output)
+        self.assertEqual(1, self.answer(report(limit(1))).acknowledged)

@@ -37,6 +37,10 @@ class Error(libvirtd.libvirtError):
         return self._domain
 
 
+TIMEOUT_S = 0.25
+"""A busy machine keeps a thread waiting for longer than a tenth of it."""
+
+
 class Words(testtools.TestCase):
 
     def setUp(self) -> None:
@@ -48,7 +52,8 @@ class Words(testtools.TestCase):
         self.machine, self.library = found.machine, found.library
         self.idle: set[str] = set()
         self.health = health.Health(
-            client.Libvirt('qemu:///system'), 0.05, self.idle.__contains__)
+            client.Libvirt('qemu:///system'), TIMEOUT_S,
+            self.idle.__contains__)
         self.addCleanup(self.health.close)
         self.unsaid: list[tuple[str, Knob]] = []
 
