@@ -12,6 +12,7 @@ at: it is foreground by being part of the host's totals.
 from __future__ import annotations
 
 from collections.abc import Collection
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -151,7 +152,8 @@ class Cgroups:
         if fresh or len(found) != len(known):
             self._forget_but({child.id: child.inode for child in found})
             self._meet(fresh)
-        for name in self._turn.next(self._without_limits):
+        turn = self._turn.next(lambda: self._without_limits(known))
+        for name in self._without_limits(turn):     # also since the list
             self._read_limits(name)
         samples = []
         for child in found:
@@ -189,12 +191,15 @@ class Cgroups:
         """CPUs came or went: look at once where workloads may run."""
         self._turn.all_soon()
 
-    def _without_limits(self) -> list[str]:
-        """The workloads without a limit of ours; foreground never has one."""
+    def _without_limits(self, names: Iterable[str]) -> list[str]:
+        """Those of the workloads without a limit of ours; foreground never
+        has one."""
         limited = self._leased.workloads()
-        return [name for name, one in self._known.items()
-                if one.workload.priority is Priority.FOREGROUND
-                or limited.isdisjoint((name, one.workload.group))]
+        workloads = [self._known[name].workload for name in names
+                     if name in self._known]
+        return [workload.id for workload in workloads
+                if workload.priority is Priority.FOREGROUND
+                or limited.isdisjoint((workload.id, workload.group))]
 
     def _look_again(self) -> None:
         if self._disks.look():

@@ -418,6 +418,20 @@ class TestSample(CgroupsCase):
         driver.notify(base.Removed('/batch/b', Knob.CPU_CORES))
         self.assertEqual({'a': 1.5, 'b': 1.5, 'c': 1.5}, vcpus())
 
+    def test_a_limit_that_is_set_while_own_limits_are_read_in_turn(
+            self) -> None:
+        for name in 'abc':
+            self.tree.cgroup(f'/batch/{name}')
+        driver = self.driver()
+        driver.sample()
+        for name in 'abc':
+            actions = driver.restore_actions(f'/batch/{name}',
+                                             Knob.CPU_CORES)
+            driver.write(f'/batch/{name}', Knob.CPU_CORES, 0.5, actions)
+        for _ in range(10):
+            self.assertEqual([8.0] * 3, [
+                one.workload.vcpus for one in driver.sample()])
+
     def test_parent_that_is_no_directory(self) -> None:
         self.tree.cgroup('/batch/a')
         (self.tree.top / 'broken').write_text('')
