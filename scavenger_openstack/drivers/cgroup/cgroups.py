@@ -19,6 +19,7 @@ import dataclasses
 import logging
 
 from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
+from scavenger_openstack.algorithms.kubelet import is_of_kubelet
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.cgroup import counters as cgroup_counters
 from scavenger_openstack.drivers.cgroup.cpuset_tree import FastCpuSet
@@ -30,7 +31,6 @@ from scavenger_openstack.drivers.cgroup import knobs
 from scavenger_openstack.drivers.cgroup import leased
 from scavenger_openstack.drivers.cgroup import memory
 from scavenger_openstack.drivers.cgroup import own_limits
-from scavenger_openstack.drivers.cgroup import pods
 from scavenger_openstack.drivers.kernel import cgroup_files
 from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack import errors
@@ -442,7 +442,7 @@ class Cgroups:
 
     @staticmethod
     def _is_on_pods(workload: str, knob: Knob) -> bool:
-        return knob is Knob.CPU_IDLE and pods.is_of_kubelet(workload)
+        return knob is Knob.CPU_IDLE and is_of_kubelet(workload)
 
     def _rule(self, knob: Knob) -> knobs.Rule:
         for version in (1, 2):

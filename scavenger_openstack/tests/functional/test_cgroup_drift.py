@@ -13,7 +13,6 @@ from scavenger_openstack.agent.apply import actuator
 from scavenger_openstack.agent.lease import leases
 from scavenger_openstack.decision import arbitrate
 from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
-from scavenger_openstack.drivers.cgroup import pods
 from scavenger_openstack import errors
 from scavenger_openstack.restore import restoration
 from scavenger_openstack.tests.functional.cgroup_cases import CgroupsCase
@@ -286,19 +285,6 @@ class TestPods(DriftCase):
         self.assertEqual(['1'], self.cpu('/kubepods/podguaranteed',
                                          'cpu.idle'))
         self.tick(key)
-
-    def test_by_name(self) -> None:
-        for name, expected in (
-                ('/kubepods', True), ('/kubepods.slice', True),
-                ('/kubepods/burstable', True), ('/kubepods/podab', False),
-                ('/kubepods.slice/kubepods-besteffort.slice', True),
-                ('/kubepods.slice/kubepods-podab.slice', False),
-                ('/kubepods.slice/kubepods-besteffort.slice/'
-                 'kubepods-besteffort-podab.slice', False),
-                ('/kubelet.slice/kubelet-kubepods.slice', True),
-                ('/batch', False), ('/besteffort', False),
-                ('/kubepods/besteffort/podab', False)):
-            self.assertEqual(expected, pods.is_of_kubelet(name), name)
 
 
 class TestDisk(DriftCase):
