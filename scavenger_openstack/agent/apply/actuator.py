@@ -394,13 +394,18 @@ class Actuator:
         held = self._leases.held().get(key)
         if held is None:
             raise errors.LeaseError(f'{knob} of {key[0]} has no lease')
+        if originals.made_again(held.actions, now):
+            raise errors.WorkloadGone(originals.MADE_AGAIN)
+        if originals.devices(now) != originals.devices(ours.actions):
+            self._trees.look(key, now)
+            held = self._leases.held()[key]
+            ours = self._ours[key] = ours._replace(
+                actions=originals.of_devices(ours.actions, now))
         if now == ours.actions:
             if not same:        # of so many vCPUs
                 self.in_force.pop(key, None)
                 self._ours[key] = ours._replace(value=current)
             return False
-        if originals.made_again(held.actions, now):
-            raise errors.WorkloadGone(originals.MADE_AGAIN)
         found = originals.Written(current, now)
         theirs = originals.after_drift(held.actions, ours.actions, now)
         change = originals.difference(knob, ours, found)

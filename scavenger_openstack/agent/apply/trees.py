@@ -74,7 +74,7 @@ class Trees:
 
     def look(self, key: KnobKey, now: Sequence[RestoreAction]) -> None:
         """Take groups into the lease that were born below, and what other
-        programs set there.
+        programs set there; and disks that came.
 
         :raises LeaseError: no durable record could be made
         """
@@ -85,7 +85,8 @@ class Trees:
         there = {action.get('dir') for action in now}
         actions = [action for action in actions if 'dir' not in action
                    or action['dir'] in there or os.path.isdir(action['dir'])]
-        self._leases.replace(*key, actions, held.original)
+        self._leases.replace(*key, actions,
+                             originals.value_of(actions, held.original))
         changed = originals.changed_below(held.actions, actions)
         if changed:
             LOG.warning('%s %s: another program changed it in %s below, '

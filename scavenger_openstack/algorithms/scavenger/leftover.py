@@ -8,7 +8,7 @@ Below one parent with a busy foreground, background that takes all the rest
 lets processes outside of that parent stand still for seconds; with a quota
 of a little less than the rest they do not
 (``benchmarks/agent/starvation.py``).  Directly below the root there is no
-such parent, and no such harm.
+such parent, and no such harm, but for kubelet's top cgroup.
 
 A quota is set on what ``cpu.idle`` is set on: a group of containers, whose
 total the kernel then limits, whatever is born in it; or a VM.  QEMU itself
@@ -30,6 +30,7 @@ from typing import Any
 from typing import NamedTuple
 
 from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
+from scavenger_openstack.algorithms.kubelet import is_of_kubelet
 from scavenger_openstack.algorithms.max_min import split
 from scavenger_openstack.algorithms.signals import number
 from scavenger_openstack.algorithms.stay import Stay
@@ -84,9 +85,12 @@ def nested(one: WorkloadRates) -> bool:
     """Whether a workload's group may have foreground siblings in a parent
     that is not the root.
 
-    libvirt puts all VMs into one parent.
+    libvirt puts all VMs into one parent.  A group of kubelet is not idle
+    itself, only the pods in it are: outside of it nothing has precedence.
     """
-    return bool(one[0].instance) or (one[0].group or one[0].id).count('/') > 1
+    group = one[0].group or one[0].id
+    return (bool(one[0].instance) or group.count('/') > 1
+            or is_of_kubelet(group))
 
 
 def left_over(before_s: Mapping[int, float], busy_s: Mapping[int, float],

@@ -325,6 +325,12 @@ class Counters:
             kept.wakes = sum(1 << place for place in kept.source.follows
                              if told.issuperset(kept.source.follows))
 
+    def parse_again(self) -> None:
+        """Parse all files the next time: other disks count."""
+        for kept in self._kept:
+            kept.data = None
+        self.wake()
+
     def wake(self) -> None:
         """Read all files the next time: a limit was set."""
         self._tick = -1

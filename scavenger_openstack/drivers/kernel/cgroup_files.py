@@ -193,13 +193,15 @@ class CgroupDirectory:
         :raises OSError: of ``do``, if the cgroup is there.
         :raises DriverError: the file cannot be opened.
         """
+        file = self._file(name, flags)      # held while its number is used
         try:
-            return do(self._file(name, flags).number)
+            return do(file.number)
         except OSError as exc:
             if exc.errno not in ABSENT:
                 raise
         self._files.pop((name, flags), None)
-        return do(self._file(name, flags).number)
+        file = self._file(name, flags)
+        return do(file.number)
 
     def _cure(self, name: str) -> str:
         """What to do about a file that is missing."""

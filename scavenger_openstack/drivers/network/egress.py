@@ -73,6 +73,7 @@ class Network:
         Its limit is removed by the restore actions of its lease, not by this.
         """
         self._promised.pop(workload, None)
+        self._limited.pop(workload, None)
         interface = self._interfaces.pop(workload, None)
         for device in (devices.names(interface)
                        if interface is not None else ()):
@@ -152,12 +153,14 @@ class Network:
             if interface is None:
                 continue        # limited no more: what was withheld stays so
             device = devices.first(interface)
+            names = self._limited.get(workload, ())
             try:
-                links = self._devices.find(interface)[1]
+                links = {name: link for name, link in self._devices.find(
+                    interface)[1].items() if name in names}
+                if not links:
+                    continue    # its taps were replaced by others
                 self._withheld[workload] += self._devices.taps(
-                    device).withheld(
-                        {name: link for name, link in links.items()
-                         if name in self._limited[workload]}, link_bytes)
+                    device).withheld(links, link_bytes)
             except (OSError, errors.DriverError) as exc:
                 self._complain(device, self._devices.failure(interface, exc))
                 found[workload] = None

@@ -132,6 +132,10 @@ class EquationsTest(testtools.TestCase):
                 (Workload('/batch', Priority.BACKGROUND), False),
                 (Workload('/kubepods/besteffort/a', Priority.BACKGROUND,
                           group='/kubepods/besteffort'), True),
+                (Workload('/kubepods/a', Priority.BACKGROUND,
+                          group='/kubepods'), True),
+                (Workload('/kubepods.slice/a', Priority.BACKGROUND,
+                          group='/kubepods.slice'), True),
                 (Workload('/batch/a', Priority.BACKGROUND), True),
                 (Workload('d-1', Priority.BACKGROUND, instance='u'), True)):
             self.assertIs(wanted, leftover.nested(WorkloadRates(one, 1.0)))
