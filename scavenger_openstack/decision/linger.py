@@ -7,7 +7,7 @@ need.  None of it is in a paper.
 
 It is for regulators only: how a detector's limits go is in its own states.
 What an operator changes, and what the controller gives a reason for
-(:attr:`.types.Decision.dropped`), is removed at once.
+(:attr:`.types.Decision.removal_reasons`), is removed at once.
 """
 
 from __future__ import annotations
@@ -83,10 +83,10 @@ class Linger:
         if len(kept) <= len(wanted) and kept.keys() <= wanted:
             return decision.caps
         return (*decision.caps, *self._left(
-            kept, kept.keys() - wanted, decision.dropped))
+            kept, kept.keys() - wanted, decision.removal_reasons))
 
     def _left(self, kept: dict[KnobKey, _Kept], left: Iterable[KnobKey],
-              dropped: Mapping[KnobKey, str]) -> list[Cap]:
+              removal_reasons: Mapping[KnobKey, str]) -> list[Cap]:
         """The limits that stay, of those that are not wanted."""
         now, present = self._rates.time_s, _present(self._rates)
         before = _present(self._before)
@@ -98,7 +98,7 @@ class Linger:
                 one.created_s = before.get(key[0], math.nan)
             if present.get(key[0]) != one.created_s or stay.is_calm(now):
                 del kept[key]   # gone, foreground, another one; or long ago
-            elif stay.leave(now, at_once=key in dropped):
+            elif stay.leave(now, at_once=key in removal_reasons):
                 found.append(one.cap._replace(reason=(
                     f'{one.cap.reason}; not needed for '
                     f'{now - stay.left_s:.0f} s, removed after '

@@ -105,7 +105,8 @@ def _of_need(removed: Removed) -> str:
     if removed.cap.knob is Knob.PAUSED:
         return RECLAIMED
     return (FAST_LOOP if key in decided.fast.keys else
-            decision.dropped[key] if key in decision.dropped else
+            decision.removal_reasons[key]
+            if key in decision.removal_reasons else
             TIGHTER if key not in decided.wanted and any(
                 one[:2] == key for one in decision.caps) else '')
 

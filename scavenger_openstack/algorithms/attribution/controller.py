@@ -125,9 +125,10 @@ class Controller:
              'disturbances': len(self._disturbances),
              'suffering': self._suffering,
              'tried': dataclasses.asdict(self._caps.tally)},
-            dropped={key: str(one.removed) for key, one
-                     in self._caps.antagonists.items()
-                     if one.limit is None and one.removed is not None})
+            removal_reasons={
+                key: str(one.removed) for key, one
+                in self._caps.antagonists.items()
+                if one.limit is None and one.removed is not None})
 
     def _forget_the_gone(self, now: float, rates: Rates) -> None:
         """Also those whose id another workload has now.

@@ -145,7 +145,7 @@ class LingerTest(testtools.TestCase):
     def test_what_its_controller_drops_for_a_reason(self) -> None:
         self.turn(CORES, IDLE)
         self.assertEqual({Knob.CPU_CORES}, self.turn(
-            CORES, dropped={IDLE[:2]: 'QEMU has to answer'}))
+            CORES, removal_reasons={IDLE[:2]: 'QEMU has to answer'}))
 
     def test_what_no_controller_wants_is_forgotten(self) -> None:
         self.turn(CORES)

@@ -71,7 +71,7 @@ class RemovalTest(testtools.TestCase):
             ('one failed, see the log: ValueError: x', lambda: self.why(
                 CORES, decision=Decision(facts={'fault': 'ValueError: x'}))),
             ('the host is full', lambda: self.why(CORES, decision=Decision(
-                dropped={CORES[:2]: 'the host is full'}))),
+                removal_reasons={CORES[:2]: 'the host is full'}))),
             (removal.TIGHTER, lambda: self.why(
                 CORES, decision=Decision((CORES,)), original=0.3)),
             (removal.FAST_LOOP, lambda: self.why(
@@ -90,4 +90,4 @@ class RemovalTest(testtools.TestCase):
             CORES, exempt=frozenset({'p'}), modes={'one': Mode.OBSERVE}))
         self.assertEqual('the mode of one is observe now', self.why(
             CORES, modes={'one': Mode.OBSERVE},
-            decision=Decision(dropped={CORES[:2]: 'it rests'})))
+            decision=Decision(removal_reasons={CORES[:2]: 'it rests'})))
