@@ -112,14 +112,14 @@ class Controller:
             for disturbance in self._disturbances.values():
                 if not self._open(now, disturbance):
                     disturbance.end()
-        found = tuple([
+        open_incidents = tuple([
             incident for one in self._disturbances.values()
             for incident in incidents(self._time_s, one, self._caps,
                                       self._host, self._boot_id)])
-        for incident in found:
+        for incident in open_incidents:
             self._lasted_s[incident.victim, incident.signal] = self._time_s
         return Decision(
-            self._caps.caps(), found,
+            self._caps.caps(), open_incidents,
             {'samples': len(self._history.samples),
              'analyses': self.analyses,
              'disturbances': len(self._disturbances),
