@@ -46,8 +46,8 @@ from scavenger_openstack.types import Rates
 from scavenger_openstack.types import WorkloadRates
 
 NAME = 'scavenger'
-FULL = ('the host is full: QEMU has to answer, and the quota alone holds the '
-        'VM back')
+FULL = ('the host is full: with cpu.idle QEMU would not answer; the CPU quota '
+        'alone limits the VM')
 GIB, MBIT = 2.0 ** 30, 125_000.0
 
 
