@@ -372,13 +372,13 @@ def sentences(events: Sequence[Event]) -> list[str]:
 
 def _of_limits(events: Sequence[LimitEvent]) -> str:
     first, removed = events[0], events[0].what == 'removed'
-    whys = dict.fromkeys(one.why for one in events if one.why)
+    reasons = dict.fromkeys(one.why for one in events if one.why)
     limits = ', '.join(
         f'{one.knob} ' + ('is' if removed else '=') + ' ' + amounts.of_knob(
             one.knob, one.original if removed else one.value)
         for one in events)
     return (f'{len(events)} limits {first.what}: {first.workload} {limits}'
-            + (f': {"; ".join(whys)}' if whys else '')
+            + (f': {"; ".join(reasons)}' if reasons else '')
             + f' ({", ".join(dict.fromkeys(one.owner for one in events))}); '
             'see scavenger-agent history for each')
 

@@ -22,6 +22,7 @@ from oslo_config import cfg
 from scavenger_openstack import conf as conf_
 from scavenger_openstack import conf_agent
 from scavenger_openstack import errors
+from scavenger_openstack.restore import files as files_
 
 DEFAULT_DIRECTORY = '/var/lib/scavenger/standalone'
 NAME = 'admin'
@@ -169,13 +170,7 @@ def _name(number: int) -> str:
 
 def _write(path: pathlib.Path, data: bytes) -> None:
     """Put a file that only its owner reads in place of the one before."""
-    draft = path.with_name(f'{path.name}.tmp')
-    draft.unlink(missing_ok=True)
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL
-                         | os.O_CLOEXEC, 0o600)
-    with open(descriptor, 'wb') as file:
-        file.write(data)
-    draft.rename(path)
+    files_.replace(path, data, draft=f'{path}.tmp')
 
 
 def _options(files: Files, conf: cfg.ConfigOpts) -> str:

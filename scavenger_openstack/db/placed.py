@@ -53,7 +53,8 @@ def wrong(connection: Connection, before_s: float) -> list[Wrong]:
             tables.flavor_tags, _T.instance == _W.instance).join(
                 tables.hosts, hosts.id == _W.host_id))
         .where(_W.until_s.is_(None), _W.since_s < before_s,
-               _T.changed_s < before_s, _T.host != hosts.name, ~_T.told)
+               _T.changed_s < before_s, _T.host != hosts.name,
+               ~_T.from_broker)
         .order_by(_W.id))]
 
 
@@ -70,7 +71,8 @@ def elsewhere(connection: Connection, host_id: int, host: str,
             select(_T.instance, _T.host).select_from(tables.flavor_tags.join(
                 tables.workloads, _T.instance == _W.instance))
             .where(_T.instance.in_(some),
-                   _T.host != host, _T.changed_s < before_s, ~_T.told,
+                   _T.host != host, _T.changed_s < before_s,
+                   ~_T.from_broker,
                    _W.host_id == host_id)
             .group_by(_T.instance, _T.host)
             .having(func.max(_W.since_s) < before_s)).tuples().all()

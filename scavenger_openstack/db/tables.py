@@ -284,7 +284,7 @@ aggregate_settings = _table(
     Column('aggregate', NAME, nullable=False, unique=True),
     Column('settings', JSON, nullable=False))
 
-# What the flavor of an instance says, and the host that told it last.
+# What the flavor of an instance says, and the host that it is placed on.
 flavor_tags = _table(
     'flavor_tags', _id(),
     Column('instance', String(36), nullable=False, unique=True),
@@ -296,8 +296,8 @@ flavor_tags = _table(
     Column('floor', JSON, nullable=False),
     Column('protect', Boolean, nullable=False),
     Column('changed_s', Double, nullable=False, index=True),
-    # The broker has told it, and Nova was not asked since.
-    Column('told', Boolean, nullable=False),
+    # A notification of the broker was the source; Nova was not asked since.
+    Column('from_broker', Boolean, nullable=False),
     Index('ix_flavor_tags_host', 'host', 'changed_s'))
 
 # Instances that Nova is asked to take away; ended_s is NULL until it has.

@@ -407,14 +407,14 @@ class Actuator:
                 self._ours[key] = ours._replace(value=current)
             return False
         found = originals.Written(current, now)
-        theirs = originals.after_drift(held.actions, ours.actions, now)
+        restored = originals.after_drift(held.actions, ours.actions, now)
         change = originals.difference(knob, ours, found)
-        if theirs == held.actions:      # a part of our limit
+        if restored == held.actions:      # a part of our limit
             LOG.warning('%s %s: another program changed it %s; the limit is '
                         'set again', *key, change)
         else:
-            self._leases.replace(*key, theirs,
-                                 originals.value_of(theirs, current))
+            self._leases.replace(*key, restored,
+                                 originals.value_of(restored, current))
             LOG.warning('%s %s: another program changed it %s, which will be '
                         'restored', *key, change)
         self.in_force.pop(key, None)

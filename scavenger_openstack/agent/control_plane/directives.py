@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 import math
-import os
 import pathlib
 
 from oslo_log import log
@@ -209,12 +208,6 @@ class Directives:
         """
         files.replace(self._path, data, sync=True,
                       draft=str(self._path.with_name(FILE + '.new')))
-        fd = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY
-                     | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)        # or a power cut brings the old one back
-        finally:
-            os.close(fd)
 
 
 def _stop(data: bytes, kind: type[report.KillSwitch | report.KillSwitchAnswer]

@@ -47,9 +47,9 @@ from scavenger_openstack.wire import report
 LOG = log.getLogger(__name__)
 
 STATISTICS_S = 300.0
-"""How often statistics become entries: so much is lost by a kill.  As often
-it is told that an incident goes on, though nothing of it has changed: for so
-long at the most it seems to be shorter than it is."""
+"""How often statistics become entries: so much is lost by a kill.  An
+open incident is reported again as often; after a kill it may look that much
+shorter."""
 MOST_EVENTS = 20_000
 """Events that wait for the thread, should it hang."""
 BACKLOG_CALLS = 10

@@ -246,8 +246,8 @@ class Controller:
                 found[str(KNOB)] = some.least, budget
         self._decision = Decision(
             tuple(caps), self._overcommitted.incidents(now, found), facts,
-            dropped={(key[0], KNOB): NO_DISK for key in self._caps
-                     if key not in self._busy})
+            removal_reasons={(key[0], KNOB): NO_DISK for key in self._caps
+                             if key not in self._busy})
         return self._decision
 
     def _observe(self, rates: Rates, some: _Background,

@@ -33,8 +33,8 @@ from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
 from scavenger_openstack.algorithms.kubelet import is_of_kubelet
 from scavenger_openstack.algorithms.max_min import split
 from scavenger_openstack.algorithms.signals import number
+from scavenger_openstack.algorithms.stay import HoldTimes
 from scavenger_openstack.algorithms.stay import Stay
-from scavenger_openstack.algorithms.stay import StayS
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Rates
@@ -59,7 +59,7 @@ ROOM_FACTOR = 2.0
 """After the host was full, VMs may be idle again when the budget is above
 so many times the floors, for as long as :data:`FULL` says."""
 
-FULL = StayS(60.0, 900.0)
+FULL = HoldTimes(60.0, 900.0)
 """Until then their quotas alone hold them back."""
 
 ROUNDING = 1e-9
@@ -244,7 +244,7 @@ class Leftover:
         if budget <= least * (ROOM_FACTOR if self.full else 1.0):
             self._full.want(rates.time_s)
         else:
-            self._full.leave(rates.time_s)
+            self._full.release(rates.time_s)
         why = (f'everything else leaves {min(self._left):.2f} of '
                f'{self._cpus} CPUs: {budget:.2f} cores for all background')
         self._quotas = {one.name: quota for one, quota in zip(

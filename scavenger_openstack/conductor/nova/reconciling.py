@@ -172,11 +172,11 @@ class Reconciler:
         """Ask Nova for the instances that only the broker has told of: each
         of its clients may send a tag.  Returns how many rows changed."""
         with connect.reading(self._engine) as connection:
-            told = flavor_tags.told(connection, MOST_ASKED)
-        if len(told) == MOST_ASKED:
+            unconfirmed = flavor_tags.from_broker(connection, MOST_ASKED)
+        if len(unconfirmed) == MOST_ASKED:
             self._said.warn(MORE)
         changed = 0
-        for instance in told:
+        for instance in unconfirmed:
             still()
             try:
                 server = self._nova.server(instance)

@@ -326,9 +326,8 @@ class Cgroups:
             return ''
         file = one.counters.unknown(knob)
         return file and (
-            f'{file} was not there or could not be read, so what {workload} '
-            f'uses is not known, and {knob} is not set; the next tick tries '
-            'again')
+            f'{file} is missing or unreadable: what {workload} uses is '
+            f'unknown, {knob} is not set; tried again in the next tick')
 
     def restore_actions(self, workload: str, knob: Knob
                         ) -> list[base.RestoreAction]:

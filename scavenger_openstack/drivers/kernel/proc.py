@@ -154,8 +154,8 @@ def _cpus(path: str, logged: log_once.LogOnce) -> frozenset[int]:
         cpus = parse_cpus(_text(path))
     except ValueError:
         if logged.due(path, cause=('CPU list', os.path.basename(path))):
-            LOG.warning('%s does not hold a CPU list; it is not used, as '
-                        'those of other CPUs with the same fault', path)
+            LOG.warning('%s does not hold a CPU list; it is not used%s', path,
+                        log_once.SAME_CAUSE)
         return frozenset()
     logged.over(path)
     return cpus

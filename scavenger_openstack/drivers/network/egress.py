@@ -97,7 +97,7 @@ class Network:
         """
         again = not self._ticks % base.LOOK_TICKS
         self._ticks += 1
-        found = {}
+        capacities = {}
         for name, capacity in self._links.items():
             if capacity is None and (again or name not in self._speeds):
                 speed = self._speed(name, known=name in self._speeds)
@@ -105,8 +105,8 @@ class Network:
                     self._speeds[name] = speed
                     self._logged.over(f'speed of {name}')
             if capacity := capacity or self._speeds.get(name):
-                found[name] = capacity
-        return found
+                capacities[name] = capacity
+        return capacities
 
     def tx_bytes(self, device: str) -> int | None:
         """Bytes that a device has sent so far.
@@ -313,8 +313,8 @@ class Network:
                    f'network device {device}: there is no {name} here')
             found += f'; {why}'
             self._complain(about, errors.DriverError(
-                f'{workload}: one of its devices is left out of its limit: '
-                f'{why}'))
+                f'{workload}: {device} is not limited, its other interfaces '
+                f'are: {why}'))
         return found
 
     def _speed(self, name: str, *, known: bool) -> float | None:

@@ -232,7 +232,7 @@ def fill(connection: Connection, now_s: float) -> None:
         set_s=begun_s + 50, changed_s=begun_s + 50)
     add(tables.caps, host_id=host, workload=SCAN, knob='memory_bytes',
         value=2.0 ** 29, original=2.0 ** 31, owner='scavenger',
-        why='scavenger does not need it any more',
+        why='scavenger no longer needs it',
         reason='the foreground needs it', incident='', set_s=begun_s - 500,
         changed_s=begun_s - 400, removed_s=begun_s - 400)
     for workload, victims, seconds in ((SCAN, (WEB, 'other'), 90.0),

@@ -143,7 +143,7 @@ class Commands(testtools.TestCase):
         [found] = self.json('interference', 'cap', 'list', '--past',
                             '--knob', 'memory_bytes', '--long')
         self.assertEqual((2.0 ** 29, 2.0 ** 31,
-                          'scavenger does not need it any more'),
+                          'scavenger no longer needs it'),
                          (found['value'], found['original'], found['why']))
         [titles, row] = self.cells('interference', 'cap', 'list', '--past')
         self.assertEqual('512 MiB', row[3])

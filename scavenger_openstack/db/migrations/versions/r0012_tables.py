@@ -268,7 +268,7 @@ flavor_tags = _table(
     Column('floor', JSON, nullable=False),
     Column('protect', Boolean, nullable=False),
     Column('changed_s', Double, nullable=False, index=True),
-    Column('told', Boolean, nullable=False),
+    Column('from_broker', Boolean, nullable=False),
     Index('ix_flavor_tags_host', 'host', 'changed_s'))
 
 evictions = _table(

@@ -174,7 +174,7 @@ class SharesTest(ControllerTest):
             self.assertEqual({A.id, B.id} if limited else {B.id},
                              caps(found).keys())
             self.assertEqual(ops == 0.0 and self.now < 3 or ops == 0.9,
-                             (A.id, OPS) in found.dropped)
+                             (A.id, OPS) in found.removal_reasons)
 
     def test_who_did_little_comes_first_for_a_while(self) -> None:
         one = dataclasses.replace(A, id='/batch/one')

@@ -313,7 +313,7 @@ class IdleTest(testtools.TestCase):
                 found = host.step(others, {VM: 9})
             self.assertLessEqual(host.idle, {VM})
             self.assertEqual(not host.idle, (VM, Knob.CPU_IDLE)
-                             in found.dropped)
+                             in found.removal_reasons)
             seen.append(len(host.idle))
         # Not known yet; left; full, also while it is not twice the floor, and
         # for a minute after that; left, which holds while it is above the
