@@ -41,6 +41,7 @@ LONGER = {
     'algorithms/perfcloud.py': 'one paper, its equations in its order',
     'drivers/cgroup/cgroups.py': 'the driver contract for cgroups, whole',
     'drivers/cgroup/counters.py': 'each file that counts, and how it is read',
+    'drivers/kernel/cgroup_files.py': 'one cgroup directory and its files',
     'drivers/libvirt/domains.py': 'the driver contract for VMs, whole',
     'drivers/libvirt/health.py': 'one circuit breaker with its causes',
     'drivers/perf/perf.py': 'one life of a group of counters'}
