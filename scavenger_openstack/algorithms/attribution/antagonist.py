@@ -42,7 +42,7 @@ class Event(enum.StrEnum):
     IN_VAIN = 'at its floor for some samples, and a victim suffers as before'
     RESTS = 'for some samples it uses less than half of its limit'
     AWAY = 'the instance is stopped'
-    NOT_HELD = 'for some samples it uses more than its limit'
+    NOT_HELD = 'for some samples it uses more than its limit, or it is unknown'
     NOT_HELD_AGAIN = 'the same, after it returned'
     OVER = 'the disturbances are over, or their victims are gone'
     RETURNS = 'it uses more than its last good limit'
