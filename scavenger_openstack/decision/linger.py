@@ -52,22 +52,27 @@ class Linger:
     """The limits of the regulators, from one tick to the next."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, dict[KnobKey, _HeldLimit]] = {}
+        self._kept: dict[tuple[str, bool], dict[KnobKey, _HeldLimit]] = {}
         self._rates = self._before = Rates(-math.inf, 0.0, ())
 
     def reset(self, name: str) -> None:
         """Let the limits of a regulator go that it does not want."""
-        self._kept.pop(name, None)
+        for set_ in False, True:
+            self._kept.pop((name, set_), None)
 
-    def caps(self, name: str, decision: Decision, rates: Rates
-             ) -> tuple[Cap, ...]:
+    def caps(self, name: str, decision: Decision, rates: Rates, *,
+             are_set: bool) -> tuple[Cap, ...]:
         """What a regulator wants, and what it wanted a while ago.
 
+        What was only shown then is not set now because of that.
+
         :param name: of the regulator
+        :param are_set: whether its limits are set, and not only shown
         """
         if rates is not self._rates:
             self._rates, self._before = rates, self._rates
-        kept = self._kept.setdefault(name, {})
+        self._kept.pop((name, not are_set), None)
+        kept = self._kept.setdefault((name, are_set), {})
         wanted = set()
         for cap in decision.caps:
             key = cap[:2]

@@ -42,10 +42,11 @@ class Event(enum.StrEnum):
     IN_VAIN = 'at its floor for some samples, and a victim suffers as before'
     RESTS = 'for some samples it uses less than half of its limit'
     AWAY = 'the instance is stopped'
-    NOT_HELD = 'for some samples it uses more than its limit'
+    NOT_HELD = (
+        'for some samples it uses more than its limit, or it is unknown')
     NOT_HELD_AGAIN = (
-        'for some samples it uses more than its limit, again after it '
-        'returned')
+        'for some samples it uses more than its limit, or it is unknown, '
+        'again after it returned')
     OVER = 'the disturbances are over, or their victims are gone'
     RETURNS = 'it uses more than its last good limit'
     RETURNS_ON_TRIAL = 'the same, before its trial was over'

@@ -148,7 +148,7 @@ class Commands(testtools.TestCase):
         [titles, row] = self.cells('interference', 'cap', 'list', '--past')
         self.assertEqual('512 MiB', row[3])
         self.assertEqual(['Removed (UTC)', 'Removed for'], titles[-2:])
-        self.assertEqual('scavenger does not need it any more', row[-1])
+        self.assertEqual('scavenger no longer needs it', row[-1])
         self.assertRegex(row[-2], '^20')
 
     def test_overrides(self) -> None:

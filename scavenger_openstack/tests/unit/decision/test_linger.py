@@ -58,6 +58,7 @@ class LingerTest(testtools.TestCase):
         self.decider = decider.Decider([(self.one, Mode.ENFORCE)])
         self.job: Workload | None = JOB
         self.orders = orders.NONE
+        self.held_back = False
         self.now = 0.0
 
     def turn(self, *caps: Cap, **decision: object) -> set[Knob]:
@@ -66,7 +67,8 @@ class LingerTest(testtools.TestCase):
         self.one.decision = Decision(caps, **decision)  # type: ignore
         self.decided = settle.settle(settle.wish(self.decider.propose_from(
             Rates(self.now, 1.0, () if self.job is None else (
-                WorkloadRates(self.job, 1.0),)), orders=self.orders)), {})
+                WorkloadRates(self.job, 1.0),)), orders=self.orders,
+            held_back=self.held_back)), {})
         return {knob for _, knob in self.decided.wanted}
 
     def test_one_that_comes_and_goes_is_one(self) -> None:
@@ -143,6 +145,23 @@ class LingerTest(testtools.TestCase):
             change()
             self.assertEqual(set(), self.turn(), change.__name__)
             self.assertEqual(set(), self.turn(), change.__name__)
+
+    def test_what_was_only_shown_is_not_set_later(self) -> None:
+        """Nor what was removed for that while."""
+        for ordered, held_back in (
+                (orders.Orders(modes={'one': Mode.OBSERVE}), False),
+                (orders.NONE, True)):
+            for before in (), (CORES,):
+                self.begin()
+                self.turn(*before)
+                self.orders, self.held_back = ordered, held_back
+                self.assertEqual(set(), self.turn(CORES))
+                self.turn()
+                self.assertEqual([CORES[:2]], [
+                    cap[:2] for cap in self.decided.would])
+                self.orders, self.held_back = orders.NONE, False
+                self.assertEqual(set(), self.turn())
+                self.assertEqual({Knob.CPU_CORES}, self.turn(CORES))
 
     def test_what_its_controller_drops_for_a_reason(self) -> None:
         self.turn(CORES, IDLE)
