@@ -10,6 +10,14 @@ from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Value
 
 
+def counted(count: int, noun: str, plural: str = '') -> str:
+    """``1 host``, ``2 hosts``.
+
+    :param plural: where it is not the noun with an s
+    """
+    return f'{count:,} {noun if count == 1 else plural or f"{noun}s"}'
+
+
 def of_bytes(value: float) -> str:
     return f'{value / 2 ** 20:,.0f} MiB'
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import contextlib
 from importlib import metadata
 import io
+import logging
 import os
 import pathlib
 
@@ -33,12 +34,15 @@ from scavenger_openstack import conf_check
 from scavenger_openstack import conf_cloud
 from scavenger_openstack import conf_control
 from scavenger_openstack import conf_host
+from scavenger_openstack import conf_libraries
 from scavenger_openstack import conf_params
 from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Resource
 from scavenger_openstack.types import RESOURCE_OF
+
+LOG = logging.getLogger(__name__)
 
 DEFAULT_CONFIG = '/etc/scavenger/scavenger.conf'
 DEFAULT_CONFIG_DIR = DEFAULT_CONFIG + '.d'
@@ -241,10 +245,12 @@ def findings(conf: cfg.ConfigOpts) -> list[str]:
     """All that is wrong in what was read, each in one sentence."""
     found = []
     known = {'DEFAULT': {*conf, *conf_check.ALIASES,
-                         *conf_control.FOREIGN_DEFAULTS},
+                         *conf_libraries.USED_DEFAULTS},
              **{name: {*conf[name]} for name, _ in list_opts() if name}}
-    files = list(conf_check.files(conf))
-    free = set(conf_control.FOREIGN)
+    files = [(path, conf_libraries.without_unused(sections))
+             for path, sections in conf_check.files(conf)]
+    free = {*conf_libraries.USED_SECTIONS, *conf_libraries.named_sections(
+        sections for _, sections in files)}
     if any(sections.keys() - known.keys() - free for _, sections in files):
         free |= _plugins('scavenger.controllers')
     for path, sections in files:
@@ -259,6 +265,12 @@ def findings(conf: cfg.ConfigOpts) -> list[str]:
             [*conf.agent.controllers, perfiso.Controller.name],
             conf.agent.protect, REGULATORS, DETECTORS)
     return found + values
+
+
+def log_unused(conf: cfg.ConfigOpts) -> None:
+    """Log what the files have for libraries that are not used here."""
+    for sentence in conf_libraries.unused(conf_check.files(conf)):
+        LOG.warning('%s', sentence)
 
 
 def _no_plugins(conf: cfg.ConfigOpts) -> list[str]:

@@ -142,16 +142,3 @@ def keeping(conf: cfg.ConfigOpts) -> dict[str, Any]:
     """What a conductor is to keep, as its arguments."""
     return {name: conf.database[name]
             for name in ('keep_days', 'keep_audit_days', 'keep_rows')}
-
-
-FOREIGN = ('openstack', 'oslo_messaging_rabbit', 'oslo_messaging_kafka',
-           'oslo_messaging_metrics', 'oslo_messaging_notifications',
-           'oslo_messaging_tracing', 'keystone_authtoken', 'oslo_policy',
-           'oslo_middleware', 'oslo_reports', 'cors', 'healthcheck')
-"""Sections of libraries that only some programs import: in a file that all
-read, they are not wrong."""
-
-FOREIGN_DEFAULTS = ('transport_url', 'control_exchange',
-                    'rpc_response_timeout', 'rpc_ping_enabled',
-                    'executor_thread_pool_size', 'rpc_thread_pool_size')
-"""Their options in [DEFAULT]."""

@@ -38,7 +38,8 @@ def opts_of(params: type) -> list[cfg.Opt]:
         meta = field.metadata
         bounds = {name: meta[name] for name in ('min', 'max', 'choices')
                   if meta.get(name) is not None}
-        source = meta.get('source')
+        source = meta.get('source', '').replace(
+            'DESIGN ', 'design page, section ')
         text = meta['help'] + (f'  Source: {source}.' if source else '')
         options.append(kind(field.name, default=field.default, help=text,
                             **bounds))

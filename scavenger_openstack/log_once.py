@@ -5,10 +5,15 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+import math
 
 MOST = 4096
 """So many things with problems are remembered; then all are forgotten, since
 most of them have ended."""
+
+
+SAME_CAUSE = '; others with the same cause are not logged'
+"""Ends the line about the first of many things that have one cause."""
 
 
 class LogOnce:
@@ -21,24 +26,31 @@ class LogOnce:
 
     def __init__(self) -> None:
         self._problems: dict[Hashable, Hashable] = {}
+        self._logged_s: dict[Hashable, float] = {}
         self._causes: set[Hashable] = set()
 
     def due(self, about: Hashable, problem: Hashable = '',
-            cause: Hashable = '') -> bool:
+            cause: Hashable = '', *, now_s: float = 0.0,
+            every_s: float = math.inf) -> bool:
         """Whether to log a problem: it is new, and so is its cause.
 
         :param about: what has it
-        :param problem: tells it from others of the same thing
+        :param problem: distinguishes it from others of the same thing
         :param cause: the fact of the host that it comes from, if it does
+        :param every_s: after so long it is logged again, if it is still there
         """
         now = cause or problem
-        if self._problems.get(about, self) == now:
+        again = now_s - self._logged_s.get(about, now_s) >= every_s
+        if self._problems.get(about, self) == now and not again:
             return False
         if len(self._problems) >= MOST:
             self._problems.clear()
+            self._logged_s.clear()
             self._causes.clear()
         self._problems[about] = now
-        if cause in self._causes:
+        if every_s < math.inf:
+            self._logged_s[about] = now_s
+        if cause in self._causes and not again:
             return False
         if cause:
             self._causes.add(cause)
@@ -49,6 +61,7 @@ class LogOnce:
 
         A cause is over when nothing has a problem from it.
         """
+        self._logged_s.pop(about, None)
         problem = self._problems.pop(about, self)
         if problem is self:
             return False
@@ -60,3 +73,4 @@ class LogOnce:
     def forget(self, about: Hashable) -> None:
         """Note that something has ended: that says nothing of a cause."""
         self._problems.pop(about, None)
+        self._logged_s.pop(about, None)

@@ -300,14 +300,14 @@ class Decision(NamedTuple):
     and plots: plain JSON values; nothing is decided from them.
     ``shortage_bytes`` is the memory that the background uses above what the
     foreground leaves it; 0 or less when there is no shortage, or none is
-    known.  ``dropped`` says of limits that are wanted no more why.
+    known.  ``removal_reasons`` says of limits that are wanted no more why.
     """
 
     caps: tuple[Cap, ...] = ()
     incidents: tuple[Incident, ...] = ()
     facts: Mapping[str, Any] = {}
     shortage_bytes: float = 0.0
-    dropped: Mapping[KnobKey, str] = {}
+    removal_reasons: Mapping[KnobKey, str] = {}
 
 
 LIMIT = 'limit '

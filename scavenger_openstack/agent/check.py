@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from scavenger_openstack.agent import names
 from scavenger_openstack.agent import status
+from scavenger_openstack import amounts
 from scavenger_openstack.types import Mode
 
 OK, WARNING, CRITICAL = 0, 1, 2
@@ -107,8 +108,9 @@ def _findings(document: Mapping[str, Any], now: float) -> list[Finding]:
 def _all_well(document: Mapping[str, Any], now: float) -> str:
     return (f'{document["host"]}: '
             + ('enforces' if _enforces(document) else 'observes')
-            + f', {len(document["caps"])} limits in force, '
-            f'{len(document["incidents"])} incidents, last tick '
+            + f', {amounts.counted(len(document["caps"]), "limit")} in '
+            f'force, {amounts.counted(len(document["incidents"]), "incident")}'
+            ', last tick '
             f'{now - document["time_s"]:.1f} s ago, the watcher runs')
 
 

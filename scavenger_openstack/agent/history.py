@@ -154,9 +154,9 @@ class History:
         now_s = events[0].wall_time_s
         if not 0 <= now_s - self._window_s < LOG_WINDOW_S:
             if self._lines > LOG_LINES:
-                LOG.info('%d more changes of limits and incidents within '
-                         '%.0f s: see scavenger-agent history',
-                         self._lines - LOG_LINES, LOG_WINDOW_S)
+                LOG.info('more changes of limits and incidents within %.0f '
+                         's: %d; see scavenger-agent history', LOG_WINDOW_S,
+                         self._lines - LOG_LINES)
             self._window_s, self._lines = now_s, 0
         for sentence in transitions.sentences([
                 event for event in events
@@ -267,8 +267,8 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
 
 def since(text: str, now_s: float) -> float:
     """The wall time that ``--since`` means: a duration such as ``2h`` or
-    ``1h30m``, or a date and time as in ISO 8601, local unless it says
-    otherwise.
+    ``1h30m``, or a date and time as in ISO 8601, in UTC unless it has an
+    offset.
 
     :raises ConfigError: it is neither.
     """
@@ -276,7 +276,9 @@ def since(text: str, now_s: float) -> float:
     if seconds is not None:
         return now_s - seconds
     try:
-        return datetime.datetime.fromisoformat(text).astimezone().timestamp()
+        found = datetime.datetime.fromisoformat(text)
+        return (found if found.tzinfo else found.replace(
+            tzinfo=datetime.UTC)).timestamp()
     except (ValueError, OverflowError, OSError):
         raise errors.ConfigError(
             f'--since {text}: neither a duration such as 90m, 2h or 3d nor '
@@ -284,11 +286,10 @@ def since(text: str, now_s: float) -> float:
 
 
 def line(event: Event, known: names.Names) -> str:
-    """One event for people to read, with its local time."""
+    """One event for people to read, with its time in UTC."""
     try:
         when = datetime.datetime.fromtimestamp(
-            event.wall_time_s, datetime.UTC).astimezone().isoformat(
-                ' ', 'seconds')
+            event.wall_time_s, datetime.UTC).isoformat(' ', 'seconds')
     except (ValueError, OverflowError, OSError):
         when = f'{event.wall_time_s:.0f} s'
     return f'{when}  {transitions.sentence(event, known)}'

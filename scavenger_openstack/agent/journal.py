@@ -158,7 +158,7 @@ class Journal:
                 lambda _: 'the agent ends'),
             *self._transitions.incidents(now, wall_s, {}),
             transitions.AgentEvent(
-                wall_s, 'ended', f'{problems} limits are not removed, '
+                wall_s, 'ended', f'limits not removed: {problems}, '
                 'scavenger-restore tries again' if problems else '',
                 os.getpid())])
 

@@ -132,8 +132,8 @@ class Loop:
             mode is Mode.ENFORCE for _, mode in controllers) or (
                 isolation is not None and isolation.mode is Mode.ENFORCE)
         # An agent that only observes has no claims and needs no watcher.
-        self._decider = decider.Decider(
-            controllers, limited if self._enforcing else ())
+        self.limited = frozenset(limited if self._enforcing else ())
+        self._decider = decider.Decider(controllers, self.limited)
         self._isolation = isolation
         self._own_mode = isolation.mode if isolation else Mode.OFF
         self._ask_orders = orders
@@ -280,7 +280,8 @@ class Loop:
                 continue
             self.actions.append((tick.time_s, action, count))
             self.counters['kills'] += 1
-            LOG.warning('AUDIT killed %d processes of %s: %s (%s)', count,
+            LOG.warning('AUDIT killed %s of %s: %s (%s)',
+                        amounts.counted(count, 'process', 'processes'),
                         action.workload, action.reason, action.owner)
 
     def _start_over(self) -> None:

@@ -189,8 +189,9 @@ class Parameters:
             LOG.warning('a parameter that the control plane asks for is not '
                         'followed: %s', line)
         if len(new) > MOST_LINES:
-            LOG.warning('%d more parameters that the control plane asks for '
-                        'are not followed', len(new) - MOST_LINES)
+            LOG.warning('more parameters that the control plane asks for '
+                        'and that are not followed: %d',
+                        len(new) - MOST_LINES)
         self.refused = told
 
     def _say(self, section: str, params: Any) -> None:

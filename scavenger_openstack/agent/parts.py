@@ -19,6 +19,7 @@ from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack.decision.controller import is_detector
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
+from scavenger_openstack import extras
 from scavenger_openstack.restore import abilities
 from scavenger_openstack.restore import records
 from scavenger_openstack.types import Incident
@@ -133,8 +134,8 @@ def load_sync(conf: cfg.ConfigOpts, call: Callable[[bytes], bytes] | None,
                     '[DEFAULT], such as rabbit://USER:PASSWORD@HOST:5672/')
     except ImportError as exc:
         raise errors.ConfigError(
-            f'[conductor] enabled: {exc}; install '
-            'scavenger_openstack[rpc]') from exc
+            f'[conductor] enabled: {extras.missing(exc, "rpc") or exc}'
+        ) from exc
     return sync.make(
         call, conf_.sync_dir(conf), host=conf.agent.host,
         boot_id=records.boot_id(), version=version(),

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Mapping
 from collections.abc import Sequence
 import gc
 import logging
@@ -44,6 +45,7 @@ from scavenger_openstack.restore import messages
 from scavenger_openstack.restore import scheduling
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Mode
+from scavenger_openstack.types import printable
 from scavenger_openstack.types import Priority
 from scavenger_openstack.wire.json_fields import as_json
 
@@ -54,6 +56,9 @@ COST_SMOOTHING = 0.1
 
 STATE_EVERY_S = 5.0
 """How often the controllers' windows go to disk."""
+
+MOST_REFUSED_LINES = 10
+"""So many lines about what is not followed go to the log at once."""
 
 NOT_REAL_TIME = (
     'real-time priority 1 is refused: on a full host this agent may stand '
@@ -69,6 +74,7 @@ def set_up_log(conf: cfg.ConfigOpts) -> None:
     log.setup(conf, 'scavenger')
     for handler in logging.getLogger().handlers:
         handler.addFilter(log_filter.Filter())
+    conf_.log_unused(conf)
 
 
 class MissingLog:
@@ -84,6 +90,27 @@ class MissingLog:
         for sentence in missing:
             if sentence.partition(':')[0] not in before:
                 LOG.warning('missing: %s', sentence)
+
+
+class RefusedLog:
+    """Logs what the control plane asks for and is not followed here: each
+    once, and again when the reason is another."""
+
+    def __init__(self) -> None:
+        self._known: Mapping[str, str] = {}
+
+    def log(self, refused: Mapping[str, str]) -> None:
+        """:param refused: what is not followed, and why"""
+        before, self._known = self._known, dict(refused)
+        new = [f'{what}: {why}' for what, why in refused.items()
+               if before.get(what) != why]
+        for line in new[:MOST_REFUSED_LINES]:
+            LOG.warning('the control plane asks for what is not followed '
+                        'here: %s', printable(line))
+        if len(new) > MOST_REFUSED_LINES:
+            LOG.warning('more that the control plane asks for and that is '
+                        'not followed here: %d',
+                        len(new) - MOST_REFUSED_LINES)
 
 
 class Service:
@@ -109,6 +136,7 @@ class Service:
         self._rows = instances.InstanceRows()
         self._limits = status.Limits()
         self._missing = MissingLog()
+        self._refused = RefusedLog()
         self._sync = parts.load_sync(conf, call, self._evidence)
         self._parameters = parameters.Parameters(conf)
         if self._sync:      # those that were kept hold from the start
@@ -264,8 +292,12 @@ class Service:
         document = self._document(tick, state, isolation, facts)
         if self._sync:
             self._sync.start()      # if it could not be yet
+            refused = {**orders.refused_modes(self._signals.modes,
+                                              self._sync.orders.modes),
+                       **tick.refused}
+            self._refused.log({**self._sync.directives.refused, **refused})
             self._sync.see(tick.sample, document, facts.instances,
-                           {**self._parameters.refused, **tick.refused})
+                           {**self._parameters.refused, **refused})
         try:
             status.write(
                 self._state_dir / 'status.json', document,
@@ -293,6 +325,8 @@ class Service:
             'grade': facts.grade,
             'libvirt': facts.libvirt,
             'protect': self._conf.agent.protect,
+            'limited': sorted(self._loop.limited),
+            'own_modes': dict(self._signals.modes),
             'missing': facts.missing,
             'scheduled': self._scheduled,
             'tick_cpu_s': tick.cost_s,

@@ -348,9 +348,9 @@ def _words(event: Event) -> str:
         return (f'incident {event.what}{when} ({event.controller}): '
                 + status.of_incident(event.incident))
     if isinstance(event, KillEvent):
-        return (f'killed {event.processes} processes of '
-                f'{event.action.workload}: {event.action.reason} '
-                f'({event.action.owner})')
+        count = amounts.counted(event.processes, 'process', 'processes')
+        return (f'killed {count} of {event.action.workload}: '
+                f'{event.action.reason} ({event.action.owner})')
     return (f'agent {event.what}' + (f': {event.detail}' if event.detail
                                      else '')
             + (f' (process {event.pid})' if event.pid else ''))
@@ -372,13 +372,13 @@ def sentences(events: Sequence[Event]) -> list[str]:
 
 def _of_limits(events: Sequence[LimitEvent]) -> str:
     first, removed = events[0], events[0].what == 'removed'
-    whys = dict.fromkeys(one.why for one in events if one.why)
+    reasons = dict.fromkeys(one.why for one in events if one.why)
     limits = ', '.join(
         f'{one.knob} ' + ('is' if removed else '=') + ' ' + amounts.of_knob(
             one.knob, one.original if removed else one.value)
         for one in events)
     return (f'{len(events)} limits {first.what}: {first.workload} {limits}'
-            + (f': {"; ".join(whys)}' if whys else '')
+            + (f': {"; ".join(reasons)}' if reasons else '')
             + f' ({", ".join(dict.fromkeys(one.owner for one in events))}); '
             'see scavenger-agent history for each')
 

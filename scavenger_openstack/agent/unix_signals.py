@@ -106,6 +106,11 @@ class Signals:
     def _asked_to_show(self, number: int, frame: FrameType | None) -> None:
         self._show = True
 
+    @property
+    def modes(self) -> Mapping[str, Mode]:
+        """What the file says, as far as it is followed without a restart."""
+        return {**self._started, **self._modes}
+
     def orders(self, orders: orders_.Orders) -> orders_.Orders:
         """The orders, with the modes of the file where these do less."""
         if not self._modes:

@@ -32,7 +32,8 @@ KEYSTONE, HTTP_BASIC, NOAUTH = 'keystone', 'http_basic', 'noauth'
 STATUS = 'HTTP_X_IDENTITY_STATUS'
 CONFIRMED = 'Confirmed'
 
-_OURS = ('HTTP_X_ROLES', 'HTTP_X_USER_ID', 'HTTP_X_PROJECT_ID')
+_OURS = ('HTTP_X_ROLES', 'HTTP_X_USER_ID', 'HTTP_X_PROJECT_ID',
+         'HTTP_X_USER_NAME')
 _REMEMBERED = 64
 _FILE_MOST_BYTES = 1 << 20
 
@@ -54,9 +55,11 @@ def caller(environ: dict[str, Any]) -> Caller | None:
     """``None`` when the request does not say who it is from."""
     if environ.get(STATUS) != CONFIRMED:
         return None
-    roles, user, project = (environ.get(name) or '' for name in _OURS)
+    roles, user, project, user_name = (environ.get(name) or ''
+                                       for name in _OURS)
     return Caller(user=user, project=project, roles=tuple(
-        role.strip() for role in roles.split(',') if role.strip()))
+        role.strip() for role in roles.split(',') if role.strip()),
+        user_name=user_name)
 
 
 def challenge(strategy: str) -> str | None:

@@ -23,11 +23,18 @@ from scavenger_openstack.wire import fit
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks: ids of user and project, and roles, as Keystone has them."""
+    """Who asks: ids of user and project, and roles, as Keystone has them,
+    and what the user is called."""
 
     user: str
     project: str = ''
     roles: tuple[str, ...] = ()
+    user_name: str = ''
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return self.user_name or self.user
 
 
 @dataclasses.dataclass(slots=True)
@@ -102,6 +109,6 @@ class Call:
                before: Any, after: Any, reason: str = '') -> None:
         """Write to the audit, in the transaction of the change itself."""
         audit.add(connection, time_s=self.now_s, actor=self.caller.user,
-                  project=self.caller.project, request_id=self.request_id,
-                  action=action, target=target, before=before, after=after,
-                  reason=reason)
+                  actor_name=self.caller.name, project=self.caller.project,
+                  request_id=self.request_id, action=action, target=target,
+                  before=before, after=after, reason=reason)

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+import difflib
 from http import HTTPStatus
 from typing import Any
 
@@ -30,9 +32,25 @@ def bad(detail: str, field: str | None = None, allowed: Any = None) -> Fault:
     return Fault(HTTPStatus.BAD_REQUEST, detail, field, allowed)
 
 
-def missing(what: str) -> Fault:
-    """The same for what is not there and for what the caller may not see."""
-    return Fault(HTTPStatus.NOT_FOUND, f'There is no such {what}.')
+def missing(what: str, name: str, names: Iterable[str] = ()) -> Fault:
+    """The same for what is not there and for what the caller may not see.
+
+    :param names: those that are there, of which one is proposed
+    """
+    return Fault(HTTPStatus.NOT_FOUND,
+                 f'There is no {what} {shown(name)}{proposal(name, names)}.')
+
+
+def proposal(name: str, names: Iterable[str]) -> str:
+    """``; did you mean X?``, or nothing where none is like it."""
+    near = difflib.get_close_matches(name, list(names), 1)
+    return f'; did you mean {near[0]}?' if near else ''
+
+
+def shown(text: str) -> str:
+    """A text of a client in a message: short, and only valid Unicode."""
+    text = text.encode('utf-8', 'replace').decode('utf-8')
+    return text if len(text) <= 100 else text[:100] + '…'
 
 
 def conflict(detail: str, field: str | None = None) -> Fault:

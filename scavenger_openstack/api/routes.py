@@ -73,7 +73,8 @@ def _thing(method: str, path: str, noun: str, policy: str, handle: Any,
 
 def _gone(path: str, noun: str, policy: str, handle: Any, summary: str
           ) -> Route:
-    return Route('DELETE', path, noun, policy, handle, summary, _NOTHING,
+    return Route('DELETE', path, noun, policy, handle, summary,
+                 schemas.fields({'reason': schemas.REASON}, 'reason'),
                  None, None)
 
 
@@ -120,18 +121,18 @@ ROUTES: tuple[Route, ...] = (
     _gone('/v1/caps/{host}/{knob}/{workload}', 'override',
           'overrides:delete', caps.delete, 'Delete override'),
     _list('/v1/priorities', 'priorities', 'priorities:list',
-          rules.priorities, 'List priorities', rules.PRIORITY,
+          rules.priorities, 'List priorities', rules.PRIORITY_LISTED,
           rules.FILTERS),
     _thing('POST', '/v1/priorities', 'priority', 'priorities:set',
-           rules.set_priority, 'Set priority', rules.PRIORITY,
+           rules.set_priority, 'Set priority', rules.PRIORITY_SET,
            rules.PRIORITY_WISH),
     _gone('/v1/priorities/{id}', 'priority', 'priorities:delete',
           rules.delete_priority, 'Delete priority'),
     _list('/v1/exemptions', 'exemptions', 'exemptions:list',
-          rules.exemptions, 'List exemptions', rules.EXEMPTION,
+          rules.exemptions, 'List exemptions', rules.EXEMPTION_LISTED,
           rules.FILTERS),
     _thing('POST', '/v1/exemptions', 'exemption', 'exemptions:set',
-           rules.set_exemption, 'Set exemption', rules.EXEMPTION,
+           rules.set_exemption, 'Set exemption', rules.EXEMPTION_SET,
            rules.EXEMPTION_WISH),
     _gone('/v1/exemptions/{id}', 'exemption', 'exemptions:delete',
           rules.delete_exemption, 'Delete exemption'),
@@ -140,8 +141,8 @@ ROUTES: tuple[Route, ...] = (
     _list('/v1/protection', 'protection', 'protection:list',
           switches.protection, 'List protection', switches.PROTECTION),
     _thing('PUT', '/v1/protection', 'protection', 'protection:set',
-           switches.set_protection, 'Set protection', switches.PROTECTION,
-           switches.PROTECTION_WISH),
+           switches.set_protection, 'Set protection',
+           switches.PROTECTION_SET, switches.PROTECTION_WISH),
     _list('/v1/governor', 'governor', 'governor:list', switches.governor,
           'List governor', switches.GOVERNOR),
     _thing('PUT', '/v1/governor', 'governor', 'governor:set',

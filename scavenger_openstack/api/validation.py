@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Sequence
 import json
 import math
 from typing import Any
@@ -18,6 +20,9 @@ from scavenger_openstack.api import times
 BODY_MOST_BYTES = 64 << 10
 DEPTH_MOST = 16
 """Objects and arrays inside of each other."""
+
+_ARTICLES = {'string': 'a ', 'number': 'a ', 'boolean': 'a ',
+             'integer': 'an ', 'object': 'an ', 'array': 'an '}
 
 FORMATS = jsonschema.FormatChecker(formats=())
 
@@ -37,9 +42,9 @@ def query(pairs: Iterable[tuple[str, str]], schema: Schema
     values: dict[str, Any] = {}
     for name, text in pairs:
         if name in values:
-            raise faults.bad(f'{shown(name)} is there twice.', shown(name),
-                             'one value')
-        check_text(text, shown(name))
+            raise faults.bad(f'{faults.shown(name)} is there twice.',
+                             faults.shown(name), 'one value')
+        check_text(text, faults.shown(name))
         values[name] = _value(text, properties.get(name, {}).get('type'))
     check(values, schema)
     return values
@@ -79,12 +84,6 @@ def check(value: Any, schema: Schema) -> None:
         raise _fault(found[0])
 
 
-def shown(text: str) -> str:
-    """A text of a client in a message: short, and only valid Unicode."""
-    text = text.encode('utf-8', 'replace').decode('utf-8')
-    return text if len(text) <= 100 else text[:100] + '…'
-
-
 def _value(text: str, kind: Any) -> Any:
     """As the type says; as it is, if it is not of that type."""
     if kind == 'boolean':
@@ -107,11 +106,46 @@ def _fault(error: jsonschema.ValidationError) -> faults.Fault:
     if rule == 'additionalProperties':
         known = sorted(schema.get('properties', ()))
         name = min(name for name in error.instance if name not in known)
-        field = shown('.'.join([*path, name]))
-        return faults.bad(f'There is no field {field}.', field, known)
-    field = shown('.'.join(path)) or 'body'
-    return faults.bad(f'{field} is not what it has to be.', field,
-                      allowed(schema))
+        field = faults.shown('.'.join([*path, name]))
+        return faults.bad(
+            f'There is no field {field}{faults.proposal(name, known)}.',
+            field, known)
+    field = faults.shown('.'.join(path)) or 'body'
+    wanted = allowed(schema)
+    return faults.bad(
+        f'{field} is {_quoted(error.instance)}, and has to be '
+        + (_one_of(error.instance, wanted) if isinstance(wanted, list)
+           else f'{_ARTICLES.get(wanted.split()[0], "")}{wanted}') + '.',
+        field, wanted)
+
+
+def check_word(word: str | None, field: str, words: Sequence[str],
+               is_used: Callable[[str], bool]) -> None:
+    """Check a filter that found nothing: what nothing ever has is a mistake.
+
+    :param words: those that there are in this release
+    :param is_used: whether something that is stored has another
+    :raises Fault: 400, with the words.
+    """
+    if word is not None and word not in words and not is_used(word):
+        raise faults.bad(f'{field} is {_quoted(word)}, and has to be '
+                         f'{_one_of(word, list(words))}.', field, list(words))
+
+
+def _quoted(value: Any) -> str:
+    """A value of a client in a message."""
+    if isinstance(value, dict | list):
+        return 'an object' if isinstance(value, dict) else 'an array'
+    return faults.shown(json.dumps(value, ensure_ascii=False))
+
+
+def _one_of(value: Any, wanted: list[Any]) -> str:
+    words = ['null' if word is None else str(word).lower() if isinstance(
+        word, bool) else str(word) for word in wanted]
+    return (' or '.join((', '.join(words[:-1]), words[-1]) if words[1:]
+                        else words)
+            + (faults.proposal(value, words) if isinstance(value, str)
+               else ''))
 
 
 def allowed(schema: Schema) -> Any:
@@ -145,7 +179,7 @@ def _no_constant(name: str) -> float:
 def _finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f'{shown(text)} is too large')
+        raise ValueError(f'{faults.shown(text)} is too large')
     return value
 
 
@@ -173,15 +207,15 @@ def _check_values(value: Any) -> None:
         elif isinstance(value, str):
             check_text(value, field)
         elif isinstance(value, int) and abs(value) > 2 ** 53:
-            raise faults.bad(f'{shown(field)} is too large a number.',
-                             shown(field), 'numbers up to 2^53')
+            raise faults.bad(f'{faults.shown(field)} is too large a number.',
+                             faults.shown(field), 'numbers up to 2^53')
 
 
 def check_text(text: str, field: str) -> None:
     """
     :raises Fault: it is not valid Unicode, or has the character NUL.
     """
-    field = shown(field)
+    field = faults.shown(field)
     # Where the server decodes, this is what bytes become that are no UTF-8.
     if '\x00' in text or '\ufffd' in text:
         raise faults.bad(f'{field} holds NUL, or bytes that are not UTF-8.',

@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if '--check' in arguments:
         return exit_.code(PROG, lambda: _monitored(arguments))
-    return exit_.code(PROG, lambda: _main(arguments))
+    return exit_.code(PROG, lambda: _main(arguments), 'rpc')
 
 
 def parser() -> command_line.Parser:
@@ -67,10 +67,13 @@ def parser() -> command_line.Parser:
     command_line.add_configuration(one)
     command_line.add_logging(one)
     one = add('sample', 'print what is measured, and touch nothing',
-              'One JSON line per interval.')
+              'A table of what workloads use, for each [agent] interval_s.')
     one.add_argument('--seconds', type=command_line.number(0), default=0.0,
                      metavar='N', help='go on for so many seconds (default: '
-                                       '0, which prints one line)')
+                                       '0, which prints one table)')
+    one.add_argument('--json', action='store_true',
+                     help='print one JSON line per sample, in SI units: sums '
+                          'since each workload began')
     command_line.add_configuration(one)
     command_line.add_logging(one)
     one = add('status', 'print what the running agent does, and why',
@@ -87,7 +90,7 @@ def parser() -> command_line.Parser:
     one.add_argument('--since', metavar='TIME',
                      help='only from then on: a duration before now (90m, '
                           '2h, 3d, 1w, 1h30m), or a time such as '
-                          '2026-01-31T03:00, local unless it has an offset')
+                          '2026-01-31T03:00, in UTC unless it has an offset')
     one.add_argument('--json', action='store_true',
                      help='print one JSON object per line, in SI units')
     command_line.add_configuration(one)
@@ -132,14 +135,22 @@ def run(conf: cfg.ConfigOpts, options: argparse.Namespace,
 
 def sample(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
     from scavenger_openstack.agent import parts
+    from scavenger_openstack.agent import sample_table
     from scavenger_openstack.wire.json_fields import as_json
-    driver = parts.load_driver(conf)
+    driver, before = parts.load_driver(conf), None
     try:
         until = time.monotonic() + options.seconds
         while True:
-            print(text.json_line(as_json(driver.sample())), flush=True)
-            if time.monotonic() + conf.agent.interval_s > until:
+            now = driver.sample()
+            if options.json:
+                print(text.json_line(as_json(now)), flush=True)
+            elif before is not None:
+                print(*sample_table.lines(before, now, driver.facts()),
+                      sep='\n', flush=True)
+            if (time.monotonic() + conf.agent.interval_s > until
+                    and (options.json or before is not None)):
                 return 0
+            before = now
             time.sleep(conf.agent.interval_s)
     except BrokenPipeError:
         return exit_.unread()

@@ -96,9 +96,10 @@ def run(options: argparse.Namespace) -> int:
         schema.check(connection)
         without = enrollment.without_token(connection)
     log.setup(conf, 'scavenger')
+    conf_.log_unused(conf)
     if without:
-        LOG.warning('%d hosts have no token: %s; see "scavenger-manage host '
-                    'enroll"', without, 'their reports are refused'
+        LOG.warning('hosts without a token: %d; %s; see "scavenger-manage '
+                    'host enroll"', without, 'their reports are refused'
                     if conf.conductor.require_token else 'any client that '
                     'the broker lets in may report in their names')
     conductor = service.Conductor(

@@ -10,6 +10,7 @@ import select
 import sys
 
 from scavenger_openstack import errors
+from scavenger_openstack import extras
 from scavenger_openstack.types import printable
 
 FAILED = 1
@@ -18,14 +19,17 @@ INTERRUPTED = 130
 """What a shell shows for a command that SIGINT has ended."""
 
 
-def code(program: str, work: Callable[[], int]) -> int:
+def code(program: str, work: Callable[[], int], extra: str = 'control'
+         ) -> int:
     """Do ``work`` and return its exit code.
 
     What stops it goes to standard error: :data:`USAGE` when the
-    configuration or the command line cannot work, with one line for each
-    finding, :data:`FAILED` for what else is expected to go wrong, with one
-    line.  A fault of ours stays a traceback.  It is no failure that nothing
-    reads the output to its end.
+    configuration, the command line or what is installed cannot work, with
+    one line for each finding, :data:`FAILED` for what else is expected to go
+    wrong, with one line.  A fault of ours stays a traceback.  It is no failure
+    that nothing reads the output to its end.
+
+    :param extra: what installs the packages that the program needs
     """
     try:
         try:
@@ -40,6 +44,12 @@ def code(program: str, work: Callable[[], int]) -> int:
     except errors.ConfigError as exc:
         for finding in exc.args:
             say(program, finding)
+        return USAGE
+    except ModuleNotFoundError as exc:
+        missing = extras.missing(exc, extra)
+        if not missing:
+            raise
+        say(program, missing)
         return USAGE
     except (errors.ScavengerError, OSError) as exc:
         if isinstance(exc, BrokenPipeError) and _is_unread():

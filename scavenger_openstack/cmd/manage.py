@@ -14,6 +14,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from scavenger_openstack import amounts
 from scavenger_openstack.cmd import exit as exit_
 from scavenger_openstack import command_line
 from scavenger_openstack import errors
@@ -147,7 +148,7 @@ def _add_hosts(action: command_line.Parser) -> None:
 def _main(arguments: Sequence[str]) -> int:
     options = command_line.parse(parser(), arguments)
     from scavenger_openstack.cmd import configuration
-    conf = configuration.load(PROG, options)
+    conf = configuration.load(PROG, options, has_log=False)
     commands = {
         ('db', 'upgrade'): _upgrade, ('db', 'version'): _version,
         ('db', 'purge'): _purge, ('host', 'enroll'): _hosts,
@@ -215,7 +216,7 @@ def _purge(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
             _record_purge(engine, options, 'db.purged', counts)
     verb = 'would be deleted' if options.dry_run else 'deleted'
     for name, rows in counts.items():
-        print(f'{name}: {rows} rows {verb}')
+        print(f'{name}: {amounts.counted(rows, "row")} {verb}')
     return 0
 
 
@@ -255,8 +256,8 @@ def _aggregate(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
             engine, lambda connection: aggregates.put(
                 connection, name, hosts, now_s=time.time()),
             idempotent=True, on_duplicate=True)
-    print(f'{name}: {len(after.hosts)} hosts{_source(after)}, before '
-          f'{len(before.hosts)}{_source(before)}')
+    print(f'{name}: {amounts.counted(len(after.hosts), "host")}'
+          f'{_source(after)}, before {len(before.hosts)}{_source(before)}')
     if unknown:
         print(f'{PROG}: has not reported yet: {", ".join(unknown)}',
               file=sys.stderr)
@@ -269,8 +270,13 @@ def _aggregates(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
     from scavenger_openstack.db import schema
     with _engine(conf) as engine, connect.reading(engine) as connection:
         schema.check(connection)
-        for name, found in aggregates.members(connection).items():
-            print(f'{name}{_source(found)}: {" ".join(found.hosts)}')
+        members = aggregates.members(connection)
+    for name, found in members.items():
+        print(f'{name}{_source(found)}: {" ".join(found.hosts)}')
+    if not members:
+        print(f'{PROG}: no aggregate has a host: "aggregate set" names some, '
+              'and with [nova] enabled a conductor reads those of Nova',
+              file=sys.stderr)
     return 0
 
 
@@ -298,7 +304,8 @@ class _Progress:
     def __call__(self, table: str, rows: int) -> None:
         if time.monotonic() - self._last_s > PROGRESS_S:
             self._last_s = time.monotonic()
-            print(f'{PROG}: {table}: {rows} rows so far', file=sys.stderr,
+            print(f'{PROG}: {table}: '
+                  f'{amounts.counted(rows, "row")} so far', file=sys.stderr,
                   flush=True)
 
 

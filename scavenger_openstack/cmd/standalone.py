@@ -68,28 +68,45 @@ def parser() -> command_line.Parser:
     one = add('env', 'print what "openstack" needs to use that API, for a '
                      'shell',
               'Type, as root and with the options of the one that runs: '
-              'eval "$(scavenger-standalone env)"')
+              'eval "$(scavenger-standalone env)". What an openrc file has '
+              'set in that shell is kept, and set again by '
+              'eval "$(scavenger-standalone env --undo)".')
+    one.add_argument('--undo', action='store_true',
+                     help='print what sets the shell back')
     command_line.add_configuration(one)
     return found
 
 
 def _main(arguments: Sequence[str]) -> int:
     options = command_line.parse(parser(), arguments)
+    if options.command == 'env' and options.undo:
+        from scavenger_openstack.cmd import standalone_shell
+        print(standalone_shell.UNDO, end='')
+        return 0
     from scavenger_openstack.cmd import configuration
     conf = configuration.load(PROG, options)
     return (environment if options.command == 'env' else run)(conf, options)
 
 
 def environment(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
-    """Print what "openstack" needs."""
-    from scavenger_openstack.cmd import standalone_files
-    print(standalone_files.environment(standalone_files.of(conf), conf),
-          end='')
+    """Print what "openstack" needs, and how to go back."""
+    from scavenger_openstack.cmd import standalone_shell
+    print(standalone_shell.environment(conf), end='')
+    exit_.say(PROG, f'"openstack" in this shell uses the API of this host, '
+                    f'{conf.agent.host}, and knows no other service; to go '
+                    'back type eval "$(scavenger-standalone env --undo)"')
     return 0
 
 
 def run(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
+    """
+    :raises AlreadyRunning: another agent has the state directory; nothing
+        was started.
+    """
+    from scavenger_openstack.agent.lease import ownership
     from scavenger_openstack.agent import service
+    from scavenger_openstack import conf as conf_
+    ownership.Ownership(conf_.state_dir(conf)).check_free()
     service.set_up_log(conf)
     with Watcher(conf), _control_plane(conf) as call:
         return agent.run(conf, options, call)

@@ -22,6 +22,7 @@ from oslo_config import cfg
 from scavenger_openstack import conf as conf_
 from scavenger_openstack import conf_agent
 from scavenger_openstack import errors
+from scavenger_openstack.restore import files as files_
 
 DEFAULT_DIRECTORY = '/var/lib/scavenger/standalone'
 NAME = 'admin'
@@ -118,32 +119,6 @@ def make(files: Files, conf: cfg.ConfigOpts, user: pwd.struct_passwd) -> None:
     _write(files.options, _options(files, conf).replace('$', '$$').encode())
 
 
-def environment(files: Files, conf: cfg.ConfigOpts) -> str:
-    """Lines for a shell, with which ``openstack`` finds the API.
-
-    :raises ScavengerError: the password is not there, or not for this user.
-    """
-    try:
-        password = files.password.read_text().strip()
-    except PermissionError as exc:
-        raise errors.ScavengerError(
-            f'{files.password}: only root may read the password: type it as '
-            'root') from exc
-    except FileNotFoundError as exc:
-        raise errors.ScavengerError(
-            f'{files.password}: not there; start scavenger-standalone first, '
-            'with the same options') from exc
-    except (OSError, ValueError) as exc:
-        raise errors.ScavengerError(
-            f'{files.password}: cannot be read: {exc}') from exc
-    variables = {'OS_AUTH_TYPE': 'http_basic', 'OS_USERNAME': NAME,
-                 'OS_PASSWORD': password,
-                 'OS_ENDPOINT': f'http://127.0.0.1:{conf.api.port}'}
-    return ''.join(('unset OS_CLOUD OS_AUTH_URL\n', *(
-        f'export {name}={shlex.quote(value)}\n'
-        for name, value in variables.items())))
-
-
 def _make_directory(path: pathlib.Path, group: int) -> None:
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = path.stat(follow_symlinks=False)
@@ -195,13 +170,7 @@ def _name(number: int) -> str:
 
 def _write(path: pathlib.Path, data: bytes) -> None:
     """Put a file that only its owner reads in place of the one before."""
-    draft = path.with_name(f'{path.name}.tmp')
-    draft.unlink(missing_ok=True)
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL
-                         | os.O_CLOEXEC, 0o600)
-    with open(descriptor, 'wb') as file:
-        file.write(data)
-    draft.rename(path)
+    files_.replace(path, data, draft=f'{path}.tmp')
 
 
 def _options(files: Files, conf: cfg.ConfigOpts) -> str:

@@ -48,7 +48,7 @@ def _main(arguments: Sequence[str]) -> int:
 
     from scavenger_openstack.cmd import configuration
     from scavenger_openstack.cmd import upgrade_checks
-    conf = configuration.load(PROG, options)
+    conf = configuration.load(PROG, options, has_log=False)
     # The table says what is wrong with a rule; this would add a traceback.
     logging.getLogger('oslo_policy').setLevel(logging.CRITICAL + 1)
     # Where it looks for --json.

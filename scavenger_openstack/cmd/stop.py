@@ -20,6 +20,7 @@ import time
 from typing import NamedTuple
 
 from scavenger_openstack.agent import status
+from scavenger_openstack import amounts
 from scavenger_openstack.cmd import places as places_
 from scavenger_openstack import errors
 from scavenger_openstack.restore import actions
@@ -260,8 +261,9 @@ def _restore(target: Target, leases: _Leases, done: str,
     return _report(leases, (
         f'the agent (process {pids}) did not answer within '
         f'{STOP_WAIT_S:.0f} s'
-        + (', every limit was restored in its place. Its '
-           f'{left} records stay until it answers or ends: '
+        + (', every limit was restored in its place. The '
+           f'records of {amounts.counted(left, "limit")} stay until it '
+           'answers or ends: '
            'scavenger-restore --watch restores again what it may still write'
            if left else '; scavenger-restore --watch restores what it may '
            'still set') + '. To be sure, kill it'), restored=True)

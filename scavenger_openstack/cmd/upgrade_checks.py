@@ -14,6 +14,7 @@ from oslo_upgradecheck import upgradecheck
 from oslo_upgradecheck.upgradecheck import Code
 from oslo_upgradecheck.upgradecheck import Result
 
+from scavenger_openstack import amounts
 from scavenger_openstack.api import auth
 from scavenger_openstack.api import policy_file
 from scavenger_openstack import conf_control
@@ -108,8 +109,9 @@ class Checks(upgradecheck.UpgradeCommands):
             return Result(Code.SUCCESS)
         more = len(names) - NAMED
         return Result(Code.WARNING, (
-            f'{len(names)} of {len(rows)} hosts are {what} '
-            f'They are {", ".join(names[:NAMED])}'
+            f'{len(names)} of {amounts.counted(len(rows), "host")} '
+            f'{"is" if len(names) == 1 else "are"} {what} '
+            f'In question: {", ".join(names[:NAMED])}'
             + (f' and {more} more.' if more > 0 else '.')))
 
     def _keeping(self) -> Result:

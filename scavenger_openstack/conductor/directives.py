@@ -46,8 +46,6 @@ LEAST_SAMPLES = MIN_TASKS * MIN_SAMPLES
 fewer than ``MIN_TASKS`` workloads.  How many samples are of which of them is
 not known.  Source: CPI2, section 3.1."""
 
-WORDS = {'cloud': 'the cloud', 'aggregate': 'aggregate', 'host': 'host'}
-
 
 class Asker(NamedTuple):
     """The host that directives are for.
@@ -151,10 +149,12 @@ class Wishes:
                 with self._lock:
                     self._shares = minute, found
             else:
+                # With this one, of which the report is not stored yet.
+                hosts = dict.fromkeys(
+                    [*rows.hosts(connection, now - SEEN_S), host])
                 # Not remembered before it is stored.
                 found = governor.divide(
-                    rows.wanted(connection, now),
-                    rows.hosts(connection, now - SEEN_S), minute)
+                    rows.wanted(connection, now), list(hosts), minute)
                 rows.add_shares(connection, minute, found)
             shares = found
         if host in shares or governed:
@@ -168,7 +168,7 @@ def _content(connection: reports.Connection, wanted: rows.Wanted,
     """The fields of the directives, but for time and digest."""
     present = rows.present(connection, asker.host_id)
     aggregates = wanted.aggregates.of(asker.name)
-    protection, reason = protection_of(wanted, asker.name)
+    protection, reason = wanted.protection(asker.name)
     return {
         'protection': protection, 'protection_reason': reason,
         **{kind: wanted.setting(asker.name, kind,
@@ -194,17 +194,6 @@ def notice(wanted: rows.Wanted, host: str) -> str:
             'what flavors say and the scheduler do not reach this host. Set '
             '[agent] host to the name that "openstack compute service list" '
             'shows, unless no nova-compute runs here')
-
-
-def protection_of(wanted: rows.Wanted, host: str) -> tuple[bool, str]:
-    """Whether limits may be set on a host, and why not: the widest switch
-    that is off decides."""
-    for scope, target in wanted.scopes(host):
-        switch = wanted.switches.get((scope, target))
-        if switch is not None and not switch.protection:
-            where = f'{WORDS[scope]} {target}'.strip()
-            return False, f'switched off for {where}: {switch.reason}'[:2000]
-    return True, ''
 
 
 def specs(connection: reports.Connection, cpu_model: str,

@@ -49,8 +49,7 @@ def make_periodic(engine: connect.Engine, holder: str,
                     yield count
         finally:
             if deleted:
-                LOG.info('%d rows were deleted that were over and old',
-                         deleted)
+                LOG.info('rows deleted that were over and old: %d', deleted)
 
     return periodic.Periodic(engine, CLAIM, holder, clock, stopped, delete,
                              lambda now: now + EVERY_S, DONE, elapsed)

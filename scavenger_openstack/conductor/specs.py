@@ -102,8 +102,8 @@ def refresh(engine: connect.Engine, now: float
                 reports.add_audit(connection, [{
                     'time_s': now, 'actor': 'conductor',
                     'action': directives.SPECS, 'target': '',
-                    'reason': f'{changed} specs changed'}])
-            LOG.info('%d specs changed', changed)
+                    'reason': f'specs changed: {changed}'}])
+            LOG.info('specs changed: %d', changed)
 
 
 def merged(rows: Iterable[Any], today_s: int) -> dict[SpecKey, Aged]:

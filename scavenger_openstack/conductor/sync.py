@@ -140,6 +140,11 @@ def sync(connection: reports.Connection, report: Report, now: float,
             connection, host.id, report.run_id, acknowledged,
             entries[-1].time_s if entries else last_s or 0.0, now,
             new=sequence is None)
+    directives = (wishes or directives_.Wishes()).directives(
+        connection, directives_.Asker(
+            host.id, report.host, digest, host.settings,
+            report.directives_digest, report.facts.cpu_model, tags),
+        generation, now)
     if late:
         reports.update_host(connection, host.id, {
             'last_seen_s': now, 'removed_s': None})
@@ -147,16 +152,11 @@ def sync(connection: reports.Connection, report: Report, now: float,
         reports.update_host(connection, host.id, {
             'boot_id': report.boot_id, 'version': report.facts.version,
             'enforcing': report.facts.enforcing,
-            'facts': _facts(report, host, now), 'workloads_digest': digest,
+            'facts': _facts(report, host, now, holds=directives is None),
+            'workloads_digest': digest,
             'last_seen_s': now, 'removed_s': None})
-    return Answer(
-        acknowledged=acknowledged,
-        workloads_digest=digest, time_s=now,
-        directives=(wishes or directives_.Wishes()).directives(
-            connection, directives_.Asker(
-                host.id, report.host, digest, host.settings,
-                report.directives_digest, report.facts.cpu_model, tags),
-            generation, now))
+    return Answer(acknowledged=acknowledged, workloads_digest=digest,
+                  time_s=now, directives=directives)
 
 
 def _check_token(host: reports.Host | None, name: str, token: str,
@@ -205,9 +205,15 @@ def _fitted(entry: AnyEntry) -> AnyEntry:
     return codec.replace(entry, **changes) if changes else entry
 
 
-def _facts(report: Report, host: reports.Host, now: float) -> reports.Row:
-    """What is kept of a host's facts; says once that its clock is off."""
+def _facts(report: Report, host: reports.Host, now: float, holds: bool
+           ) -> reports.Row:
+    """What is kept of a host's facts; logs once that its clock is off.
+
+    :param holds: its directives are all that is asked for now
+    """
     facts = codec.plain(report.facts)
+    facts['followed_s'] = (now if holds
+                           else host.facts.get('followed_s', 0.0))
     for name in facts.keys() & {'capacity', 'headroom', 'used'}:
         facts[name] = {resource: min(MOST_AMOUNT, value)
                        for resource, value in facts[name].items()}

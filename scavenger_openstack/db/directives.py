@@ -15,6 +15,7 @@ from sqlalchemy import delete
 from sqlalchemy import func
 from sqlalchemy import insert
 from sqlalchemy import select
+from sqlalchemy import tuple_
 
 from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import aggregates
@@ -26,6 +27,8 @@ from scavenger_openstack import host_names
 
 SPECS = 'specs'
 """The action of the audit's row that says that specs have changed."""
+
+WORDS = {'cloud': 'the cloud', 'aggregate': 'aggregate', 'host': 'host'}
 
 KEPT_MINUTES = 10
 """Of what the governor divided."""
@@ -94,6 +97,34 @@ class Wanted(NamedTuple):
         return [('cloud', ''), *(('aggregate', name) for name
                                   in self.aggregates.of(host)),
                 ('host', host)]
+
+    def protection(self, host: str) -> tuple[bool, str]:
+        """Whether limits may be set on a host, and why not: the widest
+        switch that is off decides."""
+        for scope, target in self.scopes(host):
+            switch = self.switches.get((scope, target))
+            if switch is not None and not switch.protection:
+                where = f'{WORDS[scope]} {target}'.strip()
+                return False, (f'switched off for {where}: '
+                               f'{switch.reason}')[:2000]
+        return True, ''
+
+
+def of_host(connection: Connection, host: str) -> Wanted:
+    """The switches, aggregates and settings that concern one host."""
+    names = aggregates.by_host(connection).of(host)
+    switches, common = tables.switches.c, tables.aggregate_settings.c
+    found = Wanted(aggregates=aggregates.ByHost({host: names}))
+    return found._replace(
+        switches={(scope, target): Switch(*switch) for scope, target, *switch
+                  in connection.execute(select(
+                      switches.scope, switches.target, switches.protection,
+                      switches.reason, switches.caps_per_minute).where(
+                          tuple_(switches.scope, switches.target).in_(
+                              found.scopes(host))))},
+        settings=dict(connection.execute(select(
+            common.aggregate, common.settings).where(
+                common.aggregate.in_(names))).tuples().all()))
 
 
 def wanted(connection: Connection, now: float, before: Wanted | None = None

@@ -92,7 +92,8 @@ def workload(connection: Connection, instance: str) -> Row | None:
     another without its domain, is not enough to have it evicted."""
     return rows.first(connection, select(
         _W.name, _W.instance, _W.project, _W.display_name, _W.priority,
-        _W.source, tables.hosts.c.name.label('host')).join_from(
+        _W.source, _W.vcpus, _W.floor, tables.hosts.c.name.label('host')
+        ).join_from(
             tables.workloads, tables.hosts).where(
                 _W.instance == instance, _W.until_s.is_(None))
         .order_by(case((_W.priority == Priority.BACKGROUND, 1), else_=0),

@@ -47,14 +47,14 @@ class FlavorTag(NamedTuple):
 
 
 def put(connection: Connection, tag: dict[str, Any], now_s: float, *,
-        told: bool = False) -> None:
+        from_broker: bool = False) -> None:
     """Replace what is known of an instance.
 
     :param tag: a row without id and time
-    :param told: by the broker, and not by Nova
+    :param from_broker: the broker has sent it, and Nova was not asked
     """
     row = {**tag, 'short': host_names.short(tag['host']),
-           'changed_s': now_s, 'told': told}
+           'changed_s': now_s, 'from_broker': from_broker}
     changed = connection.execute(
         update(tables.flavor_tags).where(_T.instance == tag['instance'])
         .values(row)).rowcount
@@ -106,18 +106,18 @@ def others(connection: Connection, there: Collection[str], before_s: float
     return sorted(old)
 
 
-def told(connection: Connection, most: int) -> list[str]:
-    """Instances of which the broker has told what Nova was not asked for;
-    the oldest of them."""
+def from_broker(connection: Connection, most: int) -> list[str]:
+    """Return the instances whose tag is from the broker, and that Nova was
+    not asked for; the oldest of them."""
     return list(connection.execute(
-        select(_T.instance).where(_T.told).order_by(_T.changed_s)
+        select(_T.instance).where(_T.from_broker).order_by(_T.changed_s)
         .limit(most)).scalars())
 
 
 def confirmed(connection: Connection, instances: Sequence[str]) -> None:
     """Note that Nova was asked for these."""
     connection.execute(update(tables.flavor_tags).where(
-        _T.instance.in_(instances), _T.told).values(told=False))
+        _T.instance.in_(instances), _T.from_broker).values(from_broker=False))
 
 
 def forget_all(connection: Connection, instances: Sequence[str],

@@ -357,7 +357,7 @@ def add_audit(connection: Connection, rows: Sequence[Row]) -> None:
     ``reason`` are needed, the rest is empty where it is missing."""
     _insert(connection, tables.audit, [
         {'project': '', 'request_id': '', 'before': None, 'after': None,
-         **row} for row in rows])
+         'actor_name': row['actor'], **row} for row in rows])
 
 
 def _insert(connection: Connection, table: Table, rows: Sequence[Row]

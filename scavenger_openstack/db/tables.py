@@ -310,7 +310,7 @@ aggregate_settings = _table(
     Column('aggregate', NAME, nullable=False, unique=True),
     Column('settings', JSON, nullable=False))
 
-# What the flavor of an instance says, and the host that told it last.
+# What the flavor of an instance says, and the host that it is placed on.
 flavor_tags = _table(
     'flavor_tags', _id(),
     Column('instance', String(36), nullable=False, unique=True),
@@ -323,9 +323,9 @@ flavor_tags = _table(
     Column('floor', JSON, nullable=False),
     Column('protect', Boolean, nullable=False),
     Column('changed_s', Double, nullable=False),
-    # The broker has told it, and Nova was not asked since.
-    Column('told', Boolean, nullable=False),
-    Index('ix_flavor_tags_told', 'told', 'changed_s'),
+    # A notification of the broker was the source; Nova was not asked since.
+    Column('from_broker', Boolean, nullable=False),
+    Index('ix_flavor_tags_from_broker', 'from_broker', 'changed_s'),
     Index('ix_flavor_tags_short', 'short', 'host', 'changed_s'))
 
 # The hosts that have a compute service of Nova, if that was read.
@@ -391,7 +391,9 @@ specs = _table(
 audit = _table(
     'audit', _id(),
     Column('time_s', Double, nullable=False, index=True),
+    # The id of a user, or what else did it; and what it is called.
     Column('actor', NAME, nullable=False),
+    Column('actor_name', NAME, nullable=False, default=''),
     Column('project', PROJECT, nullable=False, default=''),
     Column('request_id', String(64), nullable=False, default=''),
     Column('action', String(64), nullable=False),
@@ -401,6 +403,7 @@ audit = _table(
     Column('reason', Text, nullable=False),
     Index('ix_audit_target', 'target', 'id'),
     Index('ix_audit_actor', 'actor', 'id'),
+    Index('ix_audit_actor_name', 'actor_name', 'id'),
     Index('ix_audit_action', 'action', 'id'))
 
 # Work that is done once: the holder until expires_s.

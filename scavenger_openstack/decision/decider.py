@@ -142,7 +142,9 @@ class Decider:
             decisions[controller.name] = decision
             caps = decision.caps
             if not is_detector(controller):
-                caps = self._linger.caps(controller.name, decision, rates)
+                caps = self._linger.caps(
+                    controller.name, decision, rates,
+                    are_set=mode is Mode.ENFORCE and not held_back)
             if mode is not Mode.ENFORCE:
                 observed.add(controller.name)
                 would.extend(caps)

@@ -7,7 +7,7 @@ need.  None of it is in a paper.
 
 It is for regulators only: how a detector's limits go is in its own states.
 What an operator changes, and what the controller gives a reason for
-(:attr:`.types.Decision.dropped`), is removed at once.
+(:attr:`.types.Decision.removal_reasons`), is removed at once.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from collections.abc import Mapping
 import dataclasses
 import math
 
+from scavenger_openstack.algorithms.stay import HoldTimes
 from scavenger_openstack.algorithms.stay import Stay
-from scavenger_openstack.algorithms.stay import StayS
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Knob
@@ -26,20 +26,20 @@ from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
 
-STAYS: Mapping[Knob, StayS] = {
+HOLD_TIMES: Mapping[Knob, HoldTimes] = {
     # It costs background work CPU time that nothing else needs.
-    Knob.CPU_CORES: StayS(10.0, 60.0),
+    Knob.CPU_CORES: HoldTimes(10.0, 60.0),
     # These cost little while nothing is short.
-    Knob.CPU_IDLE: StayS(60.0, 900.0),
-    Knob.IO_OPS_PER_S: StayS(60.0, 900.0),
-    Knob.IO_BYTES_PER_S: StayS(60.0, 900.0),
-    Knob.EGRESS_BYTES_PER_S: StayS(60.0, 900.0)}
+    Knob.CPU_IDLE: HoldTimes(60.0, 900.0),
+    Knob.IO_OPS_PER_S: HoldTimes(60.0, 900.0),
+    Knob.IO_BYTES_PER_S: HoldTimes(60.0, 900.0),
+    Knob.EGRESS_BYTES_PER_S: HoldTimes(60.0, 900.0)}
 """By knob.  Not memory, for whose limits workloads are paused or killed; not
 CPU sets, which follow what is pinned; not pauses."""
 
 
 @dataclasses.dataclass(slots=True)
-class _Kept:
+class _HeldLimit:
     """The last value of a limit that is or was wanted; of one that is not,
     when its workload was made."""
 
@@ -52,58 +52,63 @@ class Linger:
     """The limits of the regulators, from one tick to the next."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, dict[KnobKey, _Kept]] = {}
+        self._kept: dict[tuple[str, bool], dict[KnobKey, _HeldLimit]] = {}
         self._rates = self._before = Rates(-math.inf, 0.0, ())
 
     def reset(self, name: str) -> None:
         """Let the limits of a regulator go that it does not want."""
-        self._kept.pop(name, None)
+        for set_ in False, True:
+            self._kept.pop((name, set_), None)
 
-    def caps(self, name: str, decision: Decision, rates: Rates
-             ) -> tuple[Cap, ...]:
+    def caps(self, name: str, decision: Decision, rates: Rates, *,
+             are_set: bool) -> tuple[Cap, ...]:
         """What a regulator wants, and what it wanted a while ago.
 
+        What was only shown then is not set now because of that.
+
         :param name: of the regulator
+        :param are_set: whether its limits are set, and not only shown
         """
         if rates is not self._rates:
             self._rates, self._before = rates, self._rates
-        kept = self._kept.setdefault(name, {})
+        self._kept.pop((name, not are_set), None)
+        kept = self._kept.setdefault((name, are_set), {})
         wanted = set()
         for cap in decision.caps:
             key = cap[:2]
             wanted.add(key)
-            one = kept.get(key)
-            if one is None:
-                if cap.knob not in STAYS:
+            held = kept.get(key)
+            if held is None:
+                if cap.knob not in HOLD_TIMES:
                     continue
-                one = kept[key] = _Kept(cap, Stay(STAYS[cap.knob]))
-            one.cap = cap
-            if one.stay.left_s < math.inf or not one.stay.on:
-                one.stay.want(rates.time_s)
+                held = kept[key] = _HeldLimit(cap, Stay(HOLD_TIMES[cap.knob]))
+            held.cap = cap
+            if held.stay.unwanted_since_s < math.inf or not held.stay.on:
+                held.stay.want(rates.time_s)
         if len(kept) <= len(wanted) and kept.keys() <= wanted:
             return decision.caps
         return (*decision.caps, *self._left(
-            kept, kept.keys() - wanted, decision.dropped))
+            kept, kept.keys() - wanted, decision.removal_reasons))
 
-    def _left(self, kept: dict[KnobKey, _Kept], left: Iterable[KnobKey],
-              dropped: Mapping[KnobKey, str]) -> list[Cap]:
+    def _left(self, kept: dict[KnobKey, _HeldLimit], left: Iterable[KnobKey],
+              removal_reasons: Mapping[KnobKey, str]) -> list[Cap]:
         """The limits that stay, of those that are not wanted."""
         now, present = self._rates.time_s, _present(self._rates)
         before = _present(self._before)
-        found = []
+        caps = []
         for key in sorted(left):
-            one = kept[key]
-            stay = one.stay
-            if stay.left_s > now:
-                one.created_s = before.get(key[0], math.nan)
-            if present.get(key[0]) != one.created_s or stay.is_calm(now):
+            held = kept[key]
+            stay = held.stay
+            if stay.unwanted_since_s > now:
+                held.created_s = before.get(key[0], math.nan)
+            if present.get(key[0]) != held.created_s or stay.is_reset(now):
                 del kept[key]   # gone, foreground, another one; or long ago
-            elif stay.leave(now, at_once=key in dropped):
-                found.append(one.cap._replace(reason=(
-                    f'{one.cap.reason}; not needed for '
-                    f'{now - stay.left_s:.0f} s, removed after '
-                    f'{stay.stay_s:.0f} s')))
-        return found
+            elif stay.release(now, at_once=key in removal_reasons):
+                caps.append(held.cap._replace(reason=(
+                    f'{held.cap.reason}; not needed for '
+                    f'{now - stay.unwanted_since_s:.0f} s, will be removed '
+                    f'at {stay.stay_s:.0f} s')))
+        return caps
 
 
 def _present(rates: Rates) -> dict[str, float]:

@@ -143,6 +143,26 @@ def mode(name: str, own: Mode, orders: Orders) -> Mode:
     return min(own, orders.modes.get(name, own), key=_CAREFUL.index)
 
 
+def refused_modes(own: Mapping[str, Mode], asked: Mapping[str, Mode]
+                  ) -> dict[str, str]:
+    """The modes that operators ask for and that are not followed, as ``mode
+    NAME``, and why.
+
+    :param own: the modes that the host's file says, of all its controllers
+    """
+    refused: dict[str, str] = {}
+    for name, mode in asked.items():
+        if name not in own:
+            refused[f'mode {name}'] = ('no controller of that name runs on '
+                                       'this host')
+        elif _CAREFUL.index(own[name]) < _CAREFUL.index(mode):
+            refused[f'mode {name}'] = (
+                f'the file of this host says {own[name]}, and what is set '
+                'here can only be more careful than that; set '
+                f'[{name}] mode = {mode} in the file and restart the agent')
+    return refused
+
+
 def resolve(now: float, rates: Rates, orders: Orders,
             limited: Collection[Knob] = tuple(Knob),
             taken: Collection[KnobKey] = ()) -> Resolved:

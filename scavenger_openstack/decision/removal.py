@@ -23,14 +23,14 @@ OVERRIDE_ENDED = 'the override has ended'
 UNLIMITED = 'an override wants no limit'
 EXEMPT = 'it is exempt from limits'
 FOREGROUND = 'it is foreground now'
-RECLAIMED = 'its memory limit is met, or not needed any more'
+RECLAIMED = 'its memory is below the limit, or no limit is needed'
 FAST_LOOP = 'blind isolation moves this CPU set now'
-TIGHTER = 'its own limit is as tight now'
-NOT_NEEDED = '{} does not need it any more'
+TIGHTER = 'its own limit is now at least as tight'
+NOT_NEEDED = '{} no longer needs it'
 MODE = 'the mode of {} is {} now'
 OBSERVES = '{} sets no limits now'
 ISOLATION = 'blind isolation: {}'
-CPUS_AGAIN = 'the foreground finds idle CPUs again'
+CPUS_AGAIN = 'enough CPUs are idle for the foreground again'
 FAILED = '{} failed, see the log: {}'
 
 CONTROLLER_OF: Mapping[str, str] = {leftover.OWNER: scavenger.NAME}
@@ -105,7 +105,8 @@ def _of_need(removed: Removed) -> str:
     if removed.cap.knob is Knob.PAUSED:
         return RECLAIMED
     return (FAST_LOOP if key in decided.fast.keys else
-            decision.dropped[key] if key in decision.dropped else
+            decision.removal_reasons[key]
+            if key in decision.removal_reasons else
             TIGHTER if key not in decided.wanted and any(
                 one[:2] == key for one in decision.caps) else '')
 

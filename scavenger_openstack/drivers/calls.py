@@ -21,6 +21,7 @@ import time
 from typing import Any
 
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 from scavenger_openstack.restore import grammar
 
 LOG = logging.getLogger(__name__)
@@ -30,19 +31,15 @@ MOST = 4
 libvirtd, which Nova needs, too."""
 
 
-QUIET_S = 300.0
-"""That no thread can be started is logged once, and again when for so long
-each one could."""
+EVERY_S = 300.0
+"""That no thread can be started is logged once in so long."""
+
+LOGGED = log_once.LogOnce()
+"""Of the process, in which any part may have none left."""
 
 
 class NoThread(errors.DriverError):
     """The system has no thread left."""
-
-
-class _Refusals:
-    """When a thread was refused last, in any part of this process."""
-
-    last_s = -QUIET_S
 
 
 def start(thread: threading.Thread) -> None:
@@ -53,9 +50,7 @@ def start(thread: threading.Thread) -> None:
     try:
         thread.start()
     except RuntimeError as exc:
-        now_s, before_s = time.monotonic(), _Refusals.last_s
-        _Refusals.last_s = now_s
-        if now_s - before_s >= QUIET_S:
+        if LOGGED.due('thread', now_s=time.monotonic(), every_s=EVERY_S):
             LOG.warning('no thread can be started (%s): what needs one waits '
                         'until there is; %s', exc, grammar.MORE_TASKS)
         raise NoThread(f'no thread can be started: {exc}') from None

@@ -137,7 +137,7 @@ class Host:
         self._link_of = self._links_of([])
         self._with_interfaces: dict[str, tuple[Workload, Workload]] = {}
         self._taps: dict[str, tuple[str, ...]] = {}
-        self._unseen: dict[str, int] = {}
+        self._logged = logged
         self._machines = cgroup_overlap.DomainCgroups(self._cgroups.mounts)
         self._linked: list[tuple[str, ...]] = []
         self._seen_changes = 0
@@ -330,7 +330,7 @@ class Host:
         for workload in self._taps:
             if not found.get(workload):
                 self._network.detach(workload)
-                self._unseen.pop(workload, None)
+                self._logged.forget(('interfaces', workload))
         for workload, names in found.items():
             if names and self._taps.get(workload) != names:
                 self._network.attach(workload, _tap(names))
@@ -344,8 +344,8 @@ class Host:
         links = self._uplink() if self._finds_links else self._links
         if links == self._links or self._network is None:
             return
-        LOG.info('network link that foreground and background share: %s',
-                 ', '.join(links) or 'none is found any more')
+        LOG.info('shared network link is now: %s',
+                 ', '.join(links) or 'none: no single uplink is up')
         self._links = links
         self._network.follow_links(links)
         self._prerequisites.links = bool(links)
@@ -373,11 +373,12 @@ class Host:
     def _name_unseen(self, workload: str, found: domains.Domains) -> None:
         """Log once that a VM sends by more than its taps."""
         count = found.unseen_interfaces(workload)
-        if count and self._unseen.get(workload) != count:
+        if not count:
+            self._logged.over(('interfaces', workload))
+        elif self._logged.due(('interfaces', workload), count):
             LOG.warning('domain %s: %d of its network interfaces have no '
                         'device on this host (SR-IOV, vhost-user): what it '
                         'sends by them is not limited', workload, count)
-        self._unseen[workload] = count
 
     def _follow_links(self, found: list[tuple[str, ...]]) -> None:
         if found != self._linked:

@@ -13,6 +13,7 @@ from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 
+from scavenger_openstack import amounts
 from scavenger_openstack.drivers.base import LOOK_TICKS
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
@@ -109,6 +110,8 @@ class Prerequisites:
                     'links']
         unknown = [one for one in background if one not in self._interfaces]
         return [] if not unknown else [
-            f'network: what {len(unknown)} background cgroups send is not '
+            'network: what '
+            f'{amounts.counted(len(unknown), "background cgroup")} may send '
+            'is not '
             f'limited, {unknown[0]} for one: name the device of each in '
             '[network] interfaces']

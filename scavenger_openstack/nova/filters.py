@@ -16,7 +16,6 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
-import math
 import time
 from typing import Any
 
@@ -25,8 +24,9 @@ from nova.scheduler import utils
 from oslo_log import log
 
 from scavenger_openstack.algorithms import flavor
+from scavenger_openstack.algorithms import placing
 from scavenger_openstack.algorithms import resource_classes
-from scavenger_openstack.nova import placing
+from scavenger_openstack import log_once
 from scavenger_openstack.nova import summary
 from scavenger_openstack.types import Priority
 
@@ -49,7 +49,7 @@ class BackgroundFilter(filters.BaseHostFilter):
     def __init__(self) -> None:
         super().__init__()
         self._summary = summary.shared()
-        self._logged_s = -math.inf
+        self._logged = log_once.LogOnce()
         self._refused = 0
 
     def filter_all(self, filter_obj_list: Iterable[Any], spec_obj: Any
@@ -72,43 +72,42 @@ class BackgroundFilter(filters.BaseHostFilter):
 
     def _passing(self, states: Sequence[Any], hosts: summary.Hosts,
                  wanted: placing.Wanted) -> list[Any]:
-        whys: dict[str, list[str]] = {}
+        hosts_of: dict[str, list[str]] = {}
         passed = []
         for state in states:
-            why = placing.fits(hosts.of(state.host), wanted)
-            if why:
-                LOG.debug('%s takes no background work: %s', state, why)
-                whys.setdefault(why, []).append(state.host)
+            reason = placing.fits(hosts.of(state.host), wanted)
+            if reason:
+                LOG.debug('%s takes no background work: %s', state, reason)
+                hosts_of.setdefault(reason, []).append(state.host)
             else:
                 passed.append(state)
-        if whys and not passed:
+        if hosts_of and not passed:
             self._refused += 1
-            self._log(whys, wanted)
+            self._log(hosts_of, wanted)
         return passed
 
-    def _log(self, whys: Mapping[str, Sequence[str]], wanted: placing.Wanted
-             ) -> None:
+    def _log(self, hosts_of: Mapping[str, Sequence[str]],
+             wanted: placing.Wanted) -> None:
         """Log why no host takes an instance: to its user no valid host was
         found, and to Nova a filter returned none."""
-        if self.clock() - self._logged_s < EVERY_S:
+        if not self._logged.due('hosts', now_s=self.clock(), every_s=EVERY_S):
             return
-        self._logged_s = self.clock()
         LOG.info('no host takes a background instance of %d vCPUs and %d MiB '
                  '(%d requests since the last such line): %s', wanted.vcpus,
-                 wanted.memory_mib, self._refused, _listed(whys))
+                 wanted.memory_mib, self._refused, _listed(hosts_of))
         self._refused = 0
 
 
-def _listed(whys: Mapping[str, Sequence[str]]) -> str:
+def _listed(hosts_of: Mapping[str, Sequence[str]]) -> str:
     """The reasons of most hosts, each with some of these."""
-    ordered = sorted(whys.items(), key=lambda one: -len(one[1]))
-    found = [f'{why}: {", ".join(hosts[:MOST_HOSTS])}' + (
+    ordered = sorted(hosts_of.items(), key=lambda item: -len(item[1]))
+    reasons = [f'{reason}: {", ".join(hosts[:MOST_HOSTS])}' + (
         f' and {len(hosts) - MOST_HOSTS} more'
         if len(hosts) > MOST_HOSTS else '')
-        for why, hosts in ordered[:MOST_REASONS]]
+        for reason, hosts in ordered[:MOST_REASONS]]
     if len(ordered) > MOST_REASONS:
-        found.append('and others')
-    return '; '.join(found)
+        reasons.append(f'and {len(ordered) - MOST_REASONS} other reasons')
+    return '; '.join(reasons)
 
 
 def wanted_of(spec_obj: Any) -> placing.Wanted:

@@ -16,7 +16,6 @@ import os
 import threading
 import time
 from typing import Any
-from typing import NamedTuple
 
 from keystoneauth1 import exceptions as auth_exceptions
 from keystoneauth1 import loading
@@ -24,6 +23,7 @@ import nova.conf
 from oslo_config import cfg
 from oslo_log import log
 
+from scavenger_openstack.algorithms.placing import Host
 from scavenger_openstack import host_names
 from scavenger_openstack.nova import options
 from scavenger_openstack import text
@@ -37,21 +37,6 @@ IDLE_S = 900.0
 REPEAT_S = 3600.0
 """What goes on failing is logged again after that."""
 SHOWN = 200
-
-
-class Host(NamedTuple):
-    """A host: cores and bytes that background work could use besides what
-    it has, and all that there are, ``None`` where that is not known;
-    incidents that are open; virtual CPUs of background work; whether it sets
-    limits."""
-
-    silent: bool = True
-    free_cores: float | None = None
-    free_bytes: float | None = None
-    cores: float | None = None
-    incidents: int = 0
-    background_vcpus: float = 0.0
-    enforcing: bool = True
 
 
 class Hosts(dict[str, Host]):
@@ -77,9 +62,9 @@ def parse(answer: Any) -> dict[str, Host]:
     """
     try:
         return {one['name']: Host(
-            bool(one['silent']), _number(one['headroom'].get('cpu')),
-            _number(one['headroom'].get('memory')),
-            _number(one['capacity'].get('cpu')), int(one['incidents']),
+            bool(one['silent']), _number(one['headroom'].get('cpu_cores')),
+            _number(one['headroom'].get('memory_bytes')),
+            _number(one['capacity'].get('cpu_cores')), int(one['incidents']),
             _number(one['background_vcpus']) or 0.0,
             bool(one['enforcing']))
             for one in answer['hosts']}

@@ -18,9 +18,9 @@ from nova.scheduler import utils
 from nova.scheduler import weights
 from oslo_log import log
 
+from scavenger_openstack.algorithms import placing
 from scavenger_openstack.nova import filters
 from scavenger_openstack.nova import options
-from scavenger_openstack.nova import placing
 from scavenger_openstack.nova import summary
 
 LOG = log.getLogger(__name__)

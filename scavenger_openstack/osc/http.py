@@ -21,6 +21,8 @@ from scavenger_openstack.osc.terminal import printable
 
 SERVICE_TYPE = 'interference'
 TIMEOUT_S = 60
+MOST_ALLOWED = 12
+"""So many of the values that a field takes are in a sentence."""
 PAGE_ROWS = 1000
 """The API returns at most so many rows at once."""
 
@@ -185,7 +187,9 @@ def _rest(error: Mapping[str, Any]) -> Iterator[str]:
 
 def _allowed(value: Any) -> str:
     if isinstance(value, list):
-        return ', '.join(map(_allowed, value))
+        more = len(value) - MOST_ALLOWED
+        return ', '.join(map(_allowed, value[:MOST_ALLOWED])) + (
+            f' and {more} more' if more > 0 else '')
     return value if isinstance(value, str) else json.dumps(value)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from osc_lib import shell
 
 from scavenger_openstack.osc import http
+from scavenger_openstack.osc import names
 from scavenger_openstack.osc import table
 from scavenger_openstack.osc.terminal import printable
 
@@ -52,10 +53,22 @@ def add_host(parser: argparse.ArgumentParser) -> None:
         help='Only on this host. Default: all. Example: --host compute-17')
 
 
-def workload(text: str) -> str:
-    """A workload, as its host calls it or as it is shown: as it is shown."""
-    from scavenger_openstack.wire import fit
-    return fit.maybe_name(text)
+NAMED = {'project': names.project, 'victim_project': names.project,
+         'instance': names.instance, 'victim': names.workload,
+         'antagonist': names.workload, 'workload': names.workload}
+"""Filters that people type names for."""
+
+
+def add_project(parser: argparse.ArgumentParser, help: str,
+                name: str = 'project') -> None:
+    """Add a filter by project.
+
+    :param help: of what, before "of this project"
+    """
+    parser.add_argument(
+        f'--{name}', metavar='<project>',
+        help=f'{help} this project, by its name, or its id where there is no '
+             'Keystone. Default: all.')
 
 
 def rows(text: str) -> int:
@@ -83,10 +96,19 @@ def take(app: shell.OpenStackShell, arguments: argparse.Namespace,
     :raises CommandError: the API refused, or could not be reached.
     """
     wanted = {name: getattr(arguments, name) for name in filters} | more
+    wanted = {name: NAMED[name](app, value) if name in NAMED and value
+              else value for name, value in wanted.items()}
     found, marker = http.of(app).listing(
         noun, path, wanted, limit=arguments.limit, marker=arguments.marker)
     if marker is not None:
         app.stderr.write(f'There are more rows: add --all, or --marker '
                          f'{printable(str(marker))}\n')
+    elif not found:
+        from scavenger_openstack.osc import empty_listing
+        with table.understood():
+            why = empty_listing.explanation(http.of(app), noun, any(
+                value not in (None, False) for name, value in wanted.items()
+                if name != 'in_force'))
+        app.stderr.write(f'{why}\n')
     shown = long if getattr(arguments, 'long', False) else columns
     return table.rows(arguments, shown, map(shape, found))

@@ -6,13 +6,20 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Any
+
+from osc_lib import shell
+
+from scavenger_openstack.osc import names
+from scavenger_openstack.osc import table
 
 _HELP = {
     'cloud': 'All hosts.',
-    'instance': 'One instance, by its UUID. Example: '
-                '--instance 6d2a6a52-7a3c-4a57-9c52-5d5f8e2b7a10',
-    'project': 'All instances of a project, by its id. Example: '
-               '--project 3f1c0b7c1c5e4f7d8d5c8c0a4a1e2b3d',
+    'instance': 'One instance, by its name or UUID. Example: '
+                '--instance batch-7',
+    'project': 'All instances of a project, by its name, or its id where '
+               'there is no Keystone. Example: --project lab',
     'aggregate': 'All hosts of a host aggregate, by its name. Example: '
                  '--aggregate batch',
     'host': 'One host, by its name. Example: --host compute-17'}
@@ -39,10 +46,25 @@ def add_reason(parser: argparse.ArgumentParser, example: str,
         help=f'Why; it is {kept}. Example: --reason "{example}"')
 
 
-def of(arguments: argparse.Namespace) -> dict[str, str]:
-    """The fields ``scope`` and ``target`` of the API."""
+def of(app: shell.OpenStackShell, arguments: argparse.Namespace
+       ) -> dict[str, str]:
+    """The fields ``scope`` and ``target`` of the API.
+
+    :raises CommandError: there is no instance or project of that name.
+    """
     scope, target = arguments.scope
-    return {'scope': scope, 'target': target}
+    find = {'instance': names.instance, 'project': names.project}.get(scope)
+    return {'scope': scope, 'target': find(app, target) if find else target}
+
+
+def warn_of_none(app: shell.OpenStackShell, rule: Mapping[str, Any]) -> None:
+    """Print that a rule is for nothing that is there, if it is."""
+    with table.understood():
+        count = rule['workloads']
+    if not count:
+        app.stderr.write(
+            f'This {rule["scope"]} has no workload now; the rule counts when '
+            'an agent reports one.\n')
 
 
 def _target(scope: str) -> Callable[[str], tuple[str, str]]:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
+import json
 import re
 from typing import Any
 from typing import NamedTuple
@@ -27,10 +28,14 @@ from scavenger_openstack.osc.terminal import printable
 from scavenger_openstack.osc import times
 
 SHORT_COLUMNS = 60
+_UNIT = re.compile('_(cores|bytes|bytes_per_s|per_s)$')
 _UUID = '([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}'
 
 TEXT_FORMATS = ('csv', 'shell', 'value')
 """Formats that hand text on as it is: what tenants chose is escaped."""
+
+FORMULA = ('=', '+', '-', '@')
+"""What begins a formula in a spreadsheet; after a quote it is text."""
 
 
 def plain(value: Any) -> str:
@@ -48,6 +53,11 @@ def plain(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ', '.join(map(plain, value))
     return str(value)
+
+
+def known(value: Any) -> str:
+    """Whether something is so, where that may be not known."""
+    return 'not known' if value is None else plain(value)
 
 
 def short(value: Any) -> str:
@@ -70,7 +80,7 @@ def duration(value: Any) -> str:
 
 def amounts_by_name(value: Any) -> str:
     """Knobs or resources, each with an amount."""
-    return ', '.join(f'{name} {amounts.human(name, amount)}'
+    return ', '.join(f'{_UNIT.sub("", name)} {amounts.human(name, amount)}'
                      for name, amount in sorted((value or {}).items())) or '-'
 
 
@@ -171,8 +181,23 @@ def _cell(arguments: argparse.Namespace, column: Column,
         value, column.human(value))
     if arguments.formatter not in TEXT_FORMATS:
         return cell
-    raw = cell.machine_readable()
-    return printable(raw) if isinstance(raw, str) else raw
+    return _text(arguments.formatter, cell.machine_readable())
+
+
+def _text(formatter: str, value: Any) -> Any:
+    """A value in a format of text, which holds what tenants chose: no
+    terminal, shell or spreadsheet obeys it."""
+    is_csv = formatter == 'csv'
+    if isinstance(value, Mapping | list | tuple) or (
+            is_csv and isinstance(value, bool)):
+        value = json.dumps(value)
+    if not isinstance(value, str):
+        return value
+    text = printable(value)
+    if is_csv:
+        return f"'{text}" if text.startswith(FORMULA) else text
+    return re.sub(r'([\\$`])', r'\\\1', text) if formatter == 'shell' \
+        else text
 
 
 def named(row: Mapping[str, Any], field: str, name: str) -> Cell:

@@ -296,14 +296,17 @@ def _quota_around(directory: int, quota: int, held: Held) -> str | None:
             directory = os.open('..', DIRECTORY, dir_fd=directory)
             opened.callback(os.close, directory)
             try:
-                theirs = int(files.read(directory, 'cpu.cfs_quota_us'))
-                per = int(files.read(directory, 'cpu.cfs_period_us'))
+                parent_quota_us = int(files.read(directory,
+                                                 'cpu.cfs_quota_us'))
+                parent_period_us = int(files.read(directory,
+                                                  'cpu.cfs_period_us'))
             except FileNotFoundError:       # the root
                 break
-            if 0 < theirs * period < quota * per:
+            if 0 < parent_quota_us * period < quota * parent_period_us:
                 if ('cpu.cfs_quota_us', os.fstat(directory).st_ino) in held():
                     return None
-                most = min(most, theirs * period // per)
+                most = min(most,
+                           parent_quota_us * period // parent_period_us)
     return str(most) if most < quota else None
 
 

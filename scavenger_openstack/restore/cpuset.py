@@ -36,7 +36,7 @@ def withheld(directory: int, version: int,
     :raises OSError: they cannot be read.
     """
     without = {*without, os.fstat(directory).st_ino}
-    mine = version == 1 and _is_exclusive(directory)
+    is_exclusive = version == 1 and _is_exclusive(directory)
     found = {}
     with _above(directory) as parent:
         with os.scandir(parent) as entries:
@@ -44,7 +44,7 @@ def withheld(directory: int, version: int,
                      if entry.is_dir(follow_symlinks=False)]
         for name in names:
             try:
-                cpus = _own(name, parent, version, without, every=mine)
+                cpus = _own(name, parent, version, without, every=is_exclusive)
             except OSError as exc:      # it is gone
                 if exc.errno not in (errno.ENODEV, errno.ENOENT):
                     raise
@@ -55,16 +55,19 @@ def withheld(directory: int, version: int,
 
 
 def explained(cpus: frozenset[int], others: Mapping[str, frozenset[int]],
-              version: int) -> str:
-    """Why some CPUs cannot be had, for people; '' if not for these others."""
-    names = [name for name, theirs in others.items() if cpus & theirs]
+              directory: int, version: int) -> str:
+    """Why an open cgroup cannot have some CPUs, for people; '' if not for
+    these others."""
+    names = sorted(name for name, own in others.items() if cpus & own)[:3]
     if not names:
         return ''
     kept = ','.join(map(str, sorted(cpus & _NO_CPUS.union(*others.values()))))
-    return (f'the cgroup {", ".join(sorted(names)[:3])} beside it has CPUs '
-            f'{kept} to itself: to end that, type echo '
-            + (f'0 > {EXCLUSIVE}' if version == 1 else
-               f'member > {_PARTITION}') + ' there')
+    above = os.path.dirname(os.readlink(f'/proc/self/fd/{directory}'))
+    value, file = ('0', EXCLUSIVE) if version == 1 else ('member', _PARTITION)
+    return (f'the sibling cgroup {", ".join(names)} has CPUs {kept} '
+            'exclusively; to end that: '
+            + '; '.join(f'echo {value} > {above}/{name}/{file}'
+                        for name in names))
 
 
 def nearest(directory: int, text: str, version: int,
@@ -88,7 +91,8 @@ def nearest(directory: int, text: str, version: int,
         cpus &= above
     cpus = cpus or above - taken
     if not cpus:
-        raise RestoreError(explained(above & taken, others, version))
+        raise RestoreError(explained(above & taken, others, directory,
+                                     version))
     return ','.join(map(str, sorted(cpus)))
 
 

@@ -68,7 +68,8 @@ def replace(path: pathlib.Path | str, data: bytes, *, draft: str,
 
     :param draft: what the new one is called before
     :param directory: what both are relative to
-    :param sync: not without having it on the disk
+    :param sync: not without having it on the disk; its name, too, if the
+        disk takes it
     :raises OSError: it could not be written; what was there still is.
     """
     try:
@@ -87,3 +88,22 @@ def replace(path: pathlib.Path | str, data: bytes, *, draft: str,
         with contextlib.suppress(OSError):
             os.unlink(draft, dir_fd=directory)
         raise
+    if sync:
+        sync_names(pathlib.Path(path).parent, directory)
+
+
+def sync_names(directory: pathlib.Path | str = '.', above: int | None = None
+               ) -> None:
+    """Put the names in a directory on the disk.
+
+    Names outlive the process without this: only a power cut could lose one.
+
+    :param above: what the directory is relative to
+    """
+    with contextlib.suppress(OSError):
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC,
+                     dir_fd=above)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)

@@ -143,7 +143,7 @@ def _rest(state: StateDir, say: Say) -> int:
     count, refused = state.count('.json'), state.count('.refused')
     where = f'{state.path}/leases'
     if count and 'why' not in say.problems:
-        say.out(f'{count} limits are in force, '
+        say.out(f'limits in force: {count}, '
                 + (f'held by agent {state.pid}, which runs; '
                    'scavenger-agent stop-all removes them' if state.pid else
                    BUSY if state.held else
@@ -154,8 +154,8 @@ def _rest(state: StateDir, say: Say) -> int:
     else:
         count = 0
     if refused:
-        say.out(f'{refused} records in {where} were refused, and their '
-                'limits may be in force: look at each *.refused there, '
+        say.out(f'records refused in {where}: {refused}; their limits '
+                'may be in force: look at each *.refused there, '
                 'restore its knob by hand, then delete it')
     return 1 if count or refused or say.refused else 0
 

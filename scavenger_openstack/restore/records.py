@@ -122,7 +122,6 @@ def save(directory: int, lease: Lease) -> None:
         raise Refused(f'{len(data)} bytes of actions, at most {MAX_BYTES}')
     files.replace(lease.name, data, directory=directory, sync=True,
                   draft=lease.name.removesuffix('.json') + '.tmp')
-    _sync(directory)
 
 
 def delete(directory: int, lease: Lease) -> None:
@@ -132,14 +131,7 @@ def delete(directory: int, lease: Lease) -> None:
     """
     with contextlib.suppress(FileNotFoundError):
         os.unlink(lease.name, dir_fd=directory)
-    _sync(directory)
-
-
-def _sync(directory: int) -> None:
-    # Names outlive the process without this.  Only a power cut could lose
-    # one, and it ends the caps as well.
-    with contextlib.suppress(OSError):
-        os.fsync(directory)
+    files.sync_names(above=directory)
 
 
 def open_or_make(name: str, directory: int) -> int:

@@ -33,6 +33,9 @@ MAX_ANSWER_BYTES = 4 << 20
 MAX_ENTRY_BYTES = 256 << 10
 MAX_ENTRIES = 500
 """Entries of one report; the rest waits for the next."""
+MAX_MISSING = 20
+MAX_REFUSED = 200
+"""Sentences of one report; there may be more."""
 
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
 MaybeName = Annotated[str, Meta(max_length=255)]
@@ -92,9 +95,13 @@ class Facts(Wire, frozen=True):
     unit: what the host has, what background work could use besides what it
     has now, and what it uses now.
     ``grade`` is A, B or C for what can be measured here, '' when unknown.
+    ``own_modes`` are the modes that the host's file says, which directives
+    only make more careful; ``limited`` the knobs that may be set there,
+    ``None`` when not known; ``missing`` says what protecting or measuring a
+    resource lacks.
     ``refused`` says of each part of the directives that is not followed here
-    why: 'override ID', 'parameter NAME', 'priority ID', 'application ID',
-    'floor ID'.
+    why: 'mode NAME', 'override ID', 'parameter NAME', 'priority ID',
+    'application ID', 'floor ID'.
     ``dropped`` counts entries that the spool had no room for, statistics
     before others; ``set_aside`` those that the conductor did not take.
     ``waiting_s`` is how long the oldest entry in the spool has waited.
@@ -108,6 +115,9 @@ class Facts(Wire, frozen=True):
     grade: Literal['', 'A', 'B', 'C'] = ''
     cpu_model: MaybeName = ''
     modes: dict[Name, Mode] = {}
+    own_modes: dict[Name, Mode] = {}
+    limited: list[Knob] | None = None
+    missing: Annotated[list[Sentence], Meta(max_length=MAX_MISSING)] = []
     capacity: dict[Name, NotNegative] = {}
     headroom: dict[Name, NotNegative] = {}
     used: dict[Name, NotNegative] = {}
@@ -117,7 +127,7 @@ class Facts(Wire, frozen=True):
     dropped: Count = 0
     set_aside: Count = 0
     waiting_s: NotNegative = 0.0
-    refused: Annotated[dict[Name, Sentence], Meta(max_length=200)] = {}
+    refused: Annotated[dict[Name, Sentence], Meta(max_length=MAX_REFUSED)] = {}
     suffering: Annotated[dict[Name, Sentence], Meta(max_length=50)] = {}
 
 

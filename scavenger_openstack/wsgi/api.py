@@ -30,6 +30,7 @@ def _create() -> app.Application:
     conf_.read(conf, ['--config-file', file] if file else [],
                'scavenger-api')
     log.setup(conf, 'scavenger')
+    conf_.log_unused(conf)
     state_report.on_file(conf, 'scavenger-api')
     found = list(conf_check.wrong_values(
         conf, [('database', conf_control.DATABASE_OPTS),

@@ -35,6 +35,7 @@ def _create() -> http.Application:
     conf_.load(conf, ['--config-file', file] if file else [],
                'scavenger-conductor')
     log.setup(conf, 'scavenger')
+    conf_.log_unused(conf)
     state_report.on_file(conf, 'scavenger-conductor')
     engine = connect.engine(conf_control.database(conf),
                             connections=conf.database.max_connections)

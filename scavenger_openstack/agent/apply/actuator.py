@@ -394,22 +394,27 @@ class Actuator:
         held = self._leases.held().get(key)
         if held is None:
             raise errors.LeaseError(f'{knob} of {key[0]} has no lease')
+        if originals.made_again(held.actions, now):
+            raise errors.WorkloadGone(originals.MADE_AGAIN)
+        if originals.devices(now) != originals.devices(ours.actions):
+            self._trees.look(key, now)
+            held = self._leases.held()[key]
+            ours = self._ours[key] = ours._replace(
+                actions=originals.of_devices(ours.actions, now))
         if now == ours.actions:
             if not same:        # of so many vCPUs
                 self.in_force.pop(key, None)
                 self._ours[key] = ours._replace(value=current)
             return False
-        if originals.made_again(held.actions, now):
-            raise errors.WorkloadGone(originals.MADE_AGAIN)
         found = originals.Written(current, now)
-        theirs = originals.after_drift(held.actions, ours.actions, now)
+        restored = originals.after_drift(held.actions, ours.actions, now)
         change = originals.difference(knob, ours, found)
-        if theirs == held.actions:      # a part of our limit
+        if restored == held.actions:      # a part of our limit
             LOG.warning('%s %s: another program changed it %s; the limit is '
                         'set again', *key, change)
         else:
-            self._leases.replace(*key, theirs,
-                                 originals.value_of(theirs, current))
+            self._leases.replace(*key, restored,
+                                 originals.value_of(restored, current))
             LOG.warning('%s %s: another program changed it %s, which will be '
                         'restored', *key, change)
         self.in_force.pop(key, None)

@@ -307,6 +307,19 @@ def _action_key(action: RestoreAction) -> tuple[object, ...]:
             action.get('dev'), action.get('netns'))
 
 
+def devices(actions: Sequence[RestoreAction]) -> set[object]:
+    """The disks of which the actions restore limits of a cgroup."""
+    return {action.get('device') for action in actions}
+
+
+def of_devices(ours: Sequence[RestoreAction], now: Sequence[RestoreAction]
+               ) -> list[RestoreAction]:
+    """What we wrote (``ours``) on the disks of ``now``; on those that came
+    what they hold."""
+    written = {_action_key(action): action for action in ours}
+    return [written.get(_action_key(action), action) for action in now]
+
+
 def keys(actions: Sequence[RestoreAction]) -> set[str]:
     """What of a VM the actions restore: a limit, a disk, a vCPU."""
     return {key for action in actions for key in action.get('values', ())}

@@ -16,6 +16,7 @@ from oslo_log import log
 
 from scavenger_openstack.agent.apply import originals
 from scavenger_openstack.agent import base as base_
+from scavenger_openstack import amounts
 from scavenger_openstack.drivers.base import RestoreAction
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
@@ -73,7 +74,7 @@ class Trees:
 
     def look(self, key: KnobKey, now: Sequence[RestoreAction]) -> None:
         """Take groups into the lease that were born below, and what other
-        programs set there.
+        programs set there; and disks that came.
 
         :raises LeaseError: no durable record could be made
         """
@@ -84,9 +85,11 @@ class Trees:
         there = {action.get('dir') for action in now}
         actions = [action for action in actions if 'dir' not in action
                    or action['dir'] in there or os.path.isdir(action['dir'])]
-        self._leases.replace(*key, actions, held.original)
+        self._leases.replace(*key, actions,
+                             originals.value_of(actions, held.original))
         changed = originals.changed_below(held.actions, actions)
         if changed:
-            LOG.warning('%s %s: another program changed it in %d groups '
-                        'below, which will be restored: %s', *key,
-                        len(changed), ', '.join(changed[:SHOWN]))
+            LOG.warning('%s %s: another program changed it in %s below, '
+                        'which will be restored: %s', *key,
+                        amounts.counted(len(changed), 'group'),
+                        ', '.join(changed[:SHOWN]))

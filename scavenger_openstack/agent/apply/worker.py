@@ -21,6 +21,7 @@ from typing import Protocol
 
 from oslo_log import log
 
+from scavenger_openstack import amounts
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers import calls
 from scavenger_openstack.types import KnobKey
@@ -104,8 +105,9 @@ class Worker:
                 and not self._notify(base.TimedOut(job.keys, call.done))]
         if timed_out:
             LOG.warning(
-                '%d limits not in force after %s s, the kernel has not '
-                'finished: %s', sum(len(job.keys) for job in timed_out),
+                '%s not in force after %s s, the kernel has not finished: '
+                '%s', amounts.counted(sum(
+                    len(job.keys) for job in timed_out), 'limit'),
                 self._deadline_s, ', '.join(job.queue for job in timed_out))
         return found
 

@@ -29,7 +29,6 @@ from scavenger_openstack.wire import report
 MOST_WORKLOADS = 2000
 MOST_SERIES = 9
 MOST_SAMPLES = 120
-MOST_REFUSED = 200
 MOST_SUFFERING = 20
 
 Evidence = Sequence[tuple[str, str, Sequence[float], Sequence[float | None]]]
@@ -132,6 +131,11 @@ def facts(seen: SeenTick, rates: Rates | None, *, version: str,
             seen.sample.cpu_model if seen.sample else None),
         modes={fit.name(name): Mode(mode).value
                for name, mode in modes.items()},
+        own_modes={fit.name(name): Mode(mode).value
+                   for name, mode in document.get('own_modes', {}).items()},
+        limited=document.get('limited'),
+        missing=[fit.sentence(what) for what in document.get(
+            'missing', ())[:report.MAX_MISSING]],
         capacity=_capacity(seen.sample),
         headroom=_headroom(document, rates, idle_cores), used=_used(rates),
         precision={fit.name(name): report.Precision(**{
@@ -148,7 +152,7 @@ def facts(seen: SeenTick, rates: Rates | None, *, version: str,
             for name, why in list(one.get('facts', {}).get(
                 'suffering', {}).items())[:MOST_SUFFERING]},
         refused={fit.name(what): fit.sentence(why) for what, why in list(
-            all_refused.items())[:MOST_REFUSED]})
+            all_refused.items())[:report.MAX_REFUSED]})
 
 
 def encoded(told: report.Report, their_digest: str) -> bytes:

@@ -203,7 +203,7 @@ class Spool:
                        'memory and is lost if the agent ends; make it '
                        'writable, with free space')
         elif self.fault and not why:
-            LOG.info('%s: written again; %d incidents and limits were lost',
+            LOG.info('%s: written again; incidents and limits lost: %d',
                      self.path, self._lost)
             self._lost = 0
         self.fault = why
@@ -351,8 +351,8 @@ class Spool:
                     break
                 entries.append(entry)
             if damaged:
-                self._warn(f'{self.path}: {len(damaged)} entries are damaged '
-                           'and not reported')
+                self._warn(f'{self.path}: entries that are damaged and not '
+                           f'reported: {len(damaged)}')
                 db.executemany('DELETE FROM entries WHERE id = ?', damaged)
             if entries or not damaged:
                 return run, entries

@@ -52,8 +52,8 @@ STATISTICS_S = 3600.0
 """How often statistics become entries, as specs are made of them: so much is
 lost by a kill."""
 LASTS_S = 300.0
-"""How often it is reported that an incident goes on, though nothing of it has
-changed: for so long at the most it seems to be shorter than it is."""
+"""An open incident is reported again as often; after a kill it may look that
+much shorter."""
 MOST_EVENTS = 20_000
 """Events that wait for the thread, should it hang."""
 BACKLOG_CALLS = 10

@@ -22,6 +22,7 @@ from oslo_log import log
 
 from scavenger_openstack.drivers import calls
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 from scavenger_openstack.restore import files
 from scavenger_openstack.restore.files import FILE
 from scavenger_openstack.restore.records import boot_id
@@ -132,7 +133,7 @@ class Renewer(threading.Thread):
         self._progress = progress
         self._patience_s = max(leases.lease_s, 3 * interval_s)
         self._ending = threading.Event()
-        self._problem = ''
+        self._logged = log_once.LogOnce()
 
     def begin(self) -> None:
         """Start, unless it has; where no thread can be started, renew once.
@@ -162,11 +163,10 @@ class Renewer(threading.Thread):
         except errors.LeaseError as exc:
             self._complain('failed', str(exc))
         else:
-            self._problem = ''
+            self._logged.over('leases')
 
     def _complain(self, kind: str, text: str) -> None:
-        if self._problem != kind:
-            self._problem = kind
+        if self._logged.due('leases', kind):
             LOG.error('%s', text)
 
     def stop(self) -> None:

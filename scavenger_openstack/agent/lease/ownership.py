@@ -38,6 +38,15 @@ class Ownership:
         self._reader = watcher.Reader(path / watcher.NAME)
         self._watched: Mapping[str, str] | None = None
 
+    def check_free(self) -> None:
+        """Wait for an agent that ends, as :meth:`take` does, and own nothing.
+
+        :raises AlreadyRunning: another agent has the directory.
+        :raises OSError: that cannot be found out.
+        """
+        if (self.path / 'lock').exists():
+            os.close(_take_lock(self.path / 'lock'))
+
     def take(self) -> None:
         """Make the directory if need be, and own it from now on.
 

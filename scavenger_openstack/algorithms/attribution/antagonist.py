@@ -42,8 +42,11 @@ class Event(enum.StrEnum):
     IN_VAIN = 'at its floor for some samples, and a victim suffers as before'
     RESTS = 'for some samples it uses less than half of its limit'
     AWAY = 'the instance is stopped'
-    NOT_HELD = 'for some samples it uses more than its limit'
-    NOT_HELD_AGAIN = 'the same, after it returned'
+    NOT_HELD = (
+        'for some samples it uses more than its limit, or it is unknown')
+    NOT_HELD_AGAIN = (
+        'for some samples it uses more than its limit, or it is unknown, '
+        'again after it returned')
     OVER = 'the disturbances are over, or their victims are gone'
     RETURNS = 'it uses more than its last good limit'
     RETURNS_ON_TRIAL = 'the same, before its trial was over'
@@ -100,10 +103,11 @@ TABLE: Mapping[State, Mapping[Event, tuple[State, Change]]] = {
 moves an antagonist."""
 
 UNLIMITED: Mapping[State, str] = {
-    State.SUSPECTED: '', State.REMEMBERED: 'does little'}
-"""What is told of one that is named and has no limit now."""
+    State.SUSPECTED: '',
+    State.REMEMBERED: 'uses less than its last good limit'}
+"""What is reported of one that is named and has no limit now."""
 
-NOT_AGAIN = 'is not limited again yet, since that did not help'
+NOT_AGAIN = 'is not limited again yet: the last limit did not help'
 
 
 @dataclasses.dataclass(slots=True)

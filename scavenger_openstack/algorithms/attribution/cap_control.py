@@ -52,8 +52,8 @@ OBEYED = 1.3
 the detector observes, or the write failed.  Such a limit proves nothing."""
 
 IGNORED_SAMPLES = 12
-"""A limit that holds nothing for so long is removed; an antagonist that is
-named again gets a new one."""
+"""A limit that holds nothing for so long, as far as is known, is removed; an
+antagonist that is named again gets a new one."""
 
 FUTILE_SAMPLES = 6
 """Of suffering more than half as much as before, with an antagonist at its
@@ -177,15 +177,15 @@ class CapControl:
         for key, one, limit in self._limited():
             point = sample.get(key[0])
             use = None if point is None else use_.use_of(key[1], point)
-            if point is None or use is None:
-                continue
-            if limit.fresh:     # set at the end of this sample
-                limit.fresh = False
-                continue
-            if use <= OBEYED * use_.held_to(key[1], limit.cap.value, point):
-                obeyed[key] = use
-                limit.ignored = 0
-                continue
+            if point is not None and use is not None:
+                if limit.fresh:     # set at the end of this sample
+                    limit.fresh = False
+                    continue
+                if use <= OBEYED * use_.held_to(key[1], limit.cap.value,
+                                                point):
+                    obeyed[key] = use
+                    limit.ignored = 0
+                    continue
             limit.ignored += 1
             if limit.ignored >= IGNORED_SAMPLES:
                 one.move(Event.NOT_HELD_AGAIN

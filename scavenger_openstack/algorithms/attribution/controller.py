@@ -112,22 +112,23 @@ class Controller:
             for disturbance in self._disturbances.values():
                 if not self._open(now, disturbance):
                     disturbance.end()
-        found = tuple([
+        open_incidents = tuple([
             incident for one in self._disturbances.values()
             for incident in incidents(self._time_s, one, self._caps,
                                       self._host, self._boot_id)])
-        for incident in found:
+        for incident in open_incidents:
             self._lasted_s[incident.victim, incident.signal] = self._time_s
         return Decision(
-            self._caps.caps(), found,
+            self._caps.caps(), open_incidents,
             {'samples': len(self._history.samples),
              'analyses': self.analyses,
              'disturbances': len(self._disturbances),
              'suffering': self._suffering,
              'tried': dataclasses.asdict(self._caps.tally)},
-            dropped={key: str(one.removed) for key, one
-                     in self._caps.antagonists.items()
-                     if one.limit is None and one.removed is not None})
+            removal_reasons={
+                key: str(one.removed) for key, one
+                in self._caps.antagonists.items()
+                if one.limit is None and one.removed is not None})
 
     def _forget_the_gone(self, now: float, rates: Rates) -> None:
         """Also those whose id another workload has now.

@@ -23,15 +23,16 @@ SHOWN = 5
 def incidents(now: float, disturbance: Disturbance, caps: CapControl,
               host: str, boot_id: str) -> list[Incident]:
     """Those that are open; the id of each stays until it ends."""
-    one = disturbance
-    action = _action(now, one, caps) if one.begun_s else ''
+    action = _action(now, disturbance, caps) if disturbance.begun_s else ''
     return [Incident(
-        id=incident_id(host, boot_id, name, one.signal, begun_s),
-        time_s=begun_s, host=host, victim=name, signal=one.signal,
-        value=one.values.get(name), threshold=one.members[name],
-        cause=one.cause, suspects=tuple(one.scores[:SHOWN]),
-        antagonists=tuple(one.named), action=action, outcome=one.outcome)
-        for name, begun_s in one.begun_s.items()]
+        id=incident_id(host, boot_id, name, disturbance.signal, begun_s),
+        time_s=begun_s, host=host, victim=name, signal=disturbance.signal,
+        value=disturbance.values.get(name),
+        threshold=disturbance.members[name],
+        cause=disturbance.cause, suspects=tuple(disturbance.scores[:SHOWN]),
+        antagonists=tuple(disturbance.named), action=action,
+        outcome=disturbance.outcome)
+        for name, begun_s in disturbance.begun_s.items()]
 
 
 def _action(now: float, disturbance: Disturbance, caps: CapControl) -> str:
@@ -43,7 +44,8 @@ def _action(now: float, disturbance: Disturbance, caps: CapControl) -> str:
         return NO_OTHER
     if not disturbance.protected:
         return UNPROTECTED
-    whys = [f'{name} {why}' for name in disturbance.named
-            if (one := caps.antagonists.get((name, knob))) is not None
-            and (why := one.why_unlimited(now, pair_of(disturbance)))]
-    return ': '.join((NOTHING, ', '.join(whys))) if whys else NOTHING
+    reasons = [
+        f'{name} {reason}' for name in disturbance.named
+        if (antagonist := caps.antagonists.get((name, knob))) is not None
+        and (reason := antagonist.why_unlimited(now, pair_of(disturbance)))]
+    return ': '.join((NOTHING, ', '.join(reasons))) if reasons else NOTHING

@@ -35,7 +35,7 @@ def unexplained(history: History, sample_s: float, least: float,
     :param explained: the victims of open incidents
     """
     samples = list(history.samples)[-RECENT:]
-    found = []
+    waiting = []
     for name, point in (samples[-1] if samples else {}).items():
         if (point.workload.priority is not Priority.FOREGROUND
                 or name in explained):
@@ -45,39 +45,39 @@ def unexplained(history: History, sample_s: float, least: float,
             continue
         share = waited / (cores + waited)
         if share >= least:
-            found.append((share, name, cores))
+            waiting.append((share, name, cores))
     return {name: f'it waits for a CPU for {share:.0%} of its runnable time; '
             + _why(name, cores, history, sample_s, least)
-            for share, name, cores in sorted(found, reverse=True)[:MOST]}
+            for share, name, cores in sorted(waiting, reverse=True)[:MOST]}
 
 
 def _means(name: str, samples: Sequence[Points]
            ) -> tuple[float | None, float | None]:
     """Cores used and waited for."""
-    found: list[float | None] = []
+    means: list[float | None] = []
     for field in ('cores', 'waited'):
         values = [value for one in samples if name in one
                   and (value := getattr(one[name], field)) is not None]
-        found.append(sum(values) / len(values) if values else None)
-    return found[0], found[1]
+        means.append(sum(values) / len(values) if values else None)
+    return means[0], means[1]
 
 
 def _why(name: str, cores: float, history: History, sample_s: float,
          least: float) -> str:
     """Why nothing is named for it."""
     if cores < MIN_CORES:
-        return (f'it uses {cores:.2g} cores, and what does less than '
-                f'{MIN_CORES} is not compared')
+        return (f'it uses {cores:.2g} cores; workloads below {MIN_CORES} '
+                'cores are not compared')
     if not any(one.workload.priority is Priority.BACKGROUND
                for one in history.samples[-1].values()):
-        return 'no background work is here'
+        return 'there is no background work on this host'
     values = [level for level in history.levels(name, 'run_delay')
               if level is not None]
     known_s = sample_s * len(values)
     if len(values) < explanation.MIN_SAMPLES:
-        return (f'nothing to compare with yet: it is known for {known_s:.0f} '
-                f's, and {sample_s * explanation.MIN_SAMPLES:.0f} are needed')
+        return (f'too new to compare: {known_s:.0f} s measured, '
+                f'{sample_s * explanation.MIN_SAMPLES:.0f} s needed')
     if values[-1] - evidence.low_and_high(values)[0] < least:
-        return ('nothing to compare with yet: it has waited as much for all '
-                f'of the {known_s:.0f} s that are known')
+        return (f'its wait was the same for all {known_s:.0f} s measured: '
+                'pause a suspect for 30 s')
     return 'the evidence names no background workload yet'

@@ -246,8 +246,8 @@ class Controller:
                 found[str(KNOB)] = some.least, budget
         self._decision = Decision(
             tuple(caps), self._overcommitted.incidents(now, found), facts,
-            dropped={(key[0], KNOB): NO_DISK for key in self._caps
-                     if key not in self._busy})
+            removal_reasons={(key[0], KNOB): NO_DISK for key in self._caps
+                             if key not in self._busy})
         return self._decision
 
     def _observe(self, rates: Rates, some: _Background,
@@ -283,26 +283,26 @@ class Controller:
         before = self._caps
         self._caps = {}
         caps = []
-        for key, share, low, one in zip(some.keys, shares, some.floors,
-                                        deficits, strict=True):
+        for key, use, share, low, one in zip(
+                some.keys, some.uses, shares, some.floors, deficits,
+                strict=True):
             value = min(share, before.get(key, low) + step)
             # Whole ones, as they are read back.
             value = self._caps[key] = max(low, float(math.floor(value)))
-            if self._uses_disks(key):
+            if self._uses_disks(key, use):
                 caps.append(Cap(
                     key[0], KNOB, value, NAME,
                     why if one is None else f'{why}; deficit {one:+.2f}'))
         self._busy.intersection_update(self._caps)
         return caps
 
-    def _uses_disks(self, key: RunKey) -> bool:
-        """Whether a workload did some operations lately, or may have: one
-        that does none is not limited, and at once when it begins."""
-        past = self._done[key]
-        busy = not past or any(own >= LEAST_OPS_PER_S for own, *_ in past)
-        if busy and past:
+    def _uses_disks(self, key: RunKey, use: float | None) -> bool:
+        """Whether a workload did some operations lately, or may do some now:
+        one that does none is not limited, and at once when it begins."""
+        busy = any(own >= LEAST_OPS_PER_S for own, *_ in self._done[key])
+        if busy:
             self._busy.add(key)
-        return busy
+        return busy or use is None
 
     def _deficits(self, some: _Background,
                   budget: float) -> list[float | None]:

@@ -38,9 +38,9 @@ class Params:
     """What can be tuned."""
 
     buffer_cores: int = dataclasses.field(default=-1, metadata={
-        'help': 'CPUs that are always kept idle for the foreground, free of '
-                'background containers; VMs are left out. More absorb '
-                'bigger bursts and leave less to background work. '
+        'help': 'CPUs kept idle for the foreground and free of background '
+                'containers. Background VMs may still run on them. More '
+                'absorb bigger bursts and leave less to background work. '
                 '-1 takes a sixth of the CPUs, and 0 on hosts with fewer '
                 'than 8; 0 turns the fast loop off.',
         'min': -1, 'max': 4096,

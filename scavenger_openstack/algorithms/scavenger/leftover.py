@@ -8,7 +8,7 @@ Below one parent with a busy foreground, background that takes all the rest
 lets processes outside of that parent stand still for seconds; with a quota
 of a little less than the rest they do not
 (``benchmarks/agent/starvation.py``).  Directly below the root there is no
-such parent, and no such harm.
+such parent, and no such harm, but for kubelet's top cgroup.
 
 A quota is set on what ``cpu.idle`` is set on: a group of containers, whose
 total the kernel then limits, whatever is born in it; or a VM.  QEMU itself
@@ -30,10 +30,11 @@ from typing import Any
 from typing import NamedTuple
 
 from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
+from scavenger_openstack.algorithms.kubelet import is_of_kubelet
 from scavenger_openstack.algorithms.max_min import split
 from scavenger_openstack.algorithms.signals import number
+from scavenger_openstack.algorithms.stay import HoldTimes
 from scavenger_openstack.algorithms.stay import Stay
-from scavenger_openstack.algorithms.stay import StayS
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Rates
@@ -58,7 +59,7 @@ ROOM_FACTOR = 2.0
 """After the host was full, VMs may be idle again when the budget is above
 so many times the floors, for as long as :data:`FULL` says."""
 
-FULL = StayS(60.0, 900.0)
+FULL = HoldTimes(60.0, 900.0)
 """Until then their quotas alone hold them back."""
 
 ROUNDING = 1e-9
@@ -84,9 +85,12 @@ def nested(one: WorkloadRates) -> bool:
     """Whether a workload's group may have foreground siblings in a parent
     that is not the root.
 
-    libvirt puts all VMs into one parent.
+    libvirt puts all VMs into one parent.  A group of kubelet is not idle
+    itself, only the pods in it are: outside of it nothing has precedence.
     """
-    return bool(one[0].instance) or (one[0].group or one[0].id).count('/') > 1
+    group = one[0].group or one[0].id
+    return (bool(one[0].instance) or group.count('/') > 1
+            or is_of_kubelet(group))
 
 
 def left_over(before_s: Mapping[int, float], busy_s: Mapping[int, float],
@@ -240,7 +244,7 @@ class Leftover:
         if budget <= least * (ROOM_FACTOR if self.full else 1.0):
             self._full.want(rates.time_s)
         else:
-            self._full.leave(rates.time_s)
+            self._full.release(rates.time_s)
         why = (f'everything else leaves {min(self._left):.2f} of '
                f'{self._cpus} CPUs: {budget:.2f} cores for all background')
         self._quotas = {one.name: quota for one, quota in zip(

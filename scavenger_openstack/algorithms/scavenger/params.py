@@ -83,7 +83,8 @@ class Params:
         'help': 'Samples of instructions per cycle whose mean is judged. '
                 'More keeps noise from costing background work its CPU; a '
                 'small drop is then noticed that many seconds later, a '
-                'large one still at once. The paper judges each: 1.',
+                'large one still at once. 1 judges each sample by itself, '
+                'as the paper does.',
         'min': 1, 'max': 60, 'source': 'not in the paper'})
     min_headroom: float = dataclasses.field(default=0.02, metadata={
         'help': 'Least share of the capacity of memory or of a link that '

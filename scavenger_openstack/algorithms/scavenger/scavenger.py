@@ -46,8 +46,8 @@ from scavenger_openstack.types import Rates
 from scavenger_openstack.types import WorkloadRates
 
 NAME = 'scavenger'
-FULL = ('the host is full: QEMU has to answer, and the quota alone holds the '
-        'VM back')
+FULL = ('the host is full: with cpu.idle QEMU would not answer; the CPU quota '
+        'alone limits the VM')
 GIB, MBIT = 2.0 ** 30, 125_000.0
 
 
@@ -55,7 +55,7 @@ class _Tick:
     """What one step looks at and what it has found so far."""
 
     __slots__ = ('rates', 'background', 'foreground', 'caps',
-                 'overcommitted', 'shortage_bytes', 'dropped')
+                 'overcommitted', 'shortage_bytes', 'removal_reasons')
 
     def __init__(self, rates: Rates) -> None:
         self.rates = rates
@@ -64,7 +64,7 @@ class _Tick:
         self.caps: list[Cap] = []
         self.overcommitted: dict[str, tuple[float, float]] = {}
         self.shortage_bytes = 0.0
-        self.dropped: dict[KnobKey, str] = {}
+        self.removal_reasons: dict[KnobKey, str] = {}
 
     def cap(self, workloads: Iterable[WorkloadRates], knob: Knob,
             values: Iterable[float], why: str) -> None:
@@ -176,7 +176,7 @@ class Controller:
                 tick.caps += self._leftover.step(rates, idle, cpus)
                 facts['leftover'] = self._leftover.facts()
                 if self._leftover.full:
-                    tick.dropped = dict.fromkeys(
+                    tick.removal_reasons = dict.fromkeys(
                         ((group, Knob.CPU_IDLE) for group in groups(
                             one for one in idle if one[0].instance)), FULL)
                     idle = [one for one in idle if not one[0].instance]
@@ -187,7 +187,7 @@ class Controller:
         self._decision = Decision(
             tuple(tick.caps),
             self._overcommitted.incidents(now, tick.overcommitted), facts,
-            tick.shortage_bytes, tick.dropped)
+            tick.shortage_bytes, tick.removal_reasons)
         return self._decision
 
     def _forget(self, gap_s: float) -> None:

@@ -8,10 +8,12 @@ from typing import Any
 
 from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import faults
+from scavenger_openstack.api.resources import following
 from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
 from scavenger_openstack.db.resources import aggregates
+from scavenger_openstack.db.resources import hosts as db_hosts
 
 FIELDS = {
     'name': schemas.TEXT,
@@ -21,6 +23,9 @@ FIELDS = {
                  'What operators set for its hosts.  What is set for a host '
                  'itself is above that; of several aggregates of a host the '
                  'first by name counts.'},
+    'not_followed': {**hosts.NOT_FOLLOWED, 'description':
+                     'Of these settings those that hosts do not follow, by '
+                     'their last reports: how many, and why.'},
 }
 
 
@@ -41,7 +46,7 @@ def change(call: Call, connection: Any) -> dict[str, Any]:
     if after != before:
         aggregates.set_settings(connection, name, after, new=row is None)
         call.record(connection, 'aggregate.update', name, before=before,
-                    after=after, reason=call.body.get('reason', ''))
+                    after=after, reason=call.body['reason'])
     return shown
 
 
@@ -52,6 +57,9 @@ def _shown(connection: Any, name: str, settings: dict[str, Any]
     """
     there = aggregates.hosts(connection, name).get(name)
     if not there:
-        raise faults.missing('aggregate')
-    return {'aggregate': {'name': name, 'hosts': there,
-                          'settings': settings}}
+        raise faults.missing('aggregate', name, aggregates.names(connection))
+    return {'aggregate': {
+        'name': name, 'hosts': there, 'settings': settings,
+        'not_followed': following.of_hosts(
+            db_hosts.by_names(connection, there), settings)
+        if any(settings.values()) else {}}}

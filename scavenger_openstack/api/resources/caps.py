@@ -11,6 +11,7 @@ import uuid
 
 from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import faults
+from scavenger_openstack.api.resources import following
 from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api.resources import names as names_
 from scavenger_openstack.api import schemas
@@ -63,18 +64,18 @@ FIELDS = {
     'override': described(schemas.MAYBE_TEXT, 'The id of the override that '
                                               'holds for this knob now.')}
 
-OVERRIDE = {
+STORED = {
     'id': schemas.TEXT,
     'host': schemas.TEXT,
     'workload': schemas.TEXT,
     'instance': schemas.TEXT,
-    'name': schemas.TEXT,
     'knob': schemas.TEXT,
     'value': schemas.VALUE,
     'reason': schemas.TEXT,
     'created_by': schemas.TEXT,
     'created_at': schemas.MAYBE_TIME,
     'expires_at': schemas.MAYBE_TIME}
+OVERRIDE = {**STORED, 'name': schemas.TEXT, **following.FIELDS}
 
 WISH = schemas.fields({
     'value': described({**schemas.VALUE, 'maxLength': 4096},
@@ -119,8 +120,11 @@ def overrides(call: Call, connection: Any) -> dict[str, Any]:
         host_id=hosts.known(connection, call.query.get('host')),
         workload=call.name('workload'), after=call.after_id(),
         limit=call.limit + 1)
+    by_name = {row['name']: row for row in db_hosts.by_names(
+        connection, (row['host'] for row in found))}
     names = names_.of(connection, *(row['instance'] for row in found))
-    return call.page(found, lambda row: _shape(row, names))
+    return call.page(
+        found, lambda row: _shape(row, by_name[row['host']], names))
 
 
 def put(call: Call, connection: Any) -> dict[str, Any]:
@@ -128,31 +132,33 @@ def put(call: Call, connection: Any) -> dict[str, Any]:
     knob = _knob(call.path['knob'])
     expires_s = _expiry(times.seconds(call.body['expires_at']), call.now_s)
     value = _value(knob, call.body['value'])
-    host = db_hosts.by_name(connection, call.path['host'], lock=True)
-    if host is None:
-        raise faults.missing('host')
+    host = hosts.named(connection, call.path['host'], lock=True)
     workload = _workload(connection, host['id'], call.path['workload'])
     if workload is None:
-        raise faults.missing('workload on this host')
+        raise faults.missing(
+            f'workload on host {host["name"]} that is called',
+            call.path['workload'],
+            workloads.names_on(connection, host['id']))
     if workload['priority'] != Priority.BACKGROUND:
         raise faults.conflict(
             f'{workload["name"]} is foreground, which is never limited.',
             'workload')
+    _check_limited(knob, host)
     _above_floor(knob, value, workload['floor'] or {})
     key = host['id'], workload['name'], str(knob)
     before = caps.override(connection, key, call.now_s)
     caps.add_override(
         connection, key, uuid=uuid.uuid4().hex, value=value,
         instance=workload['instance'], project=workload['project'],
-        reason=call.body['reason'], created_by=call.caller.user,
+        reason=call.body['reason'], created_by=call.caller.name,
         created_s=call.now_s, expires_s=expires_s)
     after = caps.override(connection, key, call.now_s)
     assert after is not None
     call.record(connection, 'override.set', _target(host, key),
-                before=before and _shape(before), after=_shape(after),
+                before=before and _stored(before), after=_stored(after),
                 reason=call.body['reason'])
-    return {'override': _shape(after, names_.of(connection,
-                                                workload['instance']))}
+    return {'override': _shape(after, host, names_.of(
+        connection, workload['instance']))}
 
 
 def delete(call: Call, connection: Any) -> None:
@@ -163,9 +169,12 @@ def delete(call: Call, connection: Any) -> None:
         if host and key and before:
             caps.end_override(connection, key, call.now_s)
             call.record(connection, 'override.delete', _target(host, key),
-                        before=_shape(before), after=None)
+                        before=_stored(before), after=None,
+                        reason=call.query.get('reason', ''))
             return
-    raise faults.missing('override')
+    raise faults.missing(
+        f'override of {call.path["knob"]} on host {call.path["host"]} for',
+        call.path['workload'])
 
 
 def _workload(connection: Any, host_id: int, name: str
@@ -223,6 +232,19 @@ def _value(knob: Knob, value: Any) -> float | str | None:
     return float(value)
 
 
+def _check_limited(knob: Knob, host: Mapping[str, Any]) -> None:
+    """
+    :raises Fault: 409, the host has reported that it does not limit that.
+    """
+    limited = (host['facts'] or {}).get('limited')
+    if limited is not None and knob not in limited:
+        raise faults.conflict(
+            f'{host["name"]} does not limit {knob}, by its report of '
+            f'{times.iso(host["last_seen_s"])}: list its resource in [agent] '
+            'protect, or enforce with a controller, in the file of that '
+            f'host; it limits {", ".join(limited) or "nothing"}.', 'knob')
+
+
 def _above_floor(knob: Knob, value: float | str | None,
                  floors: Mapping[str, float]) -> None:
     floor = floors.get(knob)
@@ -237,7 +259,12 @@ def _target(host: Mapping[str, Any], key: caps.OverrideKey) -> str:
     return f'{host["name"]}/{key[2]}/{key[1]}'
 
 
-def _shape(row: Mapping[str, Any], names: names_.Names = names_.NONE
-           ) -> dict[str, Any]:
-    return schemas.shape(OVERRIDE, row, id=row['uuid'],
-                         name=names.get(row['instance'], ''))
+def _stored(row: Mapping[str, Any]) -> dict[str, Any]:
+    return schemas.shape(STORED, row, id=row['uuid'])
+
+
+def _shape(row: Mapping[str, Any], host: Mapping[str, Any],
+           names: names_.Names) -> dict[str, Any]:
+    return {**_stored(row), 'name': names.get(row['instance'], ''),
+            **following.of_parts(host, [f'override {row["uuid"]}'],
+                                 row['created_s'], limit=True)}

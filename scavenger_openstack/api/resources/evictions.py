@@ -9,22 +9,32 @@ went.
 from __future__ import annotations
 
 from collections.abc import Mapping
+import math
 from typing import Any
 import uuid
 
+from scavenger_openstack.algorithms import placing
 from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import faults
+from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api.resources import names as names_
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
 from scavenger_openstack.api import times
 from scavenger_openstack.db import evictions
-from scavenger_openstack.db.resources import hosts
+from scavenger_openstack.db.resources import hosts as hosts_
+from scavenger_openstack.db.resources import summary
+from scavenger_openstack.types import Knob
 
 HOW = schemas.one_of(('live-migrate', 'pause', 'stop', 'shelve'))
 
 FILTERS = {'instance': schemas.UUID, 'host': schemas.NAME,
            'state': schemas.one_of(evictions.STATES)}
+
+DONE = {'pause': 'it would be paused', 'stop': 'it would be shut down',
+        'shelve': 'it would be shut down, and leave its place'}
+NAMED = 10
+"""So many hosts a forecast names."""
 
 FIELDS = {
     'id': described(schemas.TEXT, 'Empty for a dry run.'),
@@ -50,7 +60,8 @@ WISH = schemas.fields(
 def list_(call: Call, connection: Any) -> dict[str, Any]:
     query = call.query
     host = query.get('host')
-    row = None if host is None else hosts.by_name(connection, host)
+    hosts.known(connection, host)
+    row = None if host is None else hosts_.by_name(connection, host)
     found = evictions.page(
         connection, instance=query.get('instance'),
         host=row['name'] if row else host,
@@ -63,7 +74,7 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
 def show(call: Call, connection: Any) -> dict[str, Any]:
     found = evictions.show(connection, call.path['id'])
     if found is None:
-        raise faults.missing('eviction')
+        raise faults.missing('eviction', call.path['id'])
     return {'eviction': _shape(found, names_.of(connection,
                                                 found['instance']))}
 
@@ -73,7 +84,7 @@ def create(call: Call, connection: Any) -> dict[str, Any]:
     instance = call.body['instance']
     found = evictions.workload(connection, instance)
     if found is None:
-        raise faults.missing('workload of this instance')
+        raise faults.missing('workload that is instance', instance)
     if not evictions.is_background(found):
         raise faults.conflict(f'{instance} is foreground, which is never '
                               'evicted.', 'instance')
@@ -87,17 +98,50 @@ def create(call: Call, connection: Any) -> dict[str, Any]:
     row = {'uuid': uuid.uuid4().hex, 'instance': instance,
            'host': found['host'], 'project': found['project'],
            'how': call.body['how'], 'reason': call.body['reason'],
-           'created_by': call.caller.user, 'created_s': call.now_s,
+           'created_by': call.caller.name, 'created_s': call.now_s,
            'state': evictions.ASKED, 'detail': '', 'changed_s': call.now_s}
     names = {instance: found['display_name']}
     if call.body.get('dry_run', False):
         return {'eviction': {**_shape(row, names), 'id': '',
                              'state': 'dry run',
-                             'detail': 'nothing was changed'}}
+                             'detail': _forecast(call, connection, found)}}
     evictions.add(connection, **row)
     call.record(connection, 'eviction.ask', instance, before=None,
                 after=_shape(row, names), reason=row['reason'])
     return {'eviction': _shape(row, names)}
+
+
+def _forecast(call: Call, connection: Any, instance: Mapping[str, Any]
+              ) -> str:
+    """What would be done, and by the rule of BackgroundFilter where to."""
+    how, host = call.body['how'], instance['host']
+    if how != 'live-migrate':
+        return f'nothing was changed; {DONE[how]} on {host}'
+    floor = (instance['floor'] or {}).get(Knob.MEMORY_BYTES, 0.0)
+    wanted = placing.Wanted(True, math.ceil(instance['vcpus']),
+                            math.ceil(floor / placing.BYTES_PER_MIB))
+    takes, others = [], []
+    for row in summary.hosts(connection):
+        if row['name'] == host:
+            continue
+        found = placing.of_facts(
+            row, silent=call.now_s - row['last_seen_s'] > call.silent_s)
+        why = placing.fits(found, wanted)
+        if why:
+            others.append(f'{row["name"]}: {why}')
+        else:
+            takes.append(f'{row["name"]} ({found.free_cores:.1f} cores free)')
+    if takes:
+        return (f'nothing was changed; Nova would choose among {len(takes)} '
+                f'other hosts: {_first(takes)}')
+    return ('nothing was changed; no other host would take it where '
+            'BackgroundFilter of Nova is enabled: '
+            + (_first(others) or 'there is none'))
+
+
+def _first(found: list[str]) -> str:
+    return ', '.join(found[:NAMED]) + (
+        f' and {len(found) - NAMED} more' if len(found) > NAMED else '')
 
 
 def _shape(row: Mapping[str, Any], names: names_.Names) -> dict[str, Any]:

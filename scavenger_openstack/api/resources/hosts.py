@@ -10,9 +10,13 @@ from typing import Any
 from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import faults
 from scavenger_openstack.api import parameters
+from scavenger_openstack.api.resources import following
 from scavenger_openstack.api.resources import names as names_
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
+from scavenger_openstack.api import times
+from scavenger_openstack.db import directives
+from scavenger_openstack.db.resources import aggregates
 from scavenger_openstack.db.resources import hosts
 
 FILTERS = {'aggregate': described(schemas.NAME, 'Hosts of this aggregate.'),
@@ -36,6 +40,10 @@ FIELDS = {
     'precision': described(
         schemas.mapping(schemas.mapping(schemas.COUNT)),
         'How trials of limits ended, by controller.'),
+    'missing': described(
+        schemas.items(schemas.TEXT),
+        'What measuring or protecting a resource lacks there, and what to '
+        'do.'),
     'suffering': described(
         schemas.items(schemas.fields({
             'workload': schemas.TEXT, 'name': schemas.TEXT,
@@ -48,8 +56,23 @@ SETTINGS = described(schemas.fields({
     'parameters': schemas.mapping({'type': ['number', 'string']})}),
     'What operators set for this host.')
 
-SHOWN = {**FIELDS, 'settings': SETTINGS, 'facts': described(
-    {'type': 'object'}, 'All that the agent reported of itself.')}
+NOT_FOLLOWED = described(
+    schemas.mapping(schemas.TEXT),
+    'What is asked for and not followed, by the last report: why.')
+
+SHOWN = {**FIELDS, 'settings': SETTINGS, 'not_followed': NOT_FOLLOWED,
+         'followed_at': described(
+             schemas.MAYBE_TIME, 'It has got what was asked for up to then; '
+                                 'null: nothing yet.'),
+         'facts': described({'type': 'object'},
+                            'All else that the agent reported of itself.')}
+
+UNITS = {'cpu': 'cpu_cores', 'memory': 'memory_bytes',
+         'network': 'network_bytes_per_s', 'disk': 'disk_bytes_per_s'}
+"""What the amounts of resources are called."""
+
+TIMES_S = ('sent_s', 'followed_s', 'two_machines_s')
+"""Facts that are times."""
 
 CHANGES = schemas.fields({
     'modes': described(
@@ -58,13 +81,13 @@ CHANGES = schemas.fields({
                        *parameters.CONTROLLERS),
         'Controller: mode; null for what its own configuration says.  An '
         'agent follows a mode that is more careful than that, and no other; '
-        'facts.refused of the host has the rest.'),
+        'not_followed has the rest.'),
     'parameters': described(
         schemas.fields(parameters.SCHEMAS, *parameters.SCHEMAS),
         'section.option: value; null for what its own configuration says.  '
-        'facts.refused of the host has those that it does not follow, or '
-        'only from the next start of its agent on.'),
-    'reason': schemas.REASON}, 'modes', 'parameters', 'reason')
+        'not_followed has those that it does not follow, or only from the '
+        'next start of its agent on.'),
+    'reason': schemas.REASON}, 'modes', 'parameters')
 
 
 def known(connection: Any, name: str | None) -> int | None:
@@ -83,8 +106,22 @@ def there(connection: Any, name: str, field: str) -> dict[str, Any]:
     """
     row = hosts.by_name(connection, name)
     if row is None:
-        raise faults.bad(f'No host {name} has reported.', field,
-                         'the name of a host in /v1/hosts')
+        raise faults.bad(
+            f'No host {faults.shown(name)} has reported'
+            f'{faults.proposal(name, hosts.names(connection))}.', field,
+            'the name of a host in /v1/hosts')
+    return row
+
+
+def named(connection: Any, name: str, *, lock: bool = False
+          ) -> dict[str, Any]:
+    """The host that a URL names.
+
+    :raises Fault: 404, there is none of that name.
+    """
+    row = hosts.by_name(connection, name, lock=lock)
+    if row is None:
+        raise faults.missing('host', name, hosts.names(connection))
     return row
 
 
@@ -93,8 +130,10 @@ def aggregate(connection: Any, name: str, field: str) -> None:
     :raises Fault: 400, there is no such aggregate.
     """
     if not hosts.has_aggregate(connection, name):
-        raise faults.bad(f'No host is in an aggregate {name}.', field,
-                         'the name of an aggregate with hosts in /v1/hosts')
+        raise faults.bad(
+            f'No host is in an aggregate {faults.shown(name)}'
+            f'{faults.proposal(name, aggregates.names(connection))}.', field,
+            'the name of an aggregate that has hosts')
 
 
 def list_(call: Call, connection: Any) -> dict[str, Any]:
@@ -109,24 +148,20 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
 
 
 def show(call: Call, connection: Any) -> dict[str, Any]:
-    row = hosts.by_name(connection, call.path['name'])
-    if row is None:
-        raise faults.missing('host')
+    row = named(connection, call.path['name'])
     return {'host': _shown(row, call, connection)}
 
 
 def change(call: Call, connection: Any) -> dict[str, Any]:
     """Replace those settings that are given, and remove those given as
     null."""
-    row = hosts.by_name(connection, call.path['name'], lock=True)
-    if row is None:
-        raise faults.missing('host')
+    row = named(connection, call.path['name'], lock=True)
     before = settings_of(row)
     after = changed(before, call.body)
     if after != before:
         hosts.set_settings(connection, row['id'], after)
         call.record(connection, 'host.update', row['name'], before=before,
-                    after=after, reason=call.body.get('reason', ''))
+                    after=after, reason=call.body['reason'])
     return {'host': _shown({**row, 'settings': after}, call, connection)}
 
 
@@ -154,8 +189,29 @@ def settings_of(row: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def _shown(row: Mapping[str, Any], call: Call, connection: Any
            ) -> dict[str, Any]:
-    return {**_shape(row, call, _names(connection, row)),
-            'settings': settings_of(row), 'facts': row['facts']}
+    facts, settings = dict(row['facts'] or {}), settings_of(row)
+    wanted = directives.of_host(connection, row['name'])
+    return {
+        **_shape(row, call, _names(connection, row)),
+        'settings': settings,
+        'not_followed': following.of_host(row, {
+            kind: wanted.setting(row['name'], kind, own)
+            for kind, own in settings.items()},
+            wanted.protection(row['name'])),
+        'followed_at': times.iso(facts.get('followed_s') or None),
+        'facts': {
+            **{name: value for name, value in facts.items()
+               if name not in TIMES_S and name not in FIELDS
+               and name != 'refused'},
+            **({'used': amounts(facts['used'])} if 'used' in facts else {}),
+            **{f'{name.removesuffix("_s")}_at': times.iso(facts[name])
+               for name in TIMES_S if name in facts
+               and name != 'followed_s'}}}
+
+
+def amounts(found: Mapping[str, float]) -> dict[str, float]:
+    """Amounts by resource, with their units in the names."""
+    return {UNITS.get(name, name): value for name, value in found.items()}
 
 
 def _names(connection: Any, *rows: Mapping[str, Any]) -> names_.Names:
@@ -172,5 +228,7 @@ def _shape(row: Mapping[str, Any], call: Call, names: names_.Names
         suffering=[{'workload': name, 'name': names.get(name, ''), 'why': why}
                    for name, why in facts.get('suffering', {}).items()],
         **{name: facts.get(name, '') for name in ('stopped', 'grade')},
-        **{name: facts.get(name, {}) for name in (
-            'modes', 'headroom', 'capacity', 'precision')})
+        missing=facts.get('missing', []),
+        **{name: facts.get(name, {}) for name in ('modes', 'precision')},
+        **{name: amounts(facts.get(name, {}))
+           for name in ('headroom', 'capacity')})

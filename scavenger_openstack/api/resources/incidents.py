@@ -23,11 +23,16 @@ from scavenger_openstack.api.resources import names as names_
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
 from scavenger_openstack.api import times
+from scavenger_openstack.api import validation
 from scavenger_openstack.db.resources import caps as db_caps
 from scavenger_openstack.db.resources import incidents
 from scavenger_openstack.db.resources import workloads
 
 CAPS_MOST = 100
+
+CAUSES = ('core', 'cache', 'memory_bandwidth', 'disk', 'own_limit',
+          'overcommitted', 'eviction', 'unknown')
+"""Those of the controllers, and of the policy of evictions."""
 
 FILTERS = {
     'host': schemas.NAME,
@@ -93,6 +98,10 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
         cause=query.get('cause'), outcome=query.get('outcome'),
         since_s=call.time_s('since'), until_s=call.time_s('until'),
         after=_after(call, connection, project), limit=call.limit + 1)
+    if not found:
+        validation.check_word(
+            query.get('cause'), 'cause', CAUSES, lambda cause: (
+                project is None and incidents.has_cause(connection, cause)))
     shown = found[:call.limit]
     suspects = incidents.suspects(
         connection, [row['id'] for row in shown], antagonists=True)
@@ -108,7 +117,7 @@ def show(call: Call, connection: Any) -> dict[str, Any]:
     row = incidents.show(connection, call.path['id'], project)
     if row is None or not call.may(policies.INCIDENTS_SHOW,
                                    project_id=row['project']):
-        raise faults.missing('incident')
+        raise faults.missing('incident', call.path['id'])
     suspects = incidents.suspects(connection, [row['id']])
     names = _names(connection, [row], suspects)
     found = suspects[row['id']]

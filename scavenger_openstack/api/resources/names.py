@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 import re
-from types import MappingProxyType
 from typing import Any
 
 from scavenger_openstack.api import schemas
@@ -19,8 +18,6 @@ MOST_CHARS = 32
 
 Names = Mapping[str, str]
 """UUID -> the name that its project gave it."""
-
-NONE: Names = MappingProxyType({})
 
 
 def of(connection: Any, *texts: str) -> Names:

@@ -11,11 +11,14 @@ import uuid
 
 from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import faults
+from scavenger_openstack.api.resources import following
 from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api.resources import names as names_
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
+from scavenger_openstack.db.resources import hosts as db_hosts
 from scavenger_openstack.db.resources import rules
+from scavenger_openstack.db.resources import workloads
 
 SCOPES = schemas.one_of(('instance', 'project', 'aggregate'))
 
@@ -26,7 +29,6 @@ EXEMPTION = {
     'scope': SCOPES,
     'target': described(schemas.TEXT, 'The id of the instance or project, '
                                       'or the name of the aggregate.'),
-    'name': described(schemas.TEXT, 'Of the instance; else empty.'),
     'reason': schemas.TEXT,
     'created_by': schemas.TEXT,
     'created_at': schemas.MAYBE_TIME}
@@ -35,12 +37,26 @@ PRIORITY = {**EXEMPTION, 'value': schemas.PRIORITIES,
             'application': described(schemas.TEXT,
                                      'Empty: as it was found.')}
 
+_STATE = {name: described(field, f'{field["description"]}  Of a rule for an '
+                                 'instance; else null or empty.')
+          for name, field in following.FIELDS.items()}
+_STATE['name'] = described(schemas.TEXT, 'Of the instance; else empty.')
+EXEMPTION_LISTED = {**EXEMPTION, **_STATE}
+PRIORITY_LISTED = {**PRIORITY, **_STATE}
+_FOR = {'workloads': described(
+    schemas.COUNT, 'So many workloads are there now that it is for.')}
+EXEMPTION_SET = {**EXEMPTION_LISTED, **_FOR}
+PRIORITY_SET = {**PRIORITY_LISTED, **_FOR}
+
+PARTS = ('priority', 'application', 'floor')
+"""Of a priority; what agents call each that they do not follow."""
+
 _WISH = {'scope': SCOPES, 'target': schemas.NAME, 'reason': schemas.REASON}
 EXEMPTION_WISH = schemas.fields(_WISH)
 PRIORITY_WISH = schemas.fields(
     {**_WISH, 'value': described(
         schemas.PRIORITIES, 'background counts for VMs whose flavor says no '
-        'priority, on hosts whose configuration allows it; facts.refused of '
+        'priority, on hosts whose configuration allows it; not_followed of '
         'the host has the others.'),
      'application': {'type': 'string', 'maxLength': 255}}, 'application')
 
@@ -72,12 +88,14 @@ def delete_exemption(call: Call, connection: Any) -> None:
 
 
 def _list(call: Call, connection: Any, kind: rules.Kind) -> dict[str, Any]:
-    found = rules.page(
-        connection, kind, scope=call.query.get('scope'),
-        target=call.query.get('target'), after=call.after_id(),
-        limit=call.limit + 1)
-    names = names_.of(connection, *(row['target'] for row in found))
-    return call.page(found, lambda row: _shape(row, names))
+    found = rules.page(connection, kind, scope=call.query.get('scope'),
+                       target=call.query.get('target'),
+                       after=call.after_id(), limit=call.limit + 1)
+    instances = [row['target'] for row in found if row['scope'] == 'instance']
+    hosts_of = db_hosts.of_workloads(connection, instances)
+    names = names_.of(connection, *instances)
+    return call.page(found, lambda row: _shown(
+        row, hosts_of.get(row['target']), names))
 
 
 def _set(call: Call, connection: Any, kind: rules.Kind) -> dict[str, Any]:
@@ -87,7 +105,7 @@ def _set(call: Call, connection: Any, kind: rules.Kind) -> dict[str, Any]:
     values = {'value': call.body.get('value', ''),
               'application': call.body.get('application', ''),
               'reason': call.body['reason'],
-              'created_by': call.caller.user, 'created_s': call.now_s}
+              'created_by': call.caller.name, 'created_s': call.now_s}
     before = rules.of(connection, kind, scope, target)
     if before is None:
         rules.add(connection, uuid=uuid.uuid4().hex, kind=kind, scope=scope,
@@ -99,17 +117,22 @@ def _set(call: Call, connection: Any, kind: rules.Kind) -> dict[str, Any]:
     call.record(connection, f'{kind}.set', f'{scope}/{target}',
                 before=before and _shape(before), after=_shape(after),
                 reason=call.body['reason'])
-    return {kind: _shape(after, names_.of(connection, target))}
+    instances = [target] if scope == 'instance' else []
+    hosts_of = db_hosts.of_workloads(connection, instances)
+    return {kind: {**_shown(after, hosts_of.get(target),
+                            names_.of(connection, *instances)),
+                   'workloads': workloads.count(connection, scope, target)}}
 
 
 def _delete(call: Call, connection: Any, kind: rules.Kind) -> None:
     before = rules.show(connection, kind, call.path['id'])
     if before is None:
-        raise faults.missing(kind)
+        raise faults.missing(kind, call.path['id'])
     rules.remove(connection, before['id'])
     call.record(connection, f'{kind}.delete',
                 f'{before["scope"]}/{before["target"]}',
-                before=_shape(before), after=None)
+                before=_shape(before), after=None,
+                reason=call.query.get('reason', ''))
 
 
 def _check_target(connection: Any, scope: str, target: str) -> None:
@@ -124,9 +147,20 @@ def _check_target(connection: Any, scope: str, target: str) -> None:
                          'at most 64 characters')
 
 
-def _shape(row: Mapping[str, Any], names: names_.Names = names_.NONE
-           ) -> dict[str, Any]:
-    return schemas.shape(
-        PRIORITY if row['kind'] == 'priority' else EXEMPTION, row,
-        id=row['uuid'], name=names.get(row['target'], '')
-        if row['scope'] == 'instance' else '')
+def _shown(row: Mapping[str, Any], host: Mapping[str, Any] | None,
+           names: names_.Names) -> dict[str, Any]:
+    """
+    :param host: the host that has the instance of a rule for one
+    :param names: of that instance
+    """
+    state: dict[str, Any] = {'followed': None, 'why_not': ''}
+    if row['scope'] == 'instance':
+        state = following.of_parts(host, [
+            f'{part} {row["target"]}' for part in PARTS
+            if row['kind'] == 'priority'], row['created_s'])
+    return {**_shape(row), **state, 'name': names.get(row['target'], '')}
+
+
+def _shape(row: Mapping[str, Any]) -> dict[str, Any]:
+    return schemas.shape(PRIORITY if row['kind'] == 'priority' else EXEMPTION,
+                         row, id=row['uuid'])

@@ -7,13 +7,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from scavenger_openstack.algorithms.signals import SIGNALS
 from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api import times
 from scavenger_openstack.db.resources import specs
 
 FILTERS = {'project': schemas.SHORT, 'application': schemas.NAME,
-           'cpu_model': schemas.NAME, 'signal': schemas.SHORT}
+           'cpu_model': schemas.NAME, 'signal': schemas.one_of(SIGNALS)}
 
 FIELDS = {
     'project': schemas.TEXT,

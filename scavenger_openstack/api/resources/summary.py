@@ -8,6 +8,7 @@ from typing import Any
 
 from scavenger_openstack.api import cached
 from scavenger_openstack.api.call import Call
+from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
 from scavenger_openstack.db.resources import summary
@@ -39,8 +40,8 @@ def _hosts(call: Call, connection: Any) -> dict[str, Any]:
         'name': row['name'],
         'silent': call.now_s - row['last_seen_s'] > call.silent_s,
         'enforcing': row['enforcing'],
-        'headroom': (row['facts'] or {}).get('headroom', {}),
-        'capacity': (row['facts'] or {}).get('capacity', {}),
+        'headroom': hosts.amounts((row['facts'] or {}).get('headroom', {})),
+        'capacity': hosts.amounts((row['facts'] or {}).get('capacity', {})),
         'incidents': row['incidents'],
         'background_vcpus': row['background_vcpus']}
         for row in summary.hosts(connection)]}

@@ -13,6 +13,7 @@ from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
 from scavenger_openstack.api import times
+from scavenger_openstack.db.resources import hosts as db_hosts
 from scavenger_openstack.db.resources import switches
 
 SCOPES = schemas.one_of(('cloud', 'aggregate', 'host'))
@@ -30,6 +31,15 @@ PROTECTION = {
     'reason': schemas.TEXT,
     'changed_by': schemas.TEXT,
     'changed_at': schemas.MAYBE_TIME}
+
+PROTECTION_SET = {
+    **PROTECTION,
+    'hosts': described(schemas.COUNT, 'Hosts that it is for: each follows '
+                                      'with its next report.'),
+    'silent': described(schemas.COUNT, 'Those of them that do not report '
+                                       'now.'),
+    'last_seen_at': described(schemas.MAYBE_TIME,
+                              'When one of them reported last.')}
 
 GOVERNOR = {'scope': SCOPES, 'target': TARGET, 'caps_per_minute': BUDGET}
 
@@ -55,10 +65,14 @@ def governor(call: Call, connection: Any) -> dict[str, Any]:
 def set_protection(call: Call, connection: Any) -> dict[str, Any]:
     before, after = _set(call, connection, protection=call.body['enabled'],
                          reason=call.body['reason'],
-                         changed_by=call.caller.user, changed_s=call.now_s)
+                         changed_by=call.caller.name, changed_s=call.now_s)
     _record(call, connection, 'protection.set', before and
             _protection(before), _protection(after))
-    return {'protection': _protection(after)}
+    count = db_hosts.count(connection, after['scope'], after['target'],
+                           call.now_s - call.silent_s)
+    return {'protection': {
+        **_protection(after), 'hosts': count.hosts, 'silent': count.silent,
+        'last_seen_at': times.iso(count.last_seen_s)}}
 
 
 def set_governor(call: Call, connection: Any) -> dict[str, Any]:

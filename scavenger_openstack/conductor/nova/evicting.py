@@ -280,7 +280,7 @@ def withdrawn(wanted: wishes.Wanted, row: Row, server: Instance) -> str:
     if directives.exempt(wanted, wanted.aggregates.of(row['host']),
                          [(row['instance'], server.project, '')]):
         return 'it is exempt by now'
-    return directives.protection_of(wanted, row['host'])[1]
+    return wanted.protection(row['host'])[1]
 
 
 def foreground(connection: connect.Connection, wanted: wishes.Wanted,

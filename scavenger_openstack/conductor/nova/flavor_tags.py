@@ -35,5 +35,5 @@ def take(connection: reports.Connection, tag: InstanceTag, now_s: float
             'project': tag.project, 'priority': tag.priority,
             'source': tag.source[:32], 'application': tag.application,
             'protect': tag.protect, 'floor': dict(tag.floor)}, now_s,
-            told=True)
+            from_broker=True)
     return True

@@ -291,11 +291,11 @@ class Reconciler:
         of whose clients may send a tag, and for new ones, of whose server
         groups no list tells.  Returns how many rows changed."""
         with connect.reading(self._engine) as connection:
-            told = flavor_tags.told(connection, MOST_ASKED)
-        if len(told) == MOST_ASKED:
+            unconfirmed = flavor_tags.from_broker(connection, MOST_ASKED)
+        if len(unconfirmed) == MOST_ASKED:
             self._said.warn(MORE)
         changed = 0
-        for instance in dict.fromkeys([*told, *self._groups.expected(
+        for instance in dict.fromkeys([*unconfirmed, *self._groups.expected(
                 MOST_ASKED)]):
             still()
             now = self._clock()

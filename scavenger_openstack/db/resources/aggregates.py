@@ -122,6 +122,11 @@ def hosts_of(connection: Connection, name: str) -> list[str]:
     return [host for host in _reported(connection) if aggregates_of.of(host)]
 
 
+def names(connection: Connection) -> list[str]:
+    """Those of all that have a host."""
+    return list(connection.scalars(select(_T.aggregate).distinct()))
+
+
 def settings(connection: Connection, name: str, *, lock: bool = False
              ) -> Row | None:
     """The row with what is set for the hosts of an aggregate.

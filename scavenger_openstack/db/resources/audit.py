@@ -20,19 +20,31 @@ _A = tables.audit.c
 
 def page(connection: Connection, *, action: str | None = None,
          target: str | None = None, actor: str | None = None,
+         actor_name: str | None = None,
          since_s: float | None = None, after: int | None = None, limit: int
          ) -> list[Row]:
     return rows.newest(
         connection, select(tables.audit), tables.audit,
-        {_A.target: target, _A.action: action, _A.actor: actor}, after,
+        {_A.target: target, _A.action: action, _A.actor: actor,
+         _A.actor_name: actor_name}, after,
         limit, [] if since_s is None else [_A.time_s >= since_s])
+
+
+def has_action(connection: Connection, action: str) -> bool:
+    """Whether something did that."""
+    return connection.execute(select(_A.id).where(
+        _A.action == action).limit(1)).first() is not None
 
 
 def add(connection: Connection, *, time_s: float, actor: str, project: str,
         request_id: str, action: str, target: str, before: Any, after: Any,
-        reason: str) -> None:
-    """Write a row, in the transaction of what it tells of."""
+        reason: str, actor_name: str = '') -> None:
+    """Write a row, in the transaction of what it tells of.
+
+    :param actor_name: what the actor is called, where ``actor`` is an id
+    """
     connection.execute(insert(tables.audit).values(
-        time_s=time_s, actor=fit.name(actor), project=project[:64],
+        time_s=time_s, actor=fit.name(actor),
+        actor_name=fit.name(actor_name or actor), project=project[:64],
         request_id=request_id[:64], action=action, target=fit.name(target),
         before=before, after=after, reason=reason))

@@ -4,10 +4,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
+from typing import NamedTuple
 
+from sqlalchemy import case
 from sqlalchemy import Connection
 from sqlalchemy import delete
+from sqlalchemy import func
 from sqlalchemy import select
 from sqlalchemy import update
 
@@ -55,6 +59,63 @@ def by_name(connection: Connection, name: str, *, lock: bool = False
         return None
     query = select(*_SHOWN).where(table.name == host)
     return rows.first(connection, query.with_for_update() if lock else query)
+
+
+def names(connection: Connection) -> list[str]:
+    """Those of all hosts."""
+    return list(connection.scalars(select(tables.hosts.c.name)))
+
+
+def by_names(connection: Connection, names: Iterable[str]) -> list[Row]:
+    """The hosts of these names, those that are there, in order."""
+    found: list[Row] = []
+    for some in reports.batches(sorted(set(names))):
+        found += rows.rows(connection, select(*_SHOWN).where(
+            tables.hosts.c.name.in_(some)))
+    return found
+
+
+def of_workloads(connection: Connection, instances: Iterable[str]
+                 ) -> dict[str, Row]:
+    """The host that has each of these instances now, the last that said
+    so."""
+    table = tables.workloads.c
+    found: dict[str, Row] = {}
+    for some in reports.batches(sorted(set(instances))):
+        for row in rows.rows(connection, select(
+                table.instance, *_SHOWN).join_from(
+                    tables.workloads, tables.hosts).where(
+                        table.instance.in_(some), table.until_s.is_(None))
+                .order_by(table.id)):
+            found[row['instance']] = row
+    return found
+
+
+class Count(NamedTuple):
+    """How many hosts there are, how many of them are silent, and when one
+    of them reported last."""
+
+    hosts: int
+    silent: int
+    last_seen_s: float | None
+
+
+def count(connection: Connection, scope: str, target: str, before_s: float
+          ) -> Count:
+    """The hosts of the cloud, of an aggregate, or one.
+
+    :param before_s: those that have reported last before that are silent
+    """
+    seen_s, name = tables.hosts.c.last_seen_s, tables.hosts.c.name
+    query = select(func.count(), func.sum(case((seen_s < before_s, 1),
+                                               else_=0)), func.max(seen_s)
+                   ).where(tables.hosts.c.removed_s.is_(None))
+    if scope == 'aggregate':
+        query = query.where(name.in_(aggregates.hosts_of(connection, target)))
+    elif scope == 'host':
+        query = query.where(name == target)
+    total, silent, newest_s = connection.execute(query).one()
+    return Count(total, int(silent or 0), newest_s or None)
 
 
 def reported(connection: Connection) -> list[Row]:

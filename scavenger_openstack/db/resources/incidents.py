@@ -29,6 +29,12 @@ _SHOWN = (_I.id, _I.host_id, tables.hosts.c.name.label('host'), _I.uuid,
           _I.begun_s, _I.changed_s, _I.ended_s)
 
 
+def has_cause(connection: Connection, cause: str) -> bool:
+    """Whether there is an incident with that cause."""
+    return connection.execute(select(_I.id).where(
+        _I.cause == cause).limit(1)).first() is not None
+
+
 def page(connection: Connection, *, host_id: int | None = None,
          project: str | None = None, victim: str | None = None,
          victim_instance: str | None = None, antagonist: str | None = None,

@@ -7,10 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sqlalchemy import Connection
+from sqlalchemy import func
 from sqlalchemy import select
 
 from scavenger_openstack.db import newest
 from scavenger_openstack.db import reports
+from scavenger_openstack.db.resources import aggregates
 from scavenger_openstack.db import rows
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db import tables
@@ -45,6 +47,27 @@ def present(connection: Connection, host_id: int, name: str) -> Row | None:
     return rows.first(connection, select(
         _W.id, _W.name, _W.instance, _W.project, _W.priority, _W.floor
     ).where(_W.host_id == host_id, _W.name == name, _W.until_s.is_(None)))
+
+
+def names_on(connection: Connection, host_id: int) -> list[str]:
+    """Those of the workloads that are on a host now."""
+    return list(connection.scalars(select(_W.name).where(
+        _W.host_id == host_id, _W.until_s.is_(None))))
+
+
+def count(connection: Connection, scope: str, target: str) -> int:
+    """How many are there now: of an instance, a project, or the hosts of an
+    aggregate."""
+    query = select(func.count()).select_from(tables.workloads).where(
+        _W.until_s.is_(None))
+    if scope == 'aggregate':
+        query = query.where(_W.instance != '', _W.host_id.in_(select(
+            tables.hosts.c.id).where(tables.hosts.c.name.in_(
+                aggregates.hosts_of(connection, target)))))
+    else:
+        query = query.where((_W.instance if scope == 'instance'
+                             else _W.project) == target)
+    return int(connection.execute(query).scalar() or 0)
 
 
 def display_names(connection: Connection, pairs: Iterable[tuple[int, str]]

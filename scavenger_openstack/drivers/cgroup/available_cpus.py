@@ -56,7 +56,8 @@ def withheld(directory: CgroupDirectory, cpus: frozenset[int]) -> str:
         others = cpuset.withheld(directory.fileno(), directory.version)
     except (OSError, ValueError):
         return ''
-    return cpuset.explained(cpus, others, directory.version)
+    return cpuset.explained(cpus, others, directory.fileno(),
+                            directory.version)
 
 
 def beside_exclusive(directory: CgroupDirectory, cpus: frozenset[int]

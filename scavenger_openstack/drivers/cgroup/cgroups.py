@@ -12,12 +12,14 @@ at: it is foreground by being part of the host's totals.
 from __future__ import annotations
 
 from collections.abc import Collection
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import logging
 
 from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
+from scavenger_openstack.algorithms.kubelet import is_of_kubelet
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.cgroup import counters as cgroup_counters
 from scavenger_openstack.drivers.cgroup.cpuset_tree import FastCpuSet
@@ -29,7 +31,6 @@ from scavenger_openstack.drivers.cgroup import knobs
 from scavenger_openstack.drivers.cgroup import leased
 from scavenger_openstack.drivers.cgroup import memory
 from scavenger_openstack.drivers.cgroup import own_limits
-from scavenger_openstack.drivers.cgroup import pods
 from scavenger_openstack.drivers.kernel import cgroup_files
 from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack import errors
@@ -122,6 +123,7 @@ class Cgroups:
         self._turn = own_limits.Turn()
         self._ticks = 0
         self._changed: set[str] = set()
+        self._rewrite: set[KnobKey] = set()
         cgroup_files.allow_many_files()
 
     @property
@@ -141,8 +143,8 @@ class Cgroups:
         :raises DriverError: out of descriptors: nothing is known.
         """
         self._ticks += 1
-        if not self._ticks % base.LOOK_TICKS:
-            self._look_again()
+        other_disks = (not self._ticks % base.LOOK_TICKS
+                       and self._look_again())
         found = self._parents.scan()
         known = self._known
         fresh = [child for child in found
@@ -151,7 +153,8 @@ class Cgroups:
         if fresh or len(found) != len(known):
             self._forget_but({child.id: child.inode for child in found})
             self._meet(fresh)
-        for name in self._turn.next(self._without_limits):
+        turn = self._turn.next(lambda: self._without_limits(known))
+        for name in self._without_limits(turn):     # also since the list
             self._read_limits(name)
         samples = []
         for child in found:
@@ -169,6 +172,8 @@ class Cgroups:
                 child.parent.seen = None    # another may have its name
                 self._forget(child.id)
                 continue
+            if other_disks:     # what one did so far is no use of now
+                sample = sample._replace(io_bytes=None, io_ops=None)
             samples.append(sample)
         return tuple(samples)
 
@@ -189,26 +194,35 @@ class Cgroups:
         """CPUs came or went: look at once where workloads may run."""
         self._turn.all_soon()
 
-    def _without_limits(self) -> list[str]:
-        """The workloads without a limit of ours; foreground never has one."""
+    def _without_limits(self, names: Iterable[str]) -> list[str]:
+        """Those of the workloads without a limit of ours; foreground never
+        has one."""
         limited = self._leased.workloads()
-        return [name for name, one in self._known.items()
-                if one.workload.priority is Priority.FOREGROUND
-                or limited.isdisjoint((name, one.workload.group))]
+        workloads = [self._known[name].workload for name in names
+                     if name in self._known]
+        return [workload.id for workload in workloads
+                if workload.priority is Priority.FOREGROUND
+                or limited.isdisjoint((workload.id, workload.group))]
 
-    def _look_again(self) -> None:
-        if self._disks.look():
+    def _look_again(self) -> bool:
+        """Look for other disks and mounts; whether there are other disks."""
+        other_disks = self._disks.look()
+        if other_disks:
             self._opened.forget_disks()
-            self._changed |= self._leased.workloads(with_disks=True)
+            self._rewrite |= self._leased.about_disks()
+            self._changed.update(workload for workload, _ in self._rewrite)
+            for one in self._known.values():
+                one.counters.parse_again()
         changed = self._mounts.look()
         if not changed:
-            return
+            return other_disks
         self._parents.follow(self._mounts)
         self._opened.forget_controllers(changed)
         self._sources = cgroup_counters.sources(
             self._mounts, self._disks.counted, pressure=self._pressure)
         for one in self._known.values():
             one.counters.follow(self._sources)
+        return other_disks
 
     def _meet(self, fresh: Sequence[discovery.Child]) -> None:
         """Get to know new workloads.
@@ -282,7 +296,6 @@ class Cgroups:
 
     def read(self, workload: str, knob: Knob) -> Value | None:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.read`."""
-        self._leased.check_disks((workload, knob))
         try:
             if self._is_tree(knob):
                 return format_cpus(self._opened.set_in_force(workload)) or None
@@ -313,9 +326,8 @@ class Cgroups:
             return ''
         file = one.counters.unknown(knob)
         return file and (
-            f'{file} was not there or could not be read, so what {workload} '
-            f'uses is not known, and {knob} is not set; the next tick tries '
-            'again')
+            f'{file} is missing or unreadable: what {workload} uses is '
+            f'unknown, {knob} is not set; tried again in the next tick')
 
     def restore_actions(self, workload: str, knob: Knob
                         ) -> list[base.RestoreAction]:
@@ -385,10 +397,11 @@ class Cgroups:
     def refresh(self, held: Collection[KnobKey]) -> base.Changes:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.refresh`: cgroups
         that were deleted, and perhaps made again, have changed; pods that
-        came are to be made idle, too."""
+        came are to be made idle, too, and disks to be limited."""
         changed, self._changed = self._changed, set()
-        return base.Changes(changed, {
-            (name, Knob.CPU_IDLE) for name in self._opened.changed_pods()}
+        rewrite, self._rewrite = self._rewrite, set()
+        return base.Changes(changed, {*rewrite, *(
+            (name, Knob.CPU_IDLE) for name in self._opened.changed_pods())}
             & set(held))
 
     def notify(self, event: base.Event) -> bool:
@@ -437,7 +450,7 @@ class Cgroups:
 
     @staticmethod
     def _is_on_pods(workload: str, knob: Knob) -> bool:
-        return knob is Knob.CPU_IDLE and pods.is_of_kubelet(workload)
+        return knob is Knob.CPU_IDLE and is_of_kubelet(workload)
 
     def _rule(self, knob: Knob) -> knobs.Rule:
         for version in (1, 2):

@@ -325,6 +325,12 @@ class Counters:
             kept.wakes = sum(1 << place for place in kept.source.follows
                              if told.issuperset(kept.source.follows))
 
+    def parse_again(self) -> None:
+        """Parse all files the next time: other disks count."""
+        for kept in self._kept:
+            kept.data = None
+        self.wake()
+
     def wake(self) -> None:
         """Read all files the next time: a limit was set."""
         self._tick = -1
@@ -381,8 +387,8 @@ class Counters:
         return values
 
     def _drop(self, gone: Sequence[_Kept]) -> None:
-        """Files that are no longer there tell nothing; those that came in
-        their place are opened."""
+        """Set the values of files that vanished to None; open their
+        successors."""
         self._last = None
         for kept in gone:
             os.close(kept.fd)
@@ -399,8 +405,7 @@ class Counters:
             self.values[place] = None
         if not kept.bad and self._logged.due(kept.path, cause=cause):
             LOG.warning('%s: %s; what it counts is unknown until it can be '
-                        'read again, as for others with the same fault',
-                        kept.path, why)
+                        'read again%s', kept.path, why, log_once.SAME_CAUSE)
         kept.bad = True
 
     def unknown(self, knob: Knob) -> str:

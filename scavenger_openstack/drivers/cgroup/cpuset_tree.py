@@ -259,9 +259,10 @@ class FastCpuSet:
             for node in () if why else self._order[1:]:
                 with contextlib.suppress(errors.DriverError):
                     if node.directory.read(cpuset.EXCLUSIVE) == '1':
-                        why = (f'{node.directory.path} has its CPUs to '
-                               'itself: to end that, type echo 0 > '
-                               f'{cpuset.EXCLUSIVE} there')
+                        path = node.directory.path
+                        why = (f'the cgroup {path} has its CPUs exclusively; '
+                               'to end that: echo 0 > '
+                               f'{path}/{cpuset.EXCLUSIVE}')
             if why:
                 return errors.Denied(f'{doing}: {why}')
         return explain(exc, doing)

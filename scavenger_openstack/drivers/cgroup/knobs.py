@@ -26,6 +26,7 @@ from scavenger_openstack.drivers.kernel.cgroup_files import Entry
 from scavenger_openstack.drivers.kernel.cgroup_files import explain
 from scavenger_openstack.drivers.kernel.cgroup_files import NO_MEMORY_LIMIT
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import parse_cpus
@@ -259,7 +260,7 @@ def _limit_of(d: CgroupDirectory, entry: Entry, text: str) -> float:
 
 def _io_rule(knob: Knob, version: int,
              devices: Callable[[], tuple[str, ...]],
-             named: set[str]) -> Rule:
+             logged: log_once.LogOnce) -> Rule:
     unit = 'bps' if knob is Knob.IO_BYTES_PER_S else 'iops'
 
     def entries(d: CgroupDirectory) -> list[Entry]:
@@ -304,10 +305,9 @@ def _io_rule(knob: Knob, version: int,
         if absent and not d.devices:
             raise next(iter(absent.values()))
         for device, why in absent.items():
-            if device not in named:
+            if logged.due(device):
                 LOG.warning('disk %s cannot be limited, the others are: %s',
                             device, why)
-            named.add(device)
 
     return Rule('blkio', read, write, entries)
 
@@ -375,8 +375,8 @@ def rules(devices: Callable[[], tuple[str, ...]]
         (Knob.PAUSED, 2): _alone('freezer', _read_paused_v2,
                                  _write_paused_v2, _only('cgroup.freeze')),
     }
-    named: set[str] = set()
+    logged = log_once.LogOnce()
     for knob in (Knob.IO_BYTES_PER_S, Knob.IO_OPS_PER_S):
         for version in (1, 2):
-            table[knob, version] = _io_rule(knob, version, devices, named)
+            table[knob, version] = _io_rule(knob, version, devices, logged)
     return table

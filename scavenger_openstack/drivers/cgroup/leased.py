@@ -36,29 +36,29 @@ class Leased:
         for key in [k for k in list(self._about) if k[0] == workload]:
             self.end(key)
 
-    def workloads(self, *, with_disks: bool = False) -> set[str]:
-        """The workloads and groups with a lease; with one about disks."""
-        return {workload for workload, knob in list(self._about)
-                if not with_disks or knob in _IO}
+    def workloads(self) -> set[str]:
+        """The workloads and groups with a lease."""
+        return {workload for workload, _ in list(self._about)}
 
-    def check_disks(self, key: KnobKey) -> None:
-        """End a lease that is about other disks than there are now.
-
-        :raises WorkloadGone: it was; once.
-        """
-        if key in self._about and \
-                self._about[key][1] != self._disks_of(key[1]):
-            self.end(key)
-            raise errors.WorkloadGone('the host has other disks now')
+    def about_disks(self) -> set[KnobKey]:
+        """The knobs with a lease about disks."""
+        return {key for key in list(self._about) if key[1] in _IO}
 
     def check(self, key: KnobKey, directory: CgroupDirectory) -> None:
-        """:raises WorkloadGone: a lease is not about this cgroup, or not
-            about the disks of now."""
-        self.check_disks(key)
-        if key in self._about and self._about[key][0] != directory.inode:
+        """
+        :raises WorkloadGone: a lease is not about this cgroup.
+        :raises DriverError: nor about the disks of now.
+        """
+        inode, disks = self._about.get(
+            key, (directory.inode, self._disks_of(key[1])))
+        if inode != directory.inode:
             raise errors.WorkloadGone(
                 f'{directory.path} was deleted and made again: it has none '
                 'of its limits')
+        if disks != self._disks_of(key[1]):
+            raise errors.DriverError(
+                'the host has other disks now; the next tick sets the limit '
+                'on them')
 
     def _disks_of(self, knob: Knob) -> tuple[str, ...]:
         return self._disks.now if knob in _IO else ()

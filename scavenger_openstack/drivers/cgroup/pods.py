@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Sequence
-import re
 from typing import TypeVar
 
+from scavenger_openstack.algorithms.kubelet import is_of_kubelet
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.cgroup import knobs
 from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
@@ -25,16 +25,7 @@ from scavenger_openstack.types import Value
 
 T = TypeVar('T')
 
-_KUBELET = re.compile(
-    '/(?:kubepods(?:/(?:besteffort|burstable))?'
-    r'|(?:[^/]+-)?kubepods(?:-(?:besteffort|burstable))?\.slice)\Z')
 _IDLE = Entry('cpu.idle')
-
-
-def is_of_kubelet(path: str) -> bool:
-    """Whether kubelet sets the weight of a cgroup, by its name: that of all
-    pods, or of one class of them."""
-    return _KUBELET.search(path) is not None
 
 
 class Pods:

@@ -43,18 +43,17 @@ def _why_not(d: CgroupDirectory, quota_us: int, period_us: int) -> str:
         inside = d.subdirectories()
     except errors.DriverError:
         inside = []
-    for where, name in (('..', 'the cgroup around it'),
-                        *((name, name) for name in inside)):
+    for where, name in (('..', 'the parent cgroup'),
+                        *((name, f'the cgroup {name} inside it')
+                          for name in inside)):
         try:
-            theirs = d.read_int(f'{where}/{_QUOTA}')
-            cores = theirs / d.read_int(f'{where}/{_PERIOD}')
+            other_us = d.read_int(f'{where}/{_QUOTA}')
+            cores = other_us / d.read_int(f'{where}/{_PERIOD}')
         except (errors.DriverError, ZeroDivisionError):
             continue    # the root has none
         more = cores > quota_us / period_us
-        if theirs > 0 and more == (where != '..') \
+        if other_us > 0 and more == (where != '..') \
                 and cores != quota_us / period_us:
-            return (f'while {name} has a quota of {cores:g} cores: on cgroup '
-                    'v1 the kernel takes none '
-                    + ('below that of a cgroup inside' if more else
-                       'above that of the cgroup around it'))
+            return (f'while {name} has a quota of {cores:g} cores: cgroup v1 '
+                    f'takes no {"lower" if more else "higher"} one')
     return ''

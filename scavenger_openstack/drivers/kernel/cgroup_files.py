@@ -186,20 +186,20 @@ class CgroupDirectory:
             self._files[name, flags] = found
         return found
 
-    def _with_file(self, name: str, flags: int, do: Callable[[int], T]) -> T:
-        """What ``do`` returns for the descriptor of a file, which is opened
+    def _with_file(self, name: str, flags: int, do: Callable[[Fd], T]) -> T:
+        """What ``do``, which holds it, returns for a file, which is opened
         again where its controller was turned off and on.
 
         :raises OSError: of ``do``, if the cgroup is there.
         :raises DriverError: the file cannot be opened.
         """
         try:
-            return do(self._file(name, flags).number)
+            return do(self._file(name, flags))
         except OSError as exc:
             if exc.errno not in ABSENT:
                 raise
         self._files.pop((name, flags), None)
-        return do(self._file(name, flags).number)
+        return do(self._file(name, flags))
 
     def _cure(self, name: str) -> str:
         """What to do about a file that is missing."""
@@ -238,9 +238,9 @@ class CgroupDirectory:
 
         :raises DriverError: it cannot be read.
         """
-        def whole(fd: int) -> bytes:
+        def whole(fd: Fd) -> bytes:
             size = _READ_SIZE
-            while len(data := os.pread(fd, size, 0)) == size:
+            while len(data := os.pread(fd.number, size, 0)) == size:
                 size *= 4
             return data
 
@@ -287,7 +287,7 @@ class CgroupDirectory:
         """
         data = text.encode() + b'\n'
         if self._with_file(file, os.O_WRONLY, lambda fd: os.pwrite(
-                fd, data, 0)) != len(data):
+                fd.number, data, 0)) != len(data):
             raise OSError(errno.EIO, 'only a part of the text was taken')
 
     def get(self, entry: Entry) -> str:

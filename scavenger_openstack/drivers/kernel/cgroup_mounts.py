@@ -95,7 +95,7 @@ class Mounts(dict[str, Mount]):
                             if self.get(name) != now.get(name))
         if not now or not changed:
             return frozenset()
-        LOG.info('cgroup controllers that are mounted elsewhere now: %s',
+        LOG.info('cgroup controllers were remounted: %s',
                  ', '.join(sorted(changed)))
         self.update(now)        # first: threads may look at what is there
         for name in self.keys() - now.keys():

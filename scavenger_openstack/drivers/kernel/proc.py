@@ -29,6 +29,8 @@ BYTES_PER_KIB = 1024
 
 SOON_TICKS = 3
 """So often in a row it is read where CPUs sit after one came or went."""
+TOPOLOGY_TICKS = 3600
+"""It is read again this often without that: some ten files of each CPU."""
 
 _READ_SIZE = 65536
 _HZ = os.sysconf('SC_CLK_TCK')
@@ -152,8 +154,8 @@ def _cpus(path: str, logged: log_once.LogOnce) -> frozenset[int]:
         cpus = parse_cpus(_text(path))
     except ValueError:
         if logged.due(path, cause=('CPU list', os.path.basename(path))):
-            LOG.warning('%s does not hold a CPU list; it is not used, as '
-                        'those of other CPUs with the same fault', path)
+            LOG.warning('%s does not hold a CPU list; it is not used%s', path,
+                        log_once.SAME_CAUSE)
         return frozenset()
     logged.over(path)
     return cpus
@@ -199,6 +201,7 @@ class Proc:
         self._online.look()
         self._topology: Mapping[int, Cpu] = read_topology(root_dir,
                                                           self._logged)
+        self._isolated = online_cpus.isolated(root_dir)
         self._ticks = self._soon = 0
 
     def topology(self) -> Mapping[int, Cpu]:
@@ -211,7 +214,12 @@ class Proc:
         self._soon = max(0, self._soon - 1)
         if self._online.look():
             self._soon = SOON_TICKS
-        if self._soon or not self._ticks % base.LOOK_TICKS:
+        if not self._ticks % base.LOOK_TICKS:
+            self.cpu_model = self.cpu_model or self._cpu_model()
+            isolated = online_cpus.isolated(self._root or '/')
+            if isolated != self._isolated:
+                self._isolated, self._soon = isolated, SOON_TICKS
+        if self._soon or not self._ticks % TOPOLOGY_TICKS:
             before, now = self._topology, read_topology(self._root or '/',
                                                         self._logged)
             if now != before:
@@ -219,7 +227,6 @@ class Proc:
             if before.keys() != now.keys():
                 LOG.info('the host has %d CPUs online now (%s), it had %d',
                          len(now), format_cpus(now), len(before))
-            self.cpu_model = self.cpu_model or self._cpu_model()
         return self._topology
 
     def cpu_busy_s(self) -> dict[int, float]:

@@ -26,6 +26,7 @@ from scavenger_openstack.drivers.libvirt import knobs as domain_knobs
 from scavenger_openstack.drivers.libvirt import metadata
 from scavenger_openstack.drivers.libvirt import xml
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 from scavenger_openstack.types import Knob
 
 LOG = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ class Remover:
         self._cache = cache
         self._ours = ours
         self._calls = calls.Executor('domain-remover', timeout_s)
-        self._said: dict[str, str] = {}
+        self._logged = log_once.LogOnce()
         self._astray: set[tuple[str, Knob]] = set()
         self._closed = False
 
@@ -76,18 +77,17 @@ class Remover:
         try:
             with self._health.domain(uuid) as handle:
                 self._remove(uuid, knobs, handle)
-            self._said.pop(uuid, None)
+            self._logged.over(uuid)
         except errors.WorkloadGone:
-            self._said.pop(uuid, None)
+            self._logged.forget(uuid)
             self._cache.changed(uuid)
         except (errors.DriverError, ValueError) as exc:
-            if self._said.get(uuid) != str(exc):
-                self._said[uuid] = str(exc)
+            if self._logged.due(uuid, str(exc)):
                 self._health.failed(
                     (uuid, next(iter(knobs))),
                     f'domain {uuid} came with a limit without a lease; it is '
                     f'not removed yet, the next tick tries again: {exc}',
-                    functools.partial(self._said.pop, uuid, None))
+                    functools.partial(self._logged.forget, uuid))
 
     def _remove(self, uuid: str, knobs: Collection[Knob],
                 handle: domain_handle.Handle) -> None:

@@ -178,8 +178,8 @@ class Domains:
             return None
         except OSError as exc:
             if self._logged.due(uuid, cause=('domain', exc.strerror)):
-                LOG.warning('domain %s cannot be watched: %s; nor can others '
-                            'with the same fault', domain.name, exc)
+                LOG.warning('domain %s cannot be watched: %s%s', domain.name,
+                            exc, log_once.SAME_CAUSE)
             return None
         self._logged.over(uuid)
         known = self._known[uuid] = KnownDomain(

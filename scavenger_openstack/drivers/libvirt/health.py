@@ -264,7 +264,7 @@ class Health:
                 if what != LIBVIRT:
                     self._over_s[what] = now_s
                 LOG.log(logging.DEBUG if one.quiet else logging.INFO,
-                        '%s again after %.1f s; %d limits were late', {
+                        '%s again after %.1f s; limits that were late: %d', {
                             LIBVIRT: 'libvirt answers',
                             SLOW: 'libvirt answers in time'}.get(
                                 what, f'domain {what}: its QEMU answers'),

@@ -73,6 +73,7 @@ class Network:
         Its limit is removed by the restore actions of its lease, not by this.
         """
         self._promised.pop(workload, None)
+        self._limited.pop(workload, None)
         interface = self._interfaces.pop(workload, None)
         for device in (devices.names(interface)
                        if interface is not None else ()):
@@ -96,7 +97,7 @@ class Network:
         """
         again = not self._ticks % base.LOOK_TICKS
         self._ticks += 1
-        found = {}
+        capacities = {}
         for name, capacity in self._links.items():
             if capacity is None and (again or name not in self._speeds):
                 speed = self._speed(name, known=name in self._speeds)
@@ -104,8 +105,8 @@ class Network:
                     self._speeds[name] = speed
                     self._logged.over(f'speed of {name}')
             if capacity := capacity or self._speeds.get(name):
-                found[name] = capacity
-        return found
+                capacities[name] = capacity
+        return capacities
 
     def tx_bytes(self, device: str) -> int | None:
         """Bytes that a device has sent so far.
@@ -152,12 +153,14 @@ class Network:
             if interface is None:
                 continue        # limited no more: what was withheld stays so
             device = devices.first(interface)
+            names = self._limited.get(workload, ())
             try:
-                links = self._devices.find(interface)[1]
+                links = {name: link for name, link in self._devices.find(
+                    interface)[1].items() if name in names}
+                if not links:
+                    continue    # its taps were replaced by others
                 self._withheld[workload] += self._devices.taps(
-                    device).withheld(
-                        {name: link for name, link in links.items()
-                         if name in self._limited[workload]}, link_bytes)
+                    device).withheld(links, link_bytes)
             except (OSError, errors.DriverError) as exc:
                 self._complain(device, self._devices.failure(interface, exc))
                 found[workload] = None
@@ -310,8 +313,8 @@ class Network:
                    f'network device {device}: there is no {name} here')
             found += f'; {why}'
             self._complain(about, errors.DriverError(
-                f'{workload}: one of its devices is left out of its limit: '
-                f'{why}'))
+                f'{workload}: {device} is not limited, its other interfaces '
+                f'are: {why}'))
         return found
 
     def _speed(self, name: str, *, known: bool) -> float | None:

@@ -279,8 +279,7 @@ class Perf:
         if place is None:
             self._say('place', '%s: hardware counters: libvirt put it into '
                       'no cgroup of its own below %s; not measured until '
-                      'that changes, as others with the same fault', name,
-                      self._mount)
+                      'that changes%s', name, self._mount, log_once.SAME_CAUSE)
         return place
 
     def _open_new(self, samples: Sequence[WorkloadSample], now: float,

@@ -190,9 +190,8 @@ class DomainCounters:
                 return self._lives()
             if self._logged.due(('QEMU', self.pid), cause=exc.strerror):
                 LOG.warning('QEMU process %s cannot be looked at: %s; which '
-                            'vCPUs and interfaces it has is as before, as for '
-                            'others with the same fault', self.pid,
-                            exc.strerror)
+                            'vCPUs and interfaces it has is as before%s',
+                            self.pid, exc.strerror, log_once.SAME_CAUSE)
             return True
 
     def _lives(self) -> bool:

@@ -15,7 +15,8 @@ from scavenger_openstack.osc import table
 SHOWN = (
     table.Column('name', 'Aggregate'),
     table.Column('hosts', 'Hosts'),
-    table.Column('settings', 'Set Here', host.settings))
+    table.Column('settings', 'Set Here', host.settings),
+    table.Column('not_followed', 'Not Followed'))
 
 
 class ShowAggregate(command.ShowOne):
@@ -28,7 +29,7 @@ class ShowAggregate(command.ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         return table.one(parsed_args, SHOWN, http.of(self.app).one(
-            'aggregate', 'GET', _path(parsed_args)))
+            'aggregate', 'GET', _path(parsed_args)), host.shape)
 
 
 class SetAggregate(command.ShowOne):
@@ -48,7 +49,7 @@ class SetAggregate(command.ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         return table.one(parsed_args, SHOWN, http.of(self.app).one(
             'aggregate', 'PATCH', _path(parsed_args),
-            host.changes(parsed_args)))
+            host.changes(parsed_args)), host.shape)
 
 
 def _add_aggregate(parser: argparse.ArgumentParser) -> None:

@@ -54,14 +54,9 @@ class ListAntagonists(command.Lister):
             '--until', metavar='<time>', type=times.since,
             help='Count up to this time; written like --since. Default: now.')
         listing.add_host(parser)
-        parser.add_argument(
-            '--project', metavar='<project-id>',
-            help='Only antagonists of this project, by its id. Default: '
-                 'all.')
-        parser.add_argument(
-            '--victim-project', metavar='<project-id>',
-            help='Only what was done to this project, by its id. Default: '
-                 'to all.')
+        listing.add_project(parser, 'Only antagonists of')
+        listing.add_project(parser, 'Only what was done to',
+                            'victim-project')
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:

@@ -22,7 +22,8 @@ COLUMNS = (
 LONG = (
     table.Column('id', 'ID'),
     table.Column('at', 'Time (UTC)', table.time),
-    table.Column('actor', 'By'),
+    table.Column('actor_name', 'By'),
+    table.Column('actor', 'User ID'),
     table.Column('project', 'Project'),
     table.Column('action', 'Action'),
     table.Column('target', 'Target'),
@@ -52,8 +53,8 @@ class ListAudit(command.Lister):
                  'all.')
         parser.add_argument(
             '--actor', metavar='<user>',
-            help='Only what this user changed. Default: all. Example: '
-                 '--actor admin')
+            help='Only what this user changed, by its name or id. Default: '
+                 'all. Example: --actor admin')
         parser.add_argument(
             '--since', metavar='<time>', type=times.since,
             help=f'Only from this time on: {times.HOW}. A duration means '
@@ -70,6 +71,7 @@ class ListAudit(command.Lister):
 
 def _shape(row: listing.Row) -> listing.Row:
     """In a table of few columns only what is not as it was before."""
+    row = {**row, 'actor': table.named(row, 'actor', 'actor_name')}
     before, after = row.get('before') or {}, row.get('after')
     if not isinstance(after, dict) or not isinstance(before, dict):
         return row

@@ -8,10 +8,12 @@ import argparse
 
 from osc_lib.command import command
 from osc_lib import exceptions
+from osc_lib import shell
 
 from scavenger_openstack.osc import amounts
 from scavenger_openstack.osc import http
 from scavenger_openstack.osc import listing
+from scavenger_openstack.osc import names
 from scavenger_openstack.osc import scope
 from scavenger_openstack.osc import table
 from scavenger_openstack.osc import times
@@ -24,6 +26,10 @@ COLUMNS = (
     table.Column('owner', 'Set by'),
     table.Column('set_at', 'Set (UTC)', table.time),
     table.Column('reason', 'Reason', table.short))
+PAST = (
+    *COLUMNS[:-1],
+    table.Column('removed_at', 'Removed (UTC)', table.time),
+    table.Column('why', 'Removed for', table.short))
 LONG = (
     table.Column('id', 'ID'),
     *COLUMNS[:-1],
@@ -43,10 +49,13 @@ OVERRIDES = (
     table.Column('value', 'Limit'),
     table.Column('expires_at', 'Expires (UTC)', table.time),
     table.Column('created_by', 'Set by'),
+    table.Column('followed', 'Followed', table.known),
+    table.Column('why_not', 'Why Not', table.short),
     table.Column('reason', 'Reason', table.short))
 OVERRIDES_LONG = (
     table.Column('id', 'ID'),
-    *OVERRIDES[:-1],
+    *OVERRIDES[:-2],
+    table.Column('why_not', 'Why Not'),
     table.Column('created_at', 'Set (UTC)', table.time),
     table.Column('instance', 'Instance'),
     table.Column('name', 'Name'),
@@ -71,17 +80,16 @@ class ListCaps(command.Lister):
                  'limits in force.')
         listing.add_host(parser)
         parser.add_argument(
-            '--workload', metavar='<workload>', type=listing.workload,
-            help='Only of this workload, as its host calls it; with '
-                 '--overrides only. Default: all.')
+            '--workload', metavar='<workload>',
+            help='Only of this workload: the name or UUID of an instance, or '
+                 'the name of a container; with --overrides only. Default: '
+                 'all.')
+        listing.add_project(parser, 'Not with --overrides: only of '
+                                    'instances of')
         parser.add_argument(
-            '--project', metavar='<project-id>',
-            help='Only of instances of this project, by its id; not with '
+            '--instance', metavar='<instance>',
+            help='Only of this instance, by its name or UUID; not with '
                  '--overrides. Default: all.')
-        parser.add_argument(
-            '--instance', metavar='<uuid>',
-            help='Only of this instance, by its UUID; not with --overrides. '
-                 'Default: all.')
         parser.add_argument(
             '--knob', metavar='<knob>', choices=knobs,
             help=f'Only on this knob: {", ".join(knobs)}; not with '
@@ -102,7 +110,8 @@ class ListCaps(command.Lister):
                 self.app, parsed_args, 'overrides', '/v1/caps/overrides',
                 OVERRIDES, long=OVERRIDES_LONG, filters=names, shape=_shape)
         return listing.take(
-            self.app, parsed_args, 'caps', '/v1/caps', COLUMNS, long=LONG,
+            self.app, parsed_args, 'caps', '/v1/caps',
+            PAST if parsed_args.past else COLUMNS, long=LONG,
             filters=names, shape=_shape, in_force=not parsed_args.past)
 
 
@@ -134,7 +143,7 @@ class SetCap(command.ShowOne):
         except ValueError as exc:
             raise exceptions.CommandError(f'{exc}.') from exc
         found = http.of(self.app).one(
-            'override', 'PUT', _path(parsed_args),
+            'override', 'PUT', _path(self.app, parsed_args),
             {'value': value, 'reason': parsed_args.reason,
              'expires_at': parsed_args.expires})
         return table.one(parsed_args, OVERRIDES_LONG, found, _shape)
@@ -146,11 +155,13 @@ class UnsetCap(command.Command):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         _add_knob(parser)
+        scope.add_reason(parser, 'the backup is done')
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         http.of(self.app).request(
-            'DELETE', _path(parsed_args))
+            'DELETE', _path(self.app, parsed_args),
+            query={'reason': parsed_args.reason})
 
 
 def _knobs() -> list[str]:
@@ -170,17 +181,17 @@ def _add_knob(parser: argparse.ArgumentParser) -> None:
         help='The name of the host that the workload is on. Example: '
              'compute-17')
     parser.add_argument(
-        'workload', metavar='<workload>', type=listing.workload,
-        help='The workload, as its host calls it: the UUID of an instance, '
-             'or the name of a container. Example: /batch/job-1')
+        'workload', metavar='<workload>',
+        help='The name or UUID of an instance, or the name of a container. '
+             'Example: /batch/job-1')
     parser.add_argument(
         'knob', metavar='<knob>', choices=knobs,
         help=f'What is limited: {", ".join(knobs)}.')
 
 
-def _path(arguments: argparse.Namespace) -> str:
+def _path(app: shell.OpenStackShell, arguments: argparse.Namespace) -> str:
     return http.path_of('caps', arguments.host, arguments.knob,
-                        arguments.workload)
+                        names.workload(app, arguments.workload))
 
 
 def _shape(row: listing.Row) -> listing.Row:

@@ -14,6 +14,8 @@ from osc_lib import exceptions
 
 from scavenger_openstack.osc import http
 from scavenger_openstack.osc import listing
+from scavenger_openstack.osc import names
+from scavenger_openstack.osc import scope
 from scavenger_openstack.osc import table
 
 PATH = '/v1/evictions'
@@ -48,19 +50,17 @@ class EvictAntagonist(command.ShowOne):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument('instance', metavar='<instance>',
-                            help='The UUID of the instance, as "openstack '
-                                 'antagonist list --long" shows it.')
+                            help='The name or UUID of the instance.')
         parser.add_argument(
             '--how', choices=HOW, default=HOW[0],
             help='live-migrate: to a host that Nova chooses; pause: it keeps '
                  'its memory; stop: it is shut down; shelve: it is shut down '
                  'and leaves the host. Default: live-migrate.')
-        parser.add_argument(
-            '--reason', metavar='<sentence>', required=True,
-            help='Why; it is kept in the audit. Example: --reason "disturbs '
-                 'the shop"')
+        scope.add_reason(parser, 'disturbs the shop')
         parser.add_argument('--dry-run', action='store_true',
-                            help='Only say what would be done.')
+                            help='Only say what would be done: with '
+                                 'live-migrate to which hosts, or why to '
+                                 'none.')
         parser.add_argument('--no-wait', action='store_true',
                             help='Do not wait until Nova has done it.')
         parser.add_argument(
@@ -72,7 +72,8 @@ class EvictAntagonist(command.ShowOne):
                     ) -> tuple[Sequence[str], Sequence[Any]]:
         client = http.of(self.app)
         found = client.one('eviction', 'POST', PATH, {
-            'instance': parsed_args.instance, 'how': parsed_args.how,
+            'instance': names.instance(self.app, parsed_args.instance),
+            'how': parsed_args.how,
             'reason': parsed_args.reason, 'dry_run': parsed_args.dry_run})
         deadline = time.monotonic() + parsed_args.timeout
         while (found['state'] not in ENDED and not parsed_args.no_wait
@@ -94,7 +95,8 @@ class ListEvictions(command.Lister):
         parser = super().get_parser(prog_name)
         listing.add_arguments(parser)
         parser.add_argument('--instance', metavar='<instance>',
-                            help='Only of this instance, by its UUID.')
+                            help='Only of this instance, by its name or '
+                                 'UUID.')
         parser.add_argument('--host', metavar='<host>',
                             help='Only from this host. Default: all.')
         return parser
@@ -103,8 +105,7 @@ class ListEvictions(command.Lister):
                     ) -> tuple[Sequence[str], Sequence[Any]]:
         return listing.take(
             self.app, parsed_args, 'evictions', PATH, COLUMNS, long=LONG,
-            shape=_shape, filters={'instance': parsed_args.instance,
-                     'host': parsed_args.host})
+            filters=('instance', 'host'), shape=_shape)
 
 
 def _shape(row: listing.Row) -> listing.Row:

@@ -22,8 +22,12 @@ COLUMNS = (
     table.Column('target', 'Target'),
     table.Column('created_by', 'Created by'),
     table.Column('created_at', 'Created (UTC)', table.time),
+    table.Column('followed', 'Followed'),
+    table.Column('why_not', 'Why Not', table.short),
     table.Column('reason', 'Reason', table.short))
-LONG = (*COLUMNS[:-1], table.Column('reason', 'Reason'))
+LONG = (*COLUMNS[:-2], table.Column('why_not', 'Why Not'),
+        table.Column('reason', 'Reason'))
+SET = (*LONG, table.Column('workloads', 'Workloads Now'))
 
 
 class ListExemptions(command.Lister):
@@ -55,8 +59,10 @@ class CreateExemption(command.ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         found = http.of(self.app).one(
             'exemption', 'POST', PATH,
-            {**scope.of(parsed_args), 'reason': parsed_args.reason})
-        return table.one(parsed_args, LONG, _shape(found))
+            {**scope.of(self.app, parsed_args),
+             'reason': parsed_args.reason})
+        scope.warn_of_none(self.app, found)
+        return table.one(parsed_args, SET, found, _shape)
 
 
 class DeleteExemption(command.Command):
@@ -68,6 +74,7 @@ class DeleteExemption(command.Command):
             'exemption', metavar='<exemption>', nargs='+',
             help='The id that "openstack interference exemption list" '
                  'shows; can be repeated.')
+        scope.add_reason(parser, 'the contract has ended')
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
@@ -75,7 +82,8 @@ class DeleteExemption(command.Command):
         for one in parsed_args.exemption:
             try:
                 http.of(self.app).request(
-                    'DELETE', http.path_of('exemptions', one))
+                    'DELETE', http.path_of('exemptions', one),
+                    query={'reason': parsed_args.reason})
             except exceptions.CommandError as exc:
                 failed.append(str(exc))
         if failed:

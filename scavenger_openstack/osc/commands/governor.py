@@ -54,7 +54,7 @@ class SetGovernor(command.ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         found = http.of(self.app).one(
             'governor', 'PUT', PATH,
-            {**scope.of(parsed_args), 'reason': parsed_args.reason,
+            {**scope.of(self.app, parsed_args), 'reason': parsed_args.reason,
              'caps_per_minute': parsed_args.caps_per_minute})
         return table.one(parsed_args, COLUMNS, found)
 

@@ -5,14 +5,18 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 import math
+import re
 from typing import Any
 
 from osc_lib.command import command
 from osc_lib import exceptions
 
+from scavenger_openstack.osc import amounts
 from scavenger_openstack.osc import http
 from scavenger_openstack.osc import listing
+from scavenger_openstack.osc import scope
 from scavenger_openstack.osc import table
 
 
@@ -39,11 +43,57 @@ def settings(value: Any) -> str:
                      in (value or {}).values() if some) or 'nothing'
 
 
-def _facts(value: Any) -> str:
-    """What no other column has."""
-    shown = {column.field for column in LONG}
-    return table.plain({name: fact for name, fact in (value or {}).items()
-                        if name not in shown})
+_UNIT = re.compile('_(at|bytes|s|share)$')
+
+
+def _of_fact(name: str, value: Any) -> str:
+    """A fact with its unit, which is the end of its name."""
+    if name == 'used':
+        return table.amounts_by_name(value)
+    if name.endswith('_at'):
+        return f'{table.time(value)} (UTC)'
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return table.plain(value) or 'none'
+    if name.endswith('_share'):
+        return f'{100 * value:.2f} % of one CPU'
+    if name.endswith('_bytes'):
+        return amounts.human('memory_bytes', value)
+    return table.duration(value) if name.endswith('_s') else \
+        table.plain(value)
+
+
+def _modes(found: Mapping[str, Any], rest: Mapping[str, str]) -> table.Cell:
+    """The modes that a host reported last, and those that are asked for.
+
+    :param rest: what it does not follow
+    """
+    reported = found.get('modes') or {}
+    asked = (found.get('settings') or {}).get('modes') or {}
+    return table.Cell(reported, *[
+        f'{name}={reported.get(name, "not known")}' + (
+            f' at the last report; {asked[name]} is asked for, and '
+            + ('not followed' if f'mode {name}' in rest
+               else 'followed from the next on')
+            if asked.get(name, reported.get(name)) != reported.get(name)
+            else '')
+        for name in sorted({**reported, **asked})])
+
+
+def shape(found: Mapping[str, Any]) -> dict[str, Any]:
+    """A host with cells of several lines."""
+    facts, rest = (found.get(name) or {} for name in ('facts',
+                                                      'not_followed'))
+    return {
+        **found,
+        'facts': table.Cell(facts, *(
+            f'{_UNIT.sub("", name).replace("_", " ")}: '
+            f'{_of_fact(name, value)}'
+            for name, value in sorted(facts.items()))),
+        'modes': _modes(found, rest),
+        'not_followed': table.Cell(rest, *([
+            f'{what}: {why}' for what, why in sorted(rest.items())] or '-')),
+        'missing': table.Cell(found.get('missing'), *(
+            found.get('missing') or ('-',)))}
 
 
 COLUMNS = (
@@ -60,11 +110,14 @@ LONG = (
     table.Column('headroom', 'Headroom', table.amounts_by_name),
     table.Column('capacity', 'Capacity', table.amounts_by_name),
     table.Column('precision', 'Precision', _precision),
+    table.Column('missing', 'Missing'),
     table.Column('suffering', 'Suffering', _suffering))
 SHOWN = (
     *LONG,
     table.Column('settings', 'Set Here', settings),
-    table.Column('facts', 'Other Facts', _facts))
+    table.Column('not_followed', 'Not Followed'),
+    table.Column('followed_at', 'Follows up to (UTC)', table.time),
+    table.Column('facts', 'Other Facts'))
 
 
 class ListHosts(command.Lister):
@@ -109,14 +162,15 @@ class ShowHost(command.ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         found = http.of(self.app).one(
             'host', 'GET', http.path_of('hosts', parsed_args.host))
-        return table.one(parsed_args, SHOWN, _shape(found))
+        return table.one(parsed_args, SHOWN, found, shape)
 
 
 class SetHost(command.ShowOne):
     """Set modes and parameters of a host, in place of those in its file.
 
     The agent follows within one sync, some 10 s; until its next report the
-    modes that are shown are those before.
+    modes that are shown are those before. A mode that is less careful than
+    that in the host's file is not followed; "Not Followed" says so.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -129,21 +183,7 @@ class SetHost(command.ShowOne):
         found = http.of(self.app).one(
             'host', 'PATCH', http.path_of('hosts', parsed_args.host),
             changes(parsed_args))
-        return table.one(parsed_args, SHOWN, _shape(found))
-
-
-def _shape(row: listing.Row) -> listing.Row:
-    """The modes that the host reported last, and those that it does not
-    follow, or not yet."""
-    reported = row.get('modes') or {}
-    asked = (row.get('settings') or {}).get('modes') or {}
-    return {**row, 'modes': table.Cell(reported, *[
-        f'{name}={reported.get(name, "not known")}' + (
-            f' at the last report; {asked[name]} is asked for, and followed '
-            'from the next on where the file of the host allows as much'
-            if asked.get(name, reported.get(name)) != reported.get(name)
-            else '')
-        for name in sorted({**reported, **asked})])}
+        return table.one(parsed_args, SHOWN, found, shape)
 
 
 def add_changes(parser: argparse.ArgumentParser) -> None:
@@ -162,10 +202,7 @@ def add_changes(parser: argparse.ArgumentParser) -> None:
              'configuration; empty for what the file of the host says. '
              'Can be repeated. Example: --parameter '
              'scavenger.memory_c=3')
-    parser.add_argument(
-        '--reason', metavar='<sentence>',
-        help='Why; it is kept in the audit. Default: none. Example: '
-             '--reason "memory is tight here"')
+    scope.add_reason(parser, 'memory is tight here')
 
 
 def changes(parsed_args: argparse.Namespace) -> dict[str, Any]:
@@ -183,9 +220,7 @@ def changes(parsed_args: argparse.Namespace) -> dict[str, Any]:
     if not body:
         raise exceptions.CommandError('Nothing to set: give --mode or '
                                       '--parameter.')
-    if parsed_args.reason is not None:
-        body['reason'] = parsed_args.reason
-    return body
+    return {**body, 'reason': parsed_args.reason}
 
 
 def _add_host(parser: argparse.ArgumentParser) -> None:

@@ -58,17 +58,14 @@ class ListIncidents(command.Lister):
         parser = super().get_parser(prog_name)
         listing.add_arguments(parser)
         listing.add_host(parser)
+        listing.add_project(parser, 'Only with a victim of')
         parser.add_argument(
-            '--project', metavar='<project-id>',
-            help='Only with a victim of this project, by its id. Default: '
-                 'all.')
-        parser.add_argument(
-            '--victim', metavar='<workload>', type=listing.workload,
-            help='Only with this victim: the UUID of an instance, or the '
-                 'name of a container. Default: all. Example: '
+            '--victim', metavar='<workload>',
+            help='Only with this victim: the name or UUID of an instance, or '
+                 'the name of a container. Default: all. Example: '
                  '--victim /machine/web')
         parser.add_argument(
-            '--antagonist', metavar='<workload>', type=listing.workload,
+            '--antagonist', metavar='<workload>',
             help='Only those for which this workload was named; written like '
                  '--victim. Default: all.')
         parser.add_argument(
@@ -202,6 +199,8 @@ def _limit(one: Mapping[str, Any]) -> str:
 
 
 def _amount_of(evidence: Iterable[Mapping[str, Any]]) -> str:
+    from scavenger_openstack.amounts import counted
     workloads = {one.get('workload') for one in evidence}
     values = sum(len(one.get('values') or ()) for one in evidence)
-    return f'{values} measurements of {len(workloads)} workloads'
+    return (f'{counted(values, "measurement")} of '
+            f'{counted(len(workloads), "workload")}')

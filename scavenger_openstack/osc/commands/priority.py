@@ -25,9 +25,12 @@ COLUMNS = (
     table.Column('application', 'Application'),
     table.Column('created_by', 'Set by'),
     table.Column('created_at', 'Set (UTC)', table.time),
+    table.Column('followed', 'Followed'),
+    table.Column('why_not', 'Why Not', table.short),
     table.Column('reason', 'Reason', table.short))
-LONG = (table.Column('id', 'ID'), *COLUMNS[:-1],
-        table.Column('reason', 'Reason'))
+LONG = (table.Column('id', 'ID'), *COLUMNS[:-2],
+        table.Column('why_not', 'Why Not'), table.Column('reason', 'Reason'))
+SET = (*LONG, table.Column('workloads', 'Workloads Now'))
 
 
 class ListPriorities(command.Lister):
@@ -51,8 +54,8 @@ class SetPriority(command.ShowOne):
     counts first, then what its flavor says, then the rule for the project,
     then that for the aggregate: with --project or --aggregate a VM of a
     background flavor stays background. Background counts where the flavor
-    says nothing and the host's file has [conductor] allow_background;
-    "openstack interference host show" has what does not count and why.
+    says nothing and the host's file has [conductor] allow_background; "Why
+    Not" says of an instance why its rule does not count.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -75,10 +78,12 @@ class SetPriority(command.ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         found = http.of(self.app).one(
             'priority', 'POST', PATH,
-            {**scope.of(parsed_args), 'value': parsed_args.priority,
+            {**scope.of(self.app, parsed_args),
+             'value': parsed_args.priority,
              'application': parsed_args.application,
              'reason': parsed_args.reason})
-        return table.one(parsed_args, LONG, _shape(found))
+        scope.warn_of_none(self.app, found)
+        return table.one(parsed_args, SET, found, _shape)
 
 
 class UnsetPriority(command.Command):
@@ -87,18 +92,20 @@ class UnsetPriority(command.Command):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         scope.add_arguments(parser, *SCOPES)
+        scope.add_reason(parser, 'the lab has moved')
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         client = http.of(self.app)
-        wanted = scope.of(parsed_args)
+        wanted = scope.of(self.app, parsed_args)
         rules, _ = client.listing('priorities', PATH, wanted)
         if not rules:
             raise exceptions.CommandError(
                 f'No priority is set for the {wanted["scope"]} '
                 f'{printable(wanted["target"])}.')
         for rule in rules:
-            client.request('DELETE', http.path_of('priorities', rule['id']))
+            client.request('DELETE', http.path_of('priorities', rule['id']),
+                           query={'reason': parsed_args.reason})
 
 
 def _shape(row: listing.Row) -> listing.Row:

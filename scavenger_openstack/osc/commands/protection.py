@@ -23,6 +23,11 @@ COLUMNS = (
     table.Column('changed_by', 'Changed by'),
     table.Column('changed_at', 'Changed (UTC)', table.time),
     table.Column('reason', 'Reason'))
+SET = (
+    *COLUMNS,
+    table.Column('hosts', 'Hosts'),
+    table.Column('silent', 'Silent Hosts'),
+    table.Column('last_seen_at', 'Last Report (UTC)', table.time))
 
 
 class ShowProtection(command.Lister):
@@ -51,9 +56,19 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _switch(on: command.ShowOne, arguments: argparse.Namespace,
             enabled: bool) -> table.Answer:
     found = http.of(on.app).one(
-        'protection', 'PUT', PATH, {**scope.of(arguments), 'enabled': enabled,
-                                    'reason': arguments.reason})
-    return table.one(arguments, COLUMNS, found)
+        'protection', 'PUT', PATH,
+        {**scope.of(on.app, arguments), 'enabled': enabled,
+         'reason': arguments.reason})
+    with table.understood():
+        if found['silent']:
+            from scavenger_openstack import amounts
+            on.app.stderr.write(
+                f'Silent: {found["silent"]} of '
+                f'{amounts.counted(found["hosts"], "host")}; each follows '
+                'when it reaches a conductor. The last report of all came at '
+                f'{table.time(found["last_seen_at"])} (UTC). On a host itself '
+                '"scavenger-agent stop-all" works at once.\n')
+    return table.one(arguments, SET, found)
 
 
 class DisableProtection(command.ShowOne):

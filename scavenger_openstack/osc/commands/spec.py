@@ -31,10 +31,7 @@ class ListSpecs(command.Lister):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         listing.add_arguments(parser, long=False)
-        parser.add_argument(
-            '--project', metavar='<project-id>',
-            help='Only applications of this project, by its id. Default: '
-                 'all.')
+        listing.add_project(parser, 'Only applications of')
         parser.add_argument(
             '--application', metavar='<application>',
             help='Only this application. Default: all. Example: '

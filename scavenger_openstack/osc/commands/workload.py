@@ -42,12 +42,10 @@ class ListWorkloads(command.Lister):
         parser = super().get_parser(prog_name)
         listing.add_arguments(parser)
         listing.add_host(parser)
+        listing.add_project(parser, 'Only instances of')
         parser.add_argument(
-            '--project', metavar='<project-id>',
-            help='Only instances of this project, by its id. Default: all.')
-        parser.add_argument(
-            '--instance', metavar='<uuid>',
-            help='Only this instance, by its UUID. Default: all.')
+            '--instance', metavar='<instance>',
+            help='Only this instance, by its name or UUID. Default: all.')
         parser.add_argument(
             '--application', metavar='<application>',
             help='Only workloads of this application: those that do the same '

@@ -68,12 +68,11 @@ class EmbeddedTestCase(agents.AgentTestCase):
     def begin(self) -> subprocess.Popen[str]:
         """Start all of it, and let ``openstack`` find it."""
         process = self.start('standalone')
-        self.wait_for('the password', (self.place / 'password').exists,
+        self.wait_for('what a shell needs', lambda: not self.env().returncode,
                       START_S)
-        done = subprocess.run(self.command('standalone', 'env'), timeout=60,
-                              check=True, capture_output=True, text=True)
         variables = dict(
-            word.partition('=')[::2] for line in done.stdout.splitlines()
+            word.partition('=')[::2]
+            for line in self.env().stdout.splitlines()
             if line.startswith('export ')
             for word in shlex.split(line)[1:])
         self.useFixture(openstack_shell.Environment(self.directory,
@@ -81,6 +80,11 @@ class EmbeddedTestCase(agents.AgentTestCase):
         self.wait_for('the API', lambda: not self.openstack(
             'interference', 'host', 'list').status, START_S)
         return process
+
+    def env(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(self.command('standalone', 'env', *words),
+                              timeout=60, check=False, capture_output=True,
+                              text=True)
 
     @staticmethod
     def openstack(*words: str) -> openstack_shell.Result:

@@ -182,8 +182,14 @@ def fill(connection: Connection, now_s: float) -> None:
                first_seen_s=now_s - 9999, last_seen_s=now_s, facts={
                    'version': '1.2.3', 'enforcing': True, 'grade': 'B',
                    'modes': {'attribution': 'enforce'}, 'cpu_model': 'EPYC',
-                   'capacity': {'cpu_cores': 8.0},
-                   'headroom': {'memory_bytes': 2.0 ** 30, 'cpu_cores': 3.5},
+                   'capacity': {'cpu': 8.0},
+                   'headroom': {'memory': 2.0 ** 30, 'cpu': 3.5},
+                   'used': {'cpu': 0.5}, 'tick_cpu_share': 0.0123,
+                   'spool_bytes': 3 << 20, 'sent_s': now_s,
+                   'clock_offset_s': 90.0, 'limited': ['cpu_cores'],
+                   'missing': ['disk: waits are not measured'],
+                   'own_modes': {'attribution': 'observe'},
+                   'refused': {'parameter cpi2.x': 'there is no such option'},
                    'precision': {'attribution': {'confirmed': 3,
                                                  'refuted': 1}}})
     add(tables.hosts, name='compute-2', version='1.2.3', enforcing=False,
@@ -226,7 +232,7 @@ def fill(connection: Connection, now_s: float) -> None:
         set_s=begun_s + 50, changed_s=begun_s + 50)
     add(tables.caps, host_id=host, workload=SCAN, knob='memory_bytes',
         value=2.0 ** 29, original=2.0 ** 31, owner='scavenger',
-        why='scavenger does not need it any more',
+        why='scavenger no longer needs it',
         reason='the foreground needs it', incident='', set_s=begun_s - 500,
         changed_s=begun_s - 400, removed_s=begun_s - 400)
     for workload, victims, seconds in ((SCAN, (WEB, 'other'), 90.0),

@@ -58,7 +58,7 @@ class Script:
         self._turns = itertools.cycle(
             [({}, {}), (FIRST, GROUP_FIRST), (CHANGED, GROUP_CHANGED),
              ({}, {})])
-        self._dropped: dict[KnobKey, str] = {}
+        self._removal_reasons: dict[KnobKey, str] = {}
 
     def tune(self, params: object) -> None:
         """It has none."""
@@ -75,10 +75,12 @@ class Script:
                            or who.interfaces]
                 wishes += [(who.group, knob, value)
                            for knob, value in group.items()]
-        self._dropped |= {wish[:2]: 'the script says so' for wish in wishes}
+        self._removal_reasons |= {
+            wish[:2]: 'the script says so' for wish in wishes}
         return Decision(tuple(
             Cap(workload, knob, value, self.name, 'the script says so')
-            for workload, knob, value in wishes), dropped=self._dropped)
+            for workload, knob, value in wishes),
+            removal_reasons=self._removal_reasons)
 
     def state(self) -> dict[str, Any]:
         return {}

@@ -189,11 +189,19 @@ class AgentTest(agents.AgentTestCase):
                                                                 ) -> None:
         self.spawn(BUSY, self.tree, '/services/s')
         untouched = self.limits()
-        done = self.run_agent('sample', '--seconds', '0.5')
+        done = self.run_agent('sample', '--json', '--seconds', '0.5')
         lines = [json.loads(line) for line in done.stdout.splitlines()]
         self.assertGreaterEqual(len(lines), 2)
         found = {one['workload']['id']: one for one in lines[-1]['workloads']}
         self.assertGreater(found[f'{self.tree.name}/services/s']['cpu_s'], 0)
+        # For people: what it uses, with units; unknown is not 0.
+        done = self.run_agent('sample')
+        row, = (line.split() for line in done.stdout.splitlines()
+                if line.startswith(f'{self.tree.name}/services/s '))
+        self.assertEqual('foreground', row[1])
+        self.assertGreater(float(row[3]), 0.05)
+        self.assertIn('MiB', row)
+        self.assertIn('-', row)
         self.assertFalse(self.state_dir.exists())
         self.assertEqual(untouched, self.limits())
 

@@ -123,8 +123,9 @@ class OnPostgreSql(OnServers, databases.PostgreSql):
 class Manage(managing.Command):
 
     def test_of_operators(self) -> None:
-        self.assertEqual((0, '', ''), self.command(self.url, 'aggregate',
-                                                   'list'))
+        code, out, err = self.command(self.url, 'aggregate', 'list')
+        self.assertEqual((0, ''), (code, out))
+        self.assertIn('no aggregate has a host', err)
         with connect.writing(self.engine) as connection:
             enrollment.enroll(connection, 'h1', now_s=NOW)
         code, out, err = self.command(self.url, 'aggregate', 'set', 'batch',
@@ -137,7 +138,7 @@ class Manage(managing.Command):
         with connect.reading(self.engine) as connection:
             self.assertEqual(('a', 'batch'), directives.wanted(
                 connection, NOW).aggregates.of('h1'))
-        self.assertEqual((0, 'batch: 1 hosts, before 2\n', ''), self.command(
+        self.assertEqual((0, 'batch: 1 host, before 2\n', ''), self.command(
             self.url, 'aggregate', 'set', 'batch', 'h1'))
         self.assertEqual((0, 'batch: 0 hosts, before 1\n', ''), self.command(
             self.url, 'aggregate', 'unset', 'batch'))
@@ -158,7 +159,7 @@ class Manage(managing.Command):
             aggregates.follow(connection, {'rack': ['h1', 'h2']}, now_s=1.0)
         self.assertEqual((0, 'rack (from Nova): h1 h2\n', ''), self.command(
             self.url, 'aggregate', 'list'))
-        self.assertEqual('rack: 1 hosts, before 2 (from Nova)\n',
+        self.assertEqual('rack: 1 host, before 2 (from Nova)\n',
                          self.command(self.url, 'aggregate', 'set', 'rack',
                                       'h3')[1])
         self.assertEqual((0, 'rack: h3\n', ''), self.command(

@@ -27,6 +27,7 @@ from scavenger_openstack.tests.functional.servers import process
 from scavenger_openstack.tests.unit.api import bad_input_cases
 from scavenger_openstack.tests.unit.api import cloud
 from scavenger_openstack.tests.unit.api import evictions_cases
+from scavenger_openstack.tests.unit.api import following_cases
 from scavenger_openstack.tests.unit.api import policies_cases
 from scavenger_openstack.tests.unit.api import random_cases
 from scavenger_openstack.tests.unit.api import reads_cases
@@ -67,6 +68,16 @@ class BadInputOnMariaDb(bad_input_cases.BadInput, cloud.Api,
 
 class BadInputOnPostgreSql(bad_input_cases.BadInput, cloud.Api,
                            databases.PostgreSql):
+    pass
+
+
+class FollowingOnMariaDb(following_cases.Following, cloud.Api,
+                         databases.MariaDb):
+    pass
+
+
+class FollowingOnPostgreSql(following_cases.Following, cloud.Api,
+                            databases.PostgreSql):
     pass
 
 

@@ -22,6 +22,7 @@ import fixtures
 
 from scavenger_openstack.demo import product
 from scavenger_openstack.tests.functional import suspects
+from scavenger_openstack.tests import tiers
 
 DEADLINE_S = 120.0
 
@@ -133,6 +134,7 @@ class OddInputTest(suspects.SuspectsTestCase):
         self.wait_for_names(self.agent(), hogs)
         self.end()
 
+    @tiers.only_in_all('unit tests give the detector the same input')
     def test_an_agent_that_stands_still(self) -> None:
         """For longer than samples, then than the window and the leases."""
         window_s = 6.0
@@ -161,6 +163,7 @@ class OddInputTest(suspects.SuspectsTestCase):
         self.assertIn('the leases ran out',
                       (self.directory / 'agent.log').read_text())
 
+    @tiers.only_in_all('unit tests give the detector the same input')
     def test_a_clock_behind_that_of_the_agent_before(self) -> None:
         """What it learnt has no end by this clock, so it is not believed."""
         up_s = time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -192,6 +195,7 @@ class OddInputTest(suspects.SuspectsTestCase):
                               if one[-1] > kept['saved_s'] + 3600])
         self.assertEqual([], kept['backs_off'])
 
+    @tiers.only_in_all('unit tests give the detector the same input')
     def test_a_spec_without_variance_and_another_cpu(self) -> None:
         """It is used on the CPU that it is of, and on no other."""
         def agent(*within: str) -> product.Status:

@@ -5,6 +5,8 @@ values that consist of several files."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import pathlib
 
 import fixtures
@@ -12,8 +14,8 @@ import fixtures
 from scavenger_openstack.agent.apply import actuator
 from scavenger_openstack.agent.lease import leases
 from scavenger_openstack.decision import arbitrate
+from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
-from scavenger_openstack.drivers.cgroup import pods
 from scavenger_openstack import errors
 from scavenger_openstack.restore import restoration
 from scavenger_openstack.tests.functional.cgroup_cases import CgroupsCase
@@ -21,6 +23,11 @@ from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Value
+
+
+ADD, REMOVE = 0x4C80, 0x4C81
+"""Orders to loop-control."""
+LOOP = 1 << 19
 
 
 class DriftCase(CgroupsCase):
@@ -287,19 +294,6 @@ class TestPods(DriftCase):
                                          'cpu.idle'))
         self.tick(key)
 
-    def test_by_name(self) -> None:
-        for name, expected in (
-                ('/kubepods', True), ('/kubepods.slice', True),
-                ('/kubepods/burstable', True), ('/kubepods/podab', False),
-                ('/kubepods.slice/kubepods-besteffort.slice', True),
-                ('/kubepods.slice/kubepods-podab.slice', False),
-                ('/kubepods.slice/kubepods-besteffort.slice/'
-                 'kubepods-besteffort-podab.slice', False),
-                ('/kubelet.slice/kubelet-kubepods.slice', True),
-                ('/batch', False), ('/besteffort', False),
-                ('/kubepods/besteffort/podab', False)):
-            self.assertEqual(expected, pods.is_of_kubelet(name), name)
-
 
 class TestDisk(DriftCase):
 
@@ -326,6 +320,67 @@ class TestDisk(DriftCase):
         self.assertEqual([f'{number} 1000000', ''],
                          [self.tree.read('blkio', '/bg/a', file)
                           for file in self.FILES])
+
+
+    def loop(self, order: int) -> None:
+        """Make or remove a disk."""
+        try:
+            with open('/dev/loop-control') as control:
+                fcntl.ioctl(control, order, LOOP)
+        except OSError as exc:
+            self.skipTest(f'/dev/loop-control: {exc}')
+        if order == ADD:
+            self.addCleanup(self.loop_removed)
+
+    def loop_removed(self) -> None:
+        with contextlib.suppress(OSError), open('/dev/loop-control') as file:
+            fcntl.ioctl(file, REMOVE, LOOP)
+
+    def test_a_disk_that_comes_and_goes(self) -> None:
+        """The others stay limited; by then its lease knows of the new one."""
+        name = next(path.name for path in pathlib.Path('/sys/block').iterdir()
+                    if (path / 'dev').exists())
+        numbers = [pathlib.Path(f'/sys/block/{name}/dev').read_text().strip(),
+                   f'7:{LOOP}']
+        self.loop(ADD)
+        driver = self.begin(io_devices=[name, f'loop{LOOP}'])
+        key = f'{self.parent}/a', Knob.IO_BYTES_PER_S
+        self.tree.write('blkio', '/bg/a', self.FILES[0],
+                        f'{numbers[0]} 9000000')
+
+        def limits(*disks: int) -> list[str]:
+            return sorted(f'{numbers[disk]} 4000000' for disk in disks)
+
+        def tick() -> None:
+            driver.sample()
+            self.assertEqual([], self.tick(key, 4e6))
+            self.assertEqual({}, self.actuator.gone)
+            held = self.leases.held()[key]
+            for file in self.FILES:
+                found = self.tree.read('blkio', '/bg/a', file).splitlines()
+                self.assertEqual(set(), set(limits(0)) - set(found))
+                self.assertEqual(set(), {
+                    line.partition(' ')[0] for line in found} - {
+                        action['device'] for action in held.actions
+                        if action['file'] == file})
+            now.append(sorted(found))
+
+        now: list[list[str]] = []
+        self.loop(REMOVE)
+        for _ in range(base.LOOK_TICKS):
+            tick()
+        self.assertEqual(9e6, self.leases.original(*key) or 9e6)
+        self.loop(ADD)
+        for _ in range(base.LOOK_TICKS):
+            tick()
+        self.assertEqual(limits(0, 1), now[-1])
+        self.loop(REMOVE)
+        for _ in range(base.LOOK_TICKS):
+            tick()
+        self.assertNotIn('which will be restored', self.logs.output)
+        self.assertEqual([], self.tick(key))
+        self.assertEqual([f'{numbers[0]} 9000000', ''], [
+            self.tree.read('blkio', '/bg/a', file) for file in self.FILES])
 
 
 class TestGone(DriftCase):

@@ -10,12 +10,17 @@ import pathlib
 import re
 import subprocess
 import sys
+import time
 from typing import Any
 
+from sqlalchemy import update
 import testtools
 
+from scavenger_openstack.db import claims
 from scavenger_openstack.db import connect
+from scavenger_openstack.db import evictions
 from scavenger_openstack.db.resources import aggregates
+from scavenger_openstack.db import tables
 from scavenger_openstack.tests.functional import openstack_shell
 from scavenger_openstack.tests.functional.openstack_shell import INCIDENT
 from scavenger_openstack.tests.functional.openstack_shell import SCAN
@@ -28,10 +33,20 @@ class Commands(testtools.TestCase):
         super().setUp()
         self.plane = self.useFixture(openstack_shell.ControlPlane())
 
-    def text(self, *words: str) -> str:
+    def text(self, *words: str, err: str = '') -> str:
+        """What a command prints.
+
+        :param err: what is in its standard error, which else is empty
+        """
         done = openstack_shell.openstack(*words)
-        self.assertEqual((0, ''), (done.status, done.err), str(done))
+        self.assertEqual(0, done.status, str(done))
+        self.assertIn(err, done.err)
+        self.assertEqual(bool(err), bool(done.err), str(done))
         return done.out
+
+    def nothing(self, *words: str, err: str = 'No ') -> None:
+        """A listing is empty, and says so to people."""
+        self.assertEqual('[]\n', self.text(*words, '-f', 'json', err=err))
 
     def json(self, *words: str) -> Any:
         return json.loads(self.text(*words, '-f', 'json'))
@@ -60,7 +75,7 @@ class Commands(testtools.TestCase):
                           for row in found])
         for nothing in (('--project', 'p1'), ('--host', 'compute-2'),
                         ('--since', '2020-01-01', '--until', '2020-01-02')):
-            self.assertEqual([], self.json('antagonist', 'list', *nothing))
+            self.nothing('antagonist', 'list', *nothing)
 
     def test_incidents(self) -> None:
         [titles, row] = self.cells('interference', 'incident', 'list')
@@ -77,8 +92,8 @@ class Commands(testtools.TestCase):
             (found['id'], found['victim'], found['victim_name'],
              found['duration_s'],
              [one['workload'] for one in found['antagonists']]))
-        self.assertEqual([], self.json('interference', 'incident', 'list',
-                                       '--outcome', 'open'))
+        self.nothing('interference', 'incident', 'list', '--outcome',
+                     'open')
 
     def test_an_incident_is_drawn(self) -> None:
         text = self.text('interference', 'incident', 'show', INCIDENT)
@@ -124,14 +139,17 @@ class Commands(testtools.TestCase):
         self.assertEqual(['compute-1', SCAN, 'cpu_cores', '0.5 cores',
                           'attribution'], row[:5])
         self.assertEqual('run_delay of web\\x1b[2J\\u202e\\n+----+ (6d2a6a52) '
-                         'rises from 0.05 to ...', row[6])
+                         'rises from ...', row[6])
         [found] = self.json('interference', 'cap', 'list', '--past',
                             '--knob', 'memory_bytes', '--long')
         self.assertEqual((2.0 ** 29, 2.0 ** 31,
-                          'scavenger does not need it any more'),
+                          'scavenger no longer needs it'),
                          (found['value'], found['original'], found['why']))
         [titles, row] = self.cells('interference', 'cap', 'list', '--past')
         self.assertEqual('512 MiB', row[3])
+        self.assertEqual(['Removed (UTC)', 'Removed for'], titles[-2:])
+        self.assertEqual('scavenger no longer needs it', row[-1])
+        self.assertRegex(row[-2], '^20')
 
     def test_overrides(self) -> None:
         made = self.json(
@@ -144,13 +162,18 @@ class Commands(testtools.TestCase):
                                    '--overrides')
         self.assertEqual(['compute-1', SCAN, 'cpu_cores', '1.5 cores'],
                          row[:4])
-        self.assertEqual(('admin', 'backup runs late'), tuple(row[5:]))
+        self.assertEqual(('admin', 'not known', 'backup runs late'),
+                         (*row[5:7], row[8]))
+        self.assertIn('gets it with its next report', row[7])
         self.assertEqual(made['id'], self.json(
             'interference', 'cap', 'list', '--long')[0]['override'])
-        self.assertEqual('', self.text('interference', 'cap', 'unset',
-                                       'compute-1', SCAN, 'cpu_cores'))
-        self.assertEqual([], self.json('interference', 'cap', 'list',
-                                       '--overrides'))
+        self.assertEqual('', self.text(
+            'interference', 'cap', 'unset', 'compute-1', SCAN, 'cpu_cores',
+            '--reason', 'it is done'))
+        self.nothing('interference', 'cap', 'list', '--overrides',
+                     err='No override.')
+        self.assertEqual('it is done', self.json(
+            'interference', 'audit', 'list')[0]['reason'])
 
     def test_no_limit_is_an_override_too(self) -> None:
         text = self.text('interference', 'cap', 'set', 'compute-1', SCAN,
@@ -166,7 +189,7 @@ class Commands(testtools.TestCase):
                            for row in rows), key=lambda row: row['Host'])
         self.assertEqual(
             ('yes', 'no', 'attribution=enforce', 'attribution 3/4 (75%)',
-             'cpu_cores 3.5 cores, memory_bytes 1,024 MiB'),
+             'cpu 3.5 cores, memory 1,024 MiB'),
             (one['Enforcing'], one['Silent'], one['Modes'],
              one['Precision'], one['Headroom']))
         self.assertEqual(('no', 'yes', 'the stop file is there',
@@ -178,12 +201,73 @@ class Commands(testtools.TestCase):
             self.assertEqual(names, [row['name'] for row in self.json(
                 'interference', 'host', 'list', option)])
 
+    def test_facts_have_units(self) -> None:
+        shown = {row[0]: row[1] for row in self.cells(
+            'interference', 'host', 'show', 'compute-1')}
+        text = self.text('interference', 'host', 'show', 'compute-1')
+        for words in ('cpu 8 cores', 'cpu 3.5 cores, memory 1,024 MiB',
+                      'used: cpu 0.5 cores', 'tick cpu: 1.23 % of one CPU',
+                      'spool: 3 MiB', 'clock offset: 1.5 min',
+                      'disk: waits are not measured',
+                      'parameter cpi2.x: there is no such option'):
+            self.assertIn(words, text)
+        self.assertRegex(text, r'sent: 20\d\d-\d\d-\d\d [0-9:]+ \(UTC\)')
+        self.assertEqual('-', shown['Follows up to (UTC)'])
+        found = self.json('interference', 'host', 'show', 'compute-1')
+        self.assertEqual(
+            ({'memory_bytes': 2.0 ** 30, 'cpu_cores': 3.5},
+             {'cpu_cores': 0.5}),
+            (found['headroom'], found['facts']['used']))
+
+    def test_what_is_not_followed(self) -> None:
+        text = self.text('interference', 'host', 'set', 'compute-1',
+                         '--mode', 'attribution=enforce', '--reason', 'try')
+        self.assertIn('mode attribution: the file of this host says observe',
+                      text)
+        done = openstack_shell.openstack(
+            'interference', 'cap', 'set', 'compute-1', SCAN, 'memory_bytes',
+            '100MiB', '--expires', '2h', '--reason', 'x')
+        self.assertEqual((1, ''), (done.status, done.out))
+        self.assertIn('Conflict: compute-1 does not limit memory_bytes',
+                      done.err)
+        text = self.text(
+            'interference', 'priority', 'set', '--instance',
+            WEB.replace('6', '9'), 'background', '--reason', 'x',
+            err='This instance has no workload now')
+        self.assertIn('no host reports this instance now', text)
+
+    def test_a_dry_run_of_an_eviction(self) -> None:
+        with connect.writing(self.plane.engine) as connection:
+            connection.execute(update(tables.workloads).where(
+                tables.workloads.c.name == WEB).values(
+                    priority='background'))
+            claims.take(connection, evictions.CLAIM, 'a conductor',
+                        time.time(), time.time() + 900)
+        found = self.json('antagonist', 'evict', WEB, '--dry-run', '--reason',
+                          'x')
+        self.assertIn('compute-2: its agent is silent', found['detail'])
+
+    def test_why_a_listing_is_empty(self) -> None:
+        """Nothing happened, or nothing could be seen."""
+        for words in (('interference', 'incident', 'list', '--outcome',
+                       'open'), ('antagonist', 'list', '--project', 'p1')):
+            for why in ('1 report now', 'no report from compute-2',
+                        'no detector runs on compute-2',
+                        'on compute-1 disk: waits are not measured'):
+                self.nothing(*words, err=why)
+        with connect.writing(self.plane.engine) as connection:
+            for table in reversed(tables.METADATA.sorted_tables):
+                connection.execute(table.delete())
+        self.nothing('antagonist', 'list', err='No antagonist. No host has '
+                                               'reported yet.')
+        self.nothing('interference', 'host', 'list', err='No host.\n')
+
     def test_settings_of_a_host(self) -> None:
         self.text('interference', 'host', 'set', 'compute-1', '--mode',
                   'attribution=observe', '--mode', 'scavenger=off',
                   '--parameter', 'scavenger.memory_c=3', '--reason', 'try')
         self.text('interference', 'host', 'set', 'compute-1', '--mode',
-                  'scavenger=')
+                  'scavenger=', '--reason', 'enough')
         found = self.json('interference', 'host', 'show', 'compute-1')
         self.assertEqual({'modes': {'attribution': 'observe'},
                           'parameters': {'scavenger.memory_c': 3}},
@@ -191,7 +275,7 @@ class Commands(testtools.TestCase):
         self.assertEqual('EPYC', found['facts']['cpu_model'])
         text = self.text('interference', 'host', 'show', 'compute-1')
         self.assertIn('attribution=observe; scavenger.memory_c=3', text)
-        self.assertIn('cpu_model=EPYC', text)
+        self.assertIn('cpu model: EPYC', text)
         # What is asked for is not what it does already.
         self.assertEqual({'attribution': 'enforce'}, found['modes'])
         self.assertIn('attribution=enforce at the last report; observe is '
@@ -205,12 +289,13 @@ class Commands(testtools.TestCase):
                   'attribution=observe', '--mode', 'scavenger=off',
                   '--parameter', 'scavenger.memory_c=3', '--reason', 'try')
         self.text('interference', 'aggregate', 'set', 'racks', '--mode',
-                  'scavenger=')
+                  'scavenger=', '--reason', 'enough')
         found = self.json('interference', 'aggregate', 'show', 'racks')
         self.assertEqual(
             {'name': 'racks', 'hosts': ['compute-1', 'compute-2'],
-             'settings': {'modes': {'attribution': 'observe'},
-                          'parameters': {'scavenger.memory_c': 3}}}, found)
+             'not_followed': {}, 'settings': {
+                 'modes': {'attribution': 'observe'},
+                 'parameters': {'scavenger.memory_c': 3}}}, found)
         text = self.text('interference', 'aggregate', 'show', 'racks')
         self.assertIn('attribution=observe; scavenger.memory_c=3', text)
         self.assertIn('compute-1, compute-2', text)
@@ -226,8 +311,7 @@ class Commands(testtools.TestCase):
                             'compute-1')
         self.assertEqual((openstack_shell.EVIL, 'm1.large'),
                          (found['name'], found['flavor']))
-        self.assertEqual([], self.json('interference', 'workload', 'list',
-                                       '--gone'))
+        self.nothing('interference', 'workload', 'list', '--gone')
 
     def test_names_of_tenants_reach_no_terminal(self) -> None:
         for formatter in ('table', 'value', 'csv'):
@@ -251,18 +335,21 @@ class Commands(testtools.TestCase):
         self.assertEqual({('project', 'p1', 'background'), (
             'instance', f'web\\x1b[2J\\u202e\\n+----+ ({WEB})', 'foreground')},
                          {tuple(row[:3]) for row in rows})
-        self.text('interference', 'priority', 'unset', '--project', 'p1')
+        self.text('interference', 'priority', 'unset', '--project', 'p1',
+                  '--reason', 'enough')
         [left] = self.json('interference', 'priority', 'list')
         self.assertEqual(WEB, left['target'])
 
     def test_exemptions(self) -> None:
-        ids = [self.json('interference', 'exemption', 'create', '--project',
-                         project, '--reason', 'contract')['id']
-               for project in ('p1', 'p2')]
+        ids = [json.loads(self.text(
+            'interference', 'exemption', 'create', '--project', project,
+            '--reason', 'contract', '-f', 'json', err=err))['id']
+               for project, err in (('p1', ''), ('p2', 'has no workload'))]
         self.assertEqual(set(ids), {row['id'] for row in self.json(
             'interference', 'exemption', 'list')})
-        self.text('interference', 'exemption', 'delete', *ids)
-        self.assertEqual([], self.json('interference', 'exemption', 'list'))
+        self.text('interference', 'exemption', 'delete', *ids, '--reason',
+                  'it has ended')
+        self.nothing('interference', 'exemption', 'list')
 
     def test_specs(self) -> None:
         [titles, row] = self.cells('interference', 'spec', 'list',
@@ -273,15 +360,17 @@ class Commands(testtools.TestCase):
     def test_the_kill_switch(self) -> None:
         [on] = self.json('interference', 'protection', 'show')
         self.assertEqual(('cloud', True), (on['scope'], on['enabled']))
-        off = self.json('interference', 'protection', 'disable', '--cloud',
-                        '--reason', 'customers complain')
+        silent = 'Silent: 1 of 2 hosts; '
+        off = json.loads(self.text(
+            'interference', 'protection', 'disable', '--cloud', '--reason',
+            'customers complain', '-f', 'json', err=silent))
         self.assertEqual(('cloud', '', False, 'admin'),
                          (off['scope'], off['target'], off['enabled'],
                           off['changed_by']))
         self.text('interference', 'protection', 'disable', '--host',
                   'compute-1', '--reason', 'x')
         self.text('interference', 'protection', 'enable', '--cloud',
-                  '--reason', 'solved')
+                  '--reason', 'solved', err=silent)
         self.assertEqual(
             {('cloud', True), ('host', False)},
             {(row['scope'], row['enabled']) for row in self.json(
@@ -298,7 +387,7 @@ class Commands(testtools.TestCase):
 
     def test_the_audit(self) -> None:
         self.text('interference', 'protection', 'disable', '--cloud',
-                  '--reason', 'customers complain')
+                  '--reason', 'customers complain', err='Silent: ')
         [titles, row] = self.cells('interference', 'audit', 'list')
         self.assertEqual(['admin', 'protection.set', 'cloud', 'enabled=no',
                           'customers complain'], row[1:])
@@ -307,8 +396,7 @@ class Commands(testtools.TestCase):
                             '--since', '1h')
         self.assertEqual(False, found['after']['enabled'])
         self.assertTrue(found['request_id'].startswith('req-'))
-        self.assertEqual([], self.json('interference', 'audit', 'list',
-                                       '--actor', 'nobody'))
+        self.nothing('interference', 'audit', 'list', '--actor', 'nobody')
 
     def test_pages(self) -> None:
         names: list[str] = []

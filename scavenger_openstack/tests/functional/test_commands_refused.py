@@ -53,10 +53,11 @@ class ByTheApi(Refused):
             'interference', 'cap', 'list', '--overrides', '-f', 'json').out)
 
     def test_overrides(self) -> None:
-        self.set_cap(rf'Not Found: There is no such host \({REQUEST}\)\.',
-                     host='compute-9')
-        self.set_cap(r'Not Found: There is no such workload on this host '
-                     rf'\({REQUEST}\)\.', workload='/batch/gone')
+        self.set_cap('Not Found: There is no host compute-9; did you mean '
+                     rf'compute-[12]\? \({REQUEST}\)\.', host='compute-9')
+        self.set_cap('Not Found: There is no workload on host compute-1 that '
+                     'is called /batch/scam; did you mean /batch/scan. '
+                     rf'\({REQUEST}\)\.', workload='/batch/scam')
         self.set_cap(rf'Conflict: {WEB} is foreground, which is never '
                      rf'limited \(field workload; {REQUEST}\)\.',
                      workload=WEB)
@@ -66,57 +67,88 @@ class ByTheApi(Refused):
         self.set_cap(r'Bad Request: expires_at is in the past, .*'
                      r'\(field expires_at; allowed: from .* to .*; '
                      rf'{REQUEST}\)\.', expires='2020-01-01')
-        self.set_cap(r'Bad Request: reason is not what it has to be '
-                     r'\(field reason; allowed: .*\)\.', reason='')
-        self.refused('Not Found: There is no such override .*',
+        self.set_cap(r'Bad Request: reason is "", and has to be a string of '
+                     r'1 .*\(field reason; allowed: .*\)\.', reason='')
+        self.refused('Not Found: There is no override of cpu_cores on host '
+                     f'compute-1 for {SCAN} .*',
                      'interference', 'cap', 'unset', 'compute-1', SCAN,
-                     'cpu_cores')
+                     'cpu_cores', '--reason', 'x')
 
     def test_aggregates(self) -> None:
-        self.refused(r'Not Found: There is no such aggregate '
-                     rf'\({REQUEST}\)\.', 'interference', 'aggregate',
-                     'show', 'racks')
+        self.refused(rf'Not Found: There is no aggregate racks \({REQUEST}\)'
+                     r'\.', 'interference', 'aggregate', 'show', 'racks')
         self.refused('Nothing to set: give --mode or --parameter.',
-                     'interference', 'aggregate', 'set', 'racks')
+                     'interference', 'aggregate', 'set', 'racks', '--reason',
+                     'x')
 
     def test_hosts(self) -> None:
-        self.refused(rf'Not Found: There is no such host \({REQUEST}\)\.',
+        self.refused('Not Found: There is no host compute-9; did you mean '
+                     rf'compute-[12]\? \({REQUEST}\)\.',
                      'interference', 'host', 'show', 'compute-9')
+        change = 'interference', 'host', 'set', 'compute-1', '--reason', 'x'
         self.refused(r'Bad Request: There is no field modes\.nobody \(field '
                      r'modes\.nobody; allowed: .*attribution.*; .*\)\.',
-                     'interference', 'host', 'set', 'compute-1', '--mode',
-                     'nobody=off')
-        self.refused(r'Bad Request: .*\(field modes\.attribution; allowed: '
-                     r'off, observe, enforce, null; .*\)\.',
-                     'interference', 'host', 'set', 'compute-1', '--mode',
-                     'attribution=on')
-        self.refused(r'Bad Request: .*\(field parameters\.scavenger\.memory_c;'
-                     r' allowed: number.*\)\.', 'interference', 'host', 'set',
-                     'compute-1', '--parameter', 'scavenger.memory_c=many')
-        self.refused(r'Bad Request: No host compute-9 has reported '
-                     r'\(field host; .*\)\.', 'interference', 'incident',
-                     'list', '--host', 'compute-9')
-        self.refused('Nothing to set: give --mode or --parameter.',
-                     'interference', 'host', 'set', 'compute-1')
+                     *change, '--mode', 'nobody=off')
+        self.refused('Bad Request: modes.attribution is "enfroce", and has '
+                     'to be off, observe, enforce or null; did you mean '
+                     r'enforce\? \(field modes\.attribution; .*\)\.',
+                     *change, '--mode', 'attribution=enfroce')
+        self.refused('Bad Request: parameters.scavenger.memory_c is "many", '
+                     r'and has to be a number.*\(field parameters\.scavenger'
+                     r'\.memory_c; allowed: number.*\)\.', *change,
+                     '--parameter', 'scavenger.memory_c=many')
+        self.refused('Bad Request: No host compute-9 has reported; did you '
+                     r'mean compute-[12]\? \(field host; .*\)\.',
+                     'interference', 'incident', 'list', '--host',
+                     'compute-9')
+        self.refused('Nothing to set: give --mode or --parameter.', *change)
+
+    def test_a_parameter_that_is_none(self) -> None:
+        """The one that was meant is proposed, and not all are listed."""
+        done = openstack_shell.openstack(
+            'interference', 'host', 'set', 'compute-1', '--parameter',
+            'scavenger.memory_d=3', '--reason', 'x')
+        self.assertIn('There is no field parameters.scavenger.memory_d; did '
+                      'you mean scavenger.memory_c?', done.err)
+        self.assertIn(' more; request', done.err)
+        self.assertLess(len(done.err), 600)
+
+    def test_filters(self) -> None:
+        """What nothing ever has is a mistake, not an empty listing."""
+        for words, pattern in (
+                (('interference', 'incident', 'list', '--cause', 'cor'),
+                 'cause is "cor", and has to be core, .* or unknown; did you '
+                 'mean core. .*'),
+                (('interference', 'incident', 'list', '--outcome', 'foo'),
+                 'outcome is "foo", and has to be open, .*'),
+                (('interference', 'audit', 'list', '--action',
+                  'overide.set'),
+                 r'action is "overide\.set", .*; did you mean override\.set\?'
+                 '.*'),
+                (('interference', 'spec', 'list', '--signal', 'cpu'),
+                 'signal is "cpu", and has to be .*cpi.*'),
+                (('antagonist', 'eviction', 'list', '--host', 'compute-9'),
+                 'No host compute-9 has reported.*')):
+            self.refused(f'Bad Request: {pattern}', *words)
 
     def test_names_that_lead_elsewhere(self) -> None:
         self.refused(r'"\.\." is not a name\.', 'interference', 'host',
                      'show', '..')
         self.refused('.*Not Found.*', 'interference', 'exemption', 'delete',
-                     '../protection')
-        self.refused('Not Found: There is no such host .*', 'interference',
-                     'host', 'show', 'compute-1\x1b[2J')
+                     '../protection', '--reason', 'x')
+        self.refused(r'Not Found: There is no host compute-1\\x1b\[2J; .*',
+                     'interference', 'host', 'show', 'compute-1\x1b[2J')
 
     def test_rules(self) -> None:
         self.refused('Bad Request: No host is in an aggregate nowhere .*',
                      'interference', 'priority', 'set', '--aggregate',
                      'nowhere', 'background', '--reason', 'x')
-        self.refused('Bad Request: target is not the id of an instance .*',
-                     'interference', 'exemption', 'create', '--instance',
-                     'web', '--reason', 'x')
+        self.refused('There is no instance web; where it is known by its id '
+                     'only, give that.', 'interference', 'exemption',
+                     'create', '--instance', 'web', '--reason', 'x')
         self.refused('No priority is set for the project p9.', 'interference',
-                     'priority', 'unset', '--project', 'p9')
-        self.refused('Bad Request: No host compute-9 has reported .*',
+                     'priority', 'unset', '--project', 'p9', '--reason', 'x')
+        self.refused('Bad Request: No host compute-9 has reported; .*',
                      'interference', 'protection', 'disable', '--host',
                      'compute-9', '--reason', 'x')
 
@@ -126,8 +158,9 @@ class ByTheApi(Refused):
                      '--marker', 'bm9uc2Vuc2U')
 
     def test_no_such_incident(self) -> None:
-        self.refused(f'Not Found: There is no such incident .{REQUEST}..',
-                     'interference', 'incident', 'show', INCIDENT[::-1])
+        self.refused(f'Not Found: There is no incident {INCIDENT[::-1]} '
+                     f'.{REQUEST}..', 'interference', 'incident', 'show',
+                     INCIDENT[::-1])
 
     def test_a_wrong_password(self) -> None:
         self.useFixture(fixtures.EnvironmentVariable('OS_PASSWORD', 'wrong'))
@@ -208,8 +241,9 @@ class AReader(Refused):
 
     def test_of_another_project(self) -> None:
         self.see('p2')
-        self.refused(f'Not Found: There is no such incident .{REQUEST}..',
-                     'interference', 'incident', 'show', INCIDENT)
+        self.refused(f'Not Found: There is no incident {INCIDENT} '
+                     f'.{REQUEST}..', 'interference', 'incident', 'show',
+                     INCIDENT)
 
 
 class NotThere(Refused):
@@ -245,15 +279,26 @@ class WithKeystone(Refused):
         super().setUp()
         self.plane = self.useFixture(openstack_shell.ControlPlane('noauth'))
         self.token = keystone.V3Token(project_id='p')
-        keystone_url = self.useFixture(openstack_shell.Server(
+        self.answers: dict[str, dict[str, list[dict[str, str]]]] = {}
+        self.keystone_url = self.useFixture(openstack_shell.Server(
             wrappers.Request.application(self.answer))).url
         self.useFixture(openstack_shell.Environment(
             self.plane.top, OS_AUTH_TYPE='v3password',
-            OS_AUTH_URL=f'{keystone_url}/v3', OS_USERNAME='a',
+            OS_AUTH_URL=f'{self.keystone_url}/v3', OS_USERNAME='a',
             OS_PASSWORD='b', OS_PROJECT_NAME='p', OS_USER_DOMAIN_ID='d',
             OS_PROJECT_DOMAIN_ID='d', OS_REGION_NAME='here'))
 
     def answer(self, request: wrappers.Request) -> wrappers.Response:
+        found = self.answers.get(request.path.rpartition('/')[2]
+                                 if request.method == 'GET' else '')
+        if found is not None:
+            name = request.args.get('name', '').strip('^$')
+            return wrappers.Response(json.dumps({
+                noun: [one for one in rows if one['name'] == name]
+                for noun, rows in found.items()}),
+                mimetype='application/json')
+        if request.method == 'GET' and '/v3' not in request.path[-4:]:
+            return wrappers.Response('{}', 404, mimetype='application/json')
         return wrappers.Response(json.dumps(self.token), headers={
             'X-Subject-Token': 'token'}, mimetype='application/json')
 
@@ -265,6 +310,45 @@ class WithKeystone(Refused):
             self.refused('There is no public endpoint of the service '
                          '"interference" in region here: .*', 'interference',
                          'host', 'list')
+
+    def test_names_of_projects_and_instances(self) -> None:
+        """Keystone and Nova know their ids."""
+        lab, web = 'a' * 32, WEB
+        self.answers = {
+            'projects': {'projects': [
+                {'id': lab, 'name': 'lab'}, {'id': 'b' * 32, 'name': 'two'},
+                {'id': 'c' * 32, 'name': 'two'}]},
+            'detail': {'servers': [{'id': web, 'name': 'web-1'}]},
+            'servers': {'servers': [{'id': web, 'name': 'web-1'}]}}
+        for service, url in (('interference', self.plane.url),
+                             ('compute', f'{self.keystone_url}/v2.1'),
+                             ('identity', f'{self.keystone_url}/v3')):
+            self.token.add_service(service).add_standard_endpoints(
+                public=url, region='here')
+        for scope, name, target in (('project', 'lab', lab),
+                                    ('project', lab, lab),
+                                    ('instance', 'web-1', web),
+                                    ('instance', web, web)):
+            done = openstack_shell.openstack(
+                'interference', 'exemption', 'create', f'--{scope}', name,
+                '--reason', 'x', '-f', 'value', '-c', 'target')
+            self.assertEqual((0, f'{target}\n'), (done.status, done.out),
+                             done.err)
+        done = openstack_shell.openstack(
+            'interference', 'workload', 'list', '--instance', 'web-1', '-f',
+            'value', '-c', 'id')
+        self.assertEqual((0, f'{web}\n', ''), done)
+        done = openstack_shell.openstack(
+            'interference', 'incident', 'list', '--victim', 'web-1', '-f',
+            'value', '-c', 'id')
+        self.assertEqual((0, f'{INCIDENT}\n', ''), done)
+        listing = 'interference', 'workload', 'list'
+        self.refused('Several projects are called two: .*', *listing,
+                     '--project', 'two')
+        self.refused('There is no project three; .*', *listing, '--project',
+                     'three')
+        self.refused('There is no instance db-1; .*', *listing, '--instance',
+                     'db-1')
 
     def test_the_catalog_has_it(self) -> None:
         for path in ('', '/', '/v1'):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import shlex
 import shutil
 import signal
 import socket
@@ -69,7 +70,8 @@ class Whole(embedded.EmbeddedTestCase):
         self.wait_for('it is shown', lambda: [
             one for one in self.json('interference', 'cap', 'list')
             if one['owner'] == 'operator'])
-        self.text('interference', 'cap', 'unset', *target)
+        self.text('interference', 'cap', 'unset', *target, '--reason',
+                  'the test')
         began = time.monotonic()
         self.wait_for('gone', lambda: self.cores() is None)
         self.took('no override', began)
@@ -91,6 +93,42 @@ class Whole(embedded.EmbeddedTestCase):
         self.assertEqual(4, len([
             row for row in self.json('interference', 'audit', 'list')
             if row['actor'] == 'admin']))
+
+    def test_a_shell_that_has_an_openrc_loaded(self) -> None:
+        """The real program works in it, and the shell can be set back."""
+        openrc = {
+            'OS_AUTH_TYPE': 'password', 'OS_AUTH_URL': 'http://192.0.2.1/v3',
+            'OS_CACERT': '/etc/ssl/certs/ca.pem', 'OS_CLOUD': 'ours',
+            'OS_IDENTITY_API_VERSION': '3', 'OS_INTERFACE': 'internal',
+            'OS_PASSWORD': 'a \'b\' "c" $d `e`', 'OS_PROJECT_ID': '0' * 32,
+            'OS_PROJECT_DOMAIN_ID': 'default', 'OS_TENANT_NAME': 'admin',
+            'OS_PROJECT_DOMAIN_NAME': 'Default', 'OS_PROJECT_NAME': 'admin',
+            'OS_REGION_NAME': 'RegionOne', 'OS_TOKEN': 'gAAA',
+            'OS_USERNAME': 'admin', 'OS_USER_DOMAIN_ID': 'default',
+            'OS_USER_DOMAIN_NAME': 'Default', 'OS_VOLUME_API_VERSION': '3'}
+        (self.directory / '.config/openstack').mkdir(parents=True)
+        (self.directory / '.config/openstack/clouds.yaml').write_text(
+            'clouds: {ours: {auth: {project_name: admin}}}\n')
+        command = shlex.join(self.command('standalone', 'env'))
+        listing = shlex.join([
+            sys.executable, '-W', 'ignore', '-m', 'openstackclient.shell',
+            'interference', 'host', 'list', '-f', 'value', '-c', 'name'])
+        variables = "env | grep '^OS_' | sort"
+        for shell in ('sh', 'bash'):
+            done = subprocess.run(
+                [shell, '-euc', f'{variables}; eval "$({command})"\n'
+                 f'eval "$({command})"\n{listing}\n{variables} | wc -l\n'
+                 f'eval "$({command} --undo)"\n{variables}\n'
+                 'set | grep -c ^scavenger_ || :'],
+                env={**{name: value for name, value in os.environ.items()
+                        if not name.startswith('OS_')}, **openrc,
+                     'HOME': str(self.directory)},
+                capture_output=True, text=True, timeout=120, check=False)
+            before = [f'{name}={value}' for name, value in openrc.items()]
+            self.assertEqual(
+                [*sorted(before), socket.gethostname(), '4', *sorted(before),
+                 '0'], done.stdout.splitlines(), done.stderr)
+            self.assertIn('standalone env --undo', done.stderr)
 
     def test_an_antagonist(self) -> None:
         """As an agent reports it, and who may see it."""
@@ -121,7 +159,7 @@ class Whole(embedded.EmbeddedTestCase):
             [sys.executable, '-c', 'import os, sys\n'
              'from scavenger_openstack.cmd import configuration\n'
              'from scavenger_openstack.cmd import standalone\n'
-             'from scavenger_openstack.cmd import standalone_files\n'
+             'from scavenger_openstack.cmd import standalone_shell\n'
              f'os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n'
              'sys.exit(standalone.main())',
              *self.command('standalone', 'env')[3:]], check=False,
@@ -230,13 +268,33 @@ class Faults(embedded.EmbeddedTestCase):
                           lambda: self.idle() == '1', embedded.START_S)
             self.wait_for('an API', self.api, embedded.START_S)
             self.wait_for('it ends', lambda: not self.api(), embedded.START_S)
+            env = self.env()
             process.terminate()
             _, err = process.communicate(timeout=60)
         self.assertEqual(0, process.returncode, err)
         self.assertIn(
             f'scavenger-api: [api] port: 127.0.0.1:{self.port}: Address '
             'already in use; choose another port\n', err)
+        # The password is for the API alone.
+        self.assertEqual((1, ''), (env.returncode, env.stdout), env.stderr)
+        self.assertIn(f'process {os.getpid()}', env.stderr)
+        env = self.env()
+        self.assertEqual((1, ''), (env.returncode, env.stdout), env.stderr)
+        self.assertIn('no scavenger-standalone runs', env.stderr)
         self.assertEqual([], self.leases())
+
+    def test_a_second_one(self) -> None:
+        """It says what is wrong before anything is started."""
+        first = self.start('standalone')
+        self.wait_for('background is idle class', lambda: self.idle() == '1',
+                      embedded.START_S)
+        second = self.start('standalone')
+        out, err = second.communicate(timeout=60)
+        self.assertEqual((1, ''), (second.returncode, out))
+        line, = err.splitlines()
+        self.assertIn(f"is held by process '{first.pid}': one agent per host",
+                      line)
+        self.assertEqual('1', self.idle())
 
     def test_a_directory_of_another_user(self) -> None:
         self.place.mkdir()

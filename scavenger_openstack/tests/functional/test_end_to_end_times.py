@@ -145,7 +145,7 @@ class EndToEndTimes(fleet.FleetTestCase):
         self.wait_for('in the cgroup', lambda: host.cores(below)
                       and not host.limited_s(below, None))
         self.text('interference', 'cap', 'unset', host.name,
-                  host.workload(below), 'cpu_cores')
+                  host.workload(below), 'cpu_cores', '--reason', 'x')
         deleted_s = max(row.deleted_s or 0.0 for row in self.rows(
             tables.overrides, workload=host.workload(below)))
         gone_s = self.until('gone', lambda: host.limited_s(below, None))

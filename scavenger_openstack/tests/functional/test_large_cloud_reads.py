@@ -185,7 +185,7 @@ class Reads(databases.Mixin):
         self.assertEqual(['u-7'], self.assert_read(AT_MOST, functools.partial(
             wrong, before_s=HOUR + 160.0)))
         self.assertEqual([], self.assert_read(AT_MOST, functools.partial(
-            flavor_tags.told, most=50)))
+            flavor_tags.from_broker, most=50)))
 
     def check_names(self) -> None:
         """In an incident, or a listing: however often there was one."""

@@ -113,6 +113,7 @@ class TestMany(RestoreCase):
             self.assertIn('restored to its original', line)
 
 
+    @tiers.only_in_all('virsh is killed between two steps in the gate')
     def test_libvirtd_was_started_anew(self) -> None:
         self.cap()
         pid = self.kept()
@@ -237,6 +238,7 @@ class TestVirshIsKilled(RestoreCase):
         self.assertEqual(len(self.held), len(self.told))
         self.assertEqual(self.before, self.every_limit())
 
+    @tiers.only_in_all('virsh is killed between two steps in the gate')
     def test_while_libvirtd_keeps_it_waiting(self) -> None:
         self.cap()
         key = (self.guests[0].uuid, Knob.CPU_CORES)
@@ -254,6 +256,7 @@ class TestVirshIsKilled(RestoreCase):
         self.assertEqual(set(), self.restore(), str(self.told))
         self.assertEqual(self.before, self.every_limit())
 
+    @tiers.only_in_all('virsh is killed between two steps in the gate')
     def test_at_any_instant(self) -> None:
         """And all is restored by those that come after it."""
         self.cap()

@@ -110,7 +110,7 @@ class WordsCase(domain_life.LifeCase):
 class TestLibvirtd(WordsCase):
 
     def late(self) -> int:
-        found, = re.findall('([0-9]+) limits were late', self.log.output)
+        found, = re.findall('limits that were late: ([0-9]+)', self.log.output)
         return int(found)
 
     @tiers.only_in_all('other events show how a fault is logged, too')

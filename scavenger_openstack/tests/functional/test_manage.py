@@ -146,7 +146,8 @@ class Manage(managing.Command):
                 added(connection, tables.flavor_tags, instance=instance,
                       host='h', project='p', priority='background',
                       source='flavor', application='', floor={},
-                      protect=True, changed_s=changed_s, told=True)
+                      protect=True, changed_s=changed_s,
+                      from_broker=True)
         deleted = purge.run(self.engine, now_s=NOW_S, older_than_s=2 * DAY_S,
                             audit_older_than_s=0,
                             progress=lambda *what: None)

@@ -65,7 +65,7 @@ class Followed(PriorityTestCase):
             if one['workload'] == self.guest.uuid
             and one['knob'] == 'cpu_idle'], embedded.START_S)
         self.text('interference', 'priority', 'unset', '--instance',
-                  self.guest.uuid)
+                  self.guest.uuid, '--reason', 'the test')
         self.wait_for('no limit', lambda: self.limits() == self.before,
                       embedded.START_S)
         self.wait_for('that is known', lambda: (
@@ -83,8 +83,8 @@ class Refused(PriorityTestCase):
         self.ask()
         [host] = self.json('interference', 'host', 'list')
         self.wait_for('the host says so', lambda: 'allow_background' in str(
-            self.json('interference', 'host', 'show', host['name'])['facts']
-            .get('refused', {}).get(f'priority {self.guest.uuid}')),
+            self.json('interference', 'host', 'show', host['name'])[
+                'not_followed'].get(f'priority {self.guest.uuid}')),
             embedded.START_S)
         self.assertEqual('foreground', self.known()['priority'])
         self.assertEqual(self.before, self.limits())

@@ -106,6 +106,7 @@ class SimulateTest(testtools.TestCase):
         self.assertIn('n/a', lines[6])
         self.assertIn('2 seeds', lines[10])
 
+    @tiers.only_in_all('one process gives the same in the gate')
     def test_the_same_with_any_number_of_processes(self) -> None:
         found = []
         for jobs in '1', '3':

@@ -128,6 +128,28 @@ class SyncTest(agents.AgentTestCase):
         self.want()
         self.wait_for('limits again', lambda: self.idle() == '1')
 
+    def test_a_mode_that_the_file_does_not_allow(self) -> None:
+        """Report, status and log have it, and what to do."""
+        process = self.limited()
+        self.want(modes={'attribution': 'enforce', 'scavenger': 'enforce'})
+        self.wait_for('it is reported', lambda: self.facts().refused.keys()
+                      == {'mode attribution'})
+        facts = self.facts()
+        why = facts.refused['mode attribution']
+        self.assertIn('the file of this host says observe', why)
+        self.assertEqual(('observe', 'observe', 'enforce'), (
+            facts.modes['attribution'], facts.own_modes['attribution'],
+            facts.own_modes['scavenger']))
+        self.assertIn('cpu_cores', facts.limited or ())
+        status = dict(self.status().get('conductor') or {})  # type: ignore[call-overload]
+        self.assertEqual({'mode attribution': why}, status['refused'])
+        self.want()
+        self.wait_for('it is over', lambda: not self.facts().refused)
+        process.terminate()
+        _, err = process.communicate(timeout=60)
+        self.assertEqual(1, err.count('is not followed here: mode '
+                                      f'attribution: {why}'), err)
+
     def test_the_stop_file_wins(self) -> None:
         self.want()
         self.limited()

@@ -221,6 +221,30 @@ class Several(taps.TapTestCase):
         self.assertNotIn(': scv', self.vm.ip('link'))
         self.assertNotIn('ingress', self.vm.tc('qdisc', 'show'))
 
+    def test_one_that_is_replaced_by_another(self) -> None:
+        """What its limit withheld is known until the new one has one."""
+        self.vm.unplug(1)
+        for detached in False, True:
+            self.driver = self.new_driver({VM: self.tap_of(0)})
+            step = self.step()
+            self.driver.write(VM, RATE, LIMIT, ())
+            withheld = self.driver.withheld(self.link_bytes())
+            self.vm.unplug(0)
+            self.vm.plug(1)
+            if detached:
+                self.driver.detach(VM)
+            self.driver.attach(VM, self.tap_of(1))
+            self.assertEqual(withheld,
+                             self.driver.withheld(self.link_bytes()))
+            self.assertRaises(actions.Gone, self.restore_by, step)
+            self.step()
+            self.driver.write(VM, RATE, LIMIT, ())
+            self.assertEqual([VM], list(self.driver.withheld(
+                self.link_bytes())))
+            self.restore_by(self.step())
+            self.vm.unplug(1)
+            self.vm.plug(0)
+
     def test_one_that_is_not_here(self) -> None:
         self.vm.unplug(1)
         step = self.step()

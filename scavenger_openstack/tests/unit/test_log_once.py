@@ -49,6 +49,15 @@ class TestLogOnce(testtools.TestCase):
             self.assertEqual([name == 'a'], self.due(name))
             self.logged.forget(name)
 
+    def test_a_bounded_rate(self) -> None:
+        def due(now_s: float) -> bool:
+            return self.logged.due('a', now_s=now_s, every_s=60.0)
+
+        self.assertEqual([True, False, True, False], [
+            due(5.0), due(64.0), due(65.0), due(124.0)])
+        self.logged.over('a')
+        self.assertTrue(due(124.0))
+
     def test_its_size_is_bounded(self) -> None:
         self.assertTrue(all(map(self.logged.due, range(log_once.MOST))))
         self.assertFalse(self.logged.due(0))

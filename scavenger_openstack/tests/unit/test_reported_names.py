@@ -122,16 +122,16 @@ class Odd(cloud.Api):
     def test_what_an_application_usually_is(self) -> None:
         """Of another name it would be that of no workload."""
         with connect.writing(self.engine) as connection:
-            application, project = connection.execute(
-                tables.workloads.select().where(
-                    tables.workloads.c.instance == 'vm').with_only_columns(
-                        tables.workloads.c.application,
-                        tables.workloads.c.project)).one()
+            vm = connection.execute(tables.workloads.select().where(
+                tables.workloads.c.instance == 'vm')).mappings().one()
+            connection.execute(tables.workloads.insert(), [
+                {**vm, 'id': vm['id'] + 1000 + i, 'name': f'other {i}'}
+                for i in range(cpi2.Params().min_tasks - 1)])
             [cpu_model] = connection.execute(
                 tables.hosts.select().where(tables.hosts.c.name == HOST)
                 .with_only_columns(tables.hosts.c.facts)).one()
             connection.execute(tables.specs.insert().values(
-                project=project, application=application,
+                project=vm['project'], application=vm['application'],
                 cpu_model=cpu_model['cpu_model'], signal='cpi', mean=1.5,
                 stddev=0.1, n=10 ** 6, day_s=0))
             reports.add_audit(connection, [{

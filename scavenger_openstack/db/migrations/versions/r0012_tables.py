@@ -281,8 +281,8 @@ flavor_tags = _table(
     Column('floor', JSON, nullable=False),
     Column('protect', Boolean, nullable=False),
     Column('changed_s', Double, nullable=False),
-    Column('told', Boolean, nullable=False),
-    Index('ix_flavor_tags_told', 'told', 'changed_s'),
+    Column('from_broker', Boolean, nullable=False),
+    Index('ix_flavor_tags_from_broker', 'from_broker', 'changed_s'),
     Index('ix_flavor_tags_short', 'short', 'host', 'changed_s'))
 
 compute_services = _table(
@@ -342,6 +342,7 @@ audit = _table(
     'audit', _id(),
     Column('time_s', Double, nullable=False, index=True),
     Column('actor', NAME, nullable=False),
+    Column('actor_name', NAME, nullable=False),
     Column('project', PROJECT, nullable=False),
     Column('request_id', String(64), nullable=False),
     Column('action', String(64), nullable=False),
@@ -351,6 +352,7 @@ audit = _table(
     Column('reason', Text, nullable=False),
     Index('ix_audit_target', 'target', 'id'),
     Index('ix_audit_actor', 'actor', 'id'),
+    Index('ix_audit_actor_name', 'actor_name', 'id'),
     Index('ix_audit_action', 'action', 'id'))
 
 claims = _table(

@@ -194,8 +194,8 @@ class Stack(fixtures.Fixture):
                 if (host['last_seen_at'] or '') > since}, READY_S)
             self.wait_for_scheduler('each host has headroom', lambda host: (
                 host['enforcing'] and not host['silent']
-                and 'cpu' in host['headroom']
-                and host['headroom'].get('memory', 0) >= ROOM))
+                and 'cpu_cores' in host['headroom']
+                and host['headroom'].get('memory_bytes', 0) >= ROOM))
             self.headroom_known = True
 
     def wait_for_scheduler(self, what: str,

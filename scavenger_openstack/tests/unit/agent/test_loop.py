@@ -47,11 +47,11 @@ class Wish:
 
     def __init__(self) -> None:
         self.caps: tuple[Cap, ...] = ()
-        self.dropped: dict[KnobKey, str] = {}
+        self.removal_reasons: dict[KnobKey, str] = {}
         self.seen: list[str] = []
 
     def want(self, *caps: tuple[str, Knob, float | str]) -> None:
-        self.dropped |= {cap[:2]: 'a test' for cap in self.caps}
+        self.removal_reasons |= {cap[:2]: 'a test' for cap in self.caps}
         self.caps = tuple(Cap(*cap, self.name, 'a test') for cap in caps)
 
     def tune(self, params: object) -> None:
@@ -59,7 +59,7 @@ class Wish:
 
     def step(self, now: float, rates: Rates) -> Decision:
         self.seen = [one.workload.id for one in rates.workloads]
-        return Decision(self.caps, dropped=self.dropped)
+        return Decision(self.caps, removal_reasons=self.removal_reasons)
 
     def state(self) -> dict[str, object]:
         return {}

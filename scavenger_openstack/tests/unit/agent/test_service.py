@@ -8,6 +8,24 @@ import testtools
 from scavenger_openstack.agent import service
 
 
+class Refused(testtools.TestCase):
+
+    def test_one_line_for_each_thing(self) -> None:
+        """And again when the reason is another."""
+        log = self.useFixture(fixtures.FakeLogger())
+        found = service.RefusedLog()
+        for refused in ({}, {'mode a': 'no'}, {'mode a': 'no', 'override b':
+                                               'none'},
+                        {'mode a': 'other'}, {}):
+            found.log(refused)
+        self.assertEqual(['mode a: no', 'override b: none', 'mode a: other'],
+                         [line.partition(' here: ')[2]
+                          for line in log.output.splitlines()])
+        found.log({f'override {number}': 'x' for number in range(200)})
+        self.assertEqual(3 + service.MOST_REFUSED_LINES + 1,
+                         len(log.output.splitlines()))
+
+
 class Missing(testtools.TestCase):
 
     def test_one_line_for_each_resource(self) -> None:

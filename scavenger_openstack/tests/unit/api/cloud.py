@@ -212,9 +212,15 @@ def validate(answer: TestResponse, schema: dict[str, Any]) -> None:
         schema, format_checker=validation.FORMATS).validate(answer.json)
 
 
+def document(answer: TestResponse) -> dict[str, Any]:
+    """The JSON object of an answer."""
+    found: Any = answer.json
+    return found
+
+
 def error_of(answer: TestResponse) -> dict[str, Any]:
-    document: Any = answer.json
-    return document['error']
+    found: dict[str, Any] = document(answer)['error']
+    return found
 
 
 class Api(testtools.TestCase):

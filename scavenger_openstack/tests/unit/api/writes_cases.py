@@ -132,6 +132,7 @@ class Writes:
     def test_exemptions(self) -> None:
         body = {'scope': 'aggregate', 'target': 'racks', 'reason': 'paid'}
         made = self.ok('POST', '/v1/exemptions', body)['exemption']
+        self.assertEqual(2, made.pop('workloads'))
         self.assertIn(made, self.ok('GET', '/v1/exemptions')['exemptions'])
         self.ok('DELETE', f'/v1/exemptions/{made["id"]}')
         for changes, field in (({'target': 'nowhere'}, 'target'),
@@ -201,6 +202,7 @@ class Writes:
     def test_settings_of_a_host(self) -> None:
         url = f'/v1/hosts/{cloud.HOST}'
         changed = self.ok('PATCH', url, {
+            'reason': 'try',
             'modes': {'attribution': 'enforce', 'scavenger': 'off'},
             'parameters': {'scavenger.memory_c': 3,
                            'scavenger.use_ipc': False}})['host']
@@ -217,7 +219,7 @@ class Writes:
              'parameters': {'scavenger.use_ipc': 'false'}},
             changed['settings'])
         self.assertEqual(changed, self.ok('GET', url)['host'])
-        self.assertEqual(['back', ''],
+        self.assertEqual(['back', 'try'],
                          [row['reason'] for row in self.audited()[:2]])
         for body, field in (
                 ({'modes': {'attribution': 'full'}}, 'modes.attribution'),
@@ -229,31 +231,35 @@ class Writes:
                 ({'parameters': {'scavenger.memory_c': -1}},
                  'parameters.scavenger.memory_c'),
                 ({'parameters': []}, 'parameters'), ([], 'body')):
-            error = self.refused(400, 'PATCH', url, body)
+            error = self.refused(
+                400, 'PATCH', url, {**body, 'reason': 'x'}
+                if isinstance(body, dict) else body)
             self.assertEqual(field, error['field'])
             self.assertIn('allowed', error)
-        self.refused(404, 'PATCH', '/v1/hosts/nowhere', {})
+        self.refused(404, 'PATCH', '/v1/hosts/nowhere', {'reason': 'x'})
 
     def test_settings_of_an_aggregate(self) -> None:
         url = '/v1/aggregates/racks'
         self.assertEqual(
-            {'name': 'racks', 'hosts': [cloud.HOST],
+            {'name': 'racks', 'hosts': [cloud.HOST], 'not_followed': {},
              'settings': {'modes': {}, 'parameters': {}}},
             self.ok('GET', url)['aggregate'])
         self.ok('PATCH', url, {
             'modes': {'attribution': 'observe', 'scavenger': 'off'},
             'parameters': {'scavenger.use_ipc': False}, 'reason': 'try'})
-        changed = self.ok('PATCH', url, {'modes': {'scavenger': None}})
+        changed = self.ok('PATCH', url, {
+            'modes': {'scavenger': None}, 'reason': 'enough'})
         self.assertEqual({'modes': {'attribution': 'observe'},
                           'parameters': {'scavenger.use_ipc': 'false'}},
                          changed['aggregate']['settings'])
         self.assertEqual(changed, self.ok('GET', url))
         self.assertEqual(
-            [('aggregate.update', 'racks', ''),
+            [('aggregate.update', 'racks', 'enough'),
              ('aggregate.update', 'racks', 'try')],
             [(row['action'], row['target'], row['reason'])
              for row in self.audited()[:2]])
-        self.ok('PATCH', url, {})       # no row where nothing changes
+        # No row where nothing changes.
+        self.ok('PATCH', url, {'reason': 'x'})
         self.assertEqual('aggregate.update', self.audited()[1]['action'])
         for body, field in (
                 ({'modes': {'attribution': 'full'}}, 'modes.attribution'),
@@ -261,10 +267,11 @@ class Writes:
                  'parameters.scavenger.memory_c'),
                 ({'hosts': []}, 'hosts')):
             self.assertEqual(field, self.refused(
-                400, 'PATCH', url, body)['field'])
+                400, 'PATCH', url, {**body, 'reason': 'x'})['field'])
         for url in ('/v1/aggregates/nowhere', '/v1/aggregates/' + 'x' * 5000):
             self.refused(404, 'GET', url)
-            self.refused(404, 'PATCH', url, {'modes': {'attribution': 'off'}})
+            self.refused(404, 'PATCH', url, {
+                'modes': {'attribution': 'off'}, 'reason': 'x'})
 
     def test_two_at_once(self) -> None:
         """One override holds, one rule is there, and all are audited."""

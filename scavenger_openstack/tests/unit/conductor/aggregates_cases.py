@@ -260,7 +260,7 @@ class Aggregates(cloud.Mixin):
         self.turn(Aggregate(metadata=BACKGROUND))
         self.add(tables.flavor_tags, instance=WEB, host=HOST, project='p1',
                  priority='foreground', source='flavor', application='',
-                 floor={}, protect=True, changed_s=NOW, told=False)
+                 floor={}, protect=True, changed_s=NOW, from_broker=False)
         self.assertEqual({WEB: ('foreground', 'flavor'),
                           HOG: ('background', 'aggregate')}, self.tags())
 

@@ -92,6 +92,24 @@ class Directives(cloud.Mixin):
         self.assertIsNone(self.get(holds=found.digest, now=NOW + 500))
         self.assertEqual(found.digest, self.got(holds='other').digest)
 
+    def followed_s(self) -> float:
+        [facts] = self.rows(tables.hosts, 'facts')
+        found: float = facts['followed_s']
+        return found
+
+    def test_up_to_when_a_host_has_got_all(self) -> None:
+        """What is asked for after that is not known to be followed."""
+        held = self.got().digest
+        self.assertEqual(0.0, self.followed_s())
+        for later in (10.0, 20.0):
+            self.get(holds=held, now=NOW + later)
+            self.assertEqual(NOW + later, self.followed_s())
+        self.switch('cloud', '', protection=False)
+        held = self.got(holds=held, now=NOW + 30.0).digest
+        self.assertEqual(NOW + 20.0, self.followed_s())
+        self.get(holds=held, now=NOW + 40.0)
+        self.assertEqual(NOW + 40.0, self.followed_s())
+
     def test_without_memory(self) -> None:
         """Another conductor process says the same."""
         found = self.got()

@@ -289,7 +289,7 @@ class Shortages(Mixin):
         self.vm(OTHER, vcpus=4.0, priority='foreground', since_s=NOW)
         self.add(tables.flavor_tags, instance=NEW, host=HOST, project='p1',
                  priority='foreground', source='flavor', application='',
-                 floor={}, protect=True, changed_s=NOW, told=False)
+                 floor={}, protect=True, changed_s=NOW, from_broker=False)
         self.assertEqual([HOG], self.looks(11))
 
     def test_what_is_exempt(self) -> None:

@@ -121,7 +121,7 @@ class Periodic(cloud.Mixin):
             self.add(tables.flavor_tags, instance=f'u-{name}', host='node-1',
                      project='p1', priority='background', source='flavor',
                      application='', floor={}, protect=True, changed_s=NOW,
-                     told=False)
+                     from_broker=False)
             for kind in ('priority', 'exemption'):
                 self.add(tables.rules, uuid=f'{kind}-{name}', kind=kind,
                          scope='instance', target=f'u-{name}',

@@ -397,7 +397,7 @@ class Tags(Case):
     def still_told(self) -> list[str]:
         """Those that Nova was not asked for."""
         return [instance for instance, told in self.rows(
-            tables.flavor_tags, 'instance', 'told') if told]
+            tables.flavor_tags, 'instance', 'from_broker') if told]
 
     def test_what_only_the_broker_says(self) -> None:
         """Nova is asked for it."""
@@ -420,7 +420,7 @@ class Tags(Case):
                 floor={'cpu_cores': 0.5}))
         self.assertEqual(0, self.turn(Server()))
         self.assertEqual([(told_s, False)], self.rows(
-            tables.flavor_tags, 'changed_s', 'told'))
+            tables.flavor_tags, 'changed_s', 'from_broker'))
 
     def test_nova_does_not_tell_of_it(self) -> None:
         """The others are asked for first at the next turn."""
@@ -566,7 +566,7 @@ class Elsewhere(Case):
         self.turn(Server())
         with connect.writing(self.engine) as connection:
             connection.execute(sqlalchemy.update(tables.flavor_tags).values(
-                host='node-2', told=True, changed_s=self.now))
+                host='node-2', from_broker=True, changed_s=self.now))
         self.nova.there = {HOG: None}
         for _ in range(3):
             self.turn(after_s=elsewhere.GRACE_S + 1)
@@ -631,7 +631,7 @@ class Elsewhere(Case):
             with connect.writing(self.engine) as connection:
                 connection.execute(sqlalchemy.update(
                     tables.flavor_tags).values(
-                        host=host, short=host, told=False,
+                        host=host, short=host, from_broker=False,
                         changed_s=changed_s))
 
         tell(self.now, HOST)

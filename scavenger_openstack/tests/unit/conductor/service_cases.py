@@ -82,7 +82,7 @@ class Service(cloud.Mixin):
         first, *others = turns()
         self.assertEqual([None, None], others)
         self.assertGreater(first or 0, 2)
-        self.assertIn(f'{first} rows were deleted', self.log.output)
+        self.assertIn(f'that were over and old: {first}', self.log.output)
         self.assertEqual([f'{1:032x}'], self.rows(tables.incidents, 'uuid'))
         self.assertEqual(['/batch/a'], self.rows(tables.caps, 'workload'))
         self.now += 1800.0

@@ -156,7 +156,7 @@ class Specs(cloud.Mixin):
         self.refresh()
         self.refresh()
         self.assertEqual(
-            [('conductor', 'specs', '1 specs changed')],
+            [('conductor', 'specs', 'specs changed: 1')],
             self.rows(tables.audit, 'actor', 'action', 'reason'))
 
     def test_a_claim(self) -> None:

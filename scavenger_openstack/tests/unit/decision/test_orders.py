@@ -78,6 +78,24 @@ class Counted(orders.Overrides):
         return super().__iter__()
 
 
+class RefusedModes(testtools.TestCase):
+
+    def test_what_is_less_careful_than_the_file(self) -> None:
+        own = {'a': Mode.OBSERVE, 'b': Mode.ENFORCE, 'c': Mode.OFF}
+        for name, mode, why in (
+                ('a', Mode.ENFORCE, 'says observe'), ('a', Mode.OBSERVE, ''),
+                ('a', Mode.OFF, ''), ('b', Mode.ENFORCE, ''),
+                ('b', Mode.OFF, ''), ('c', Mode.OBSERVE, 'says off'),
+                ('d', Mode.OFF, 'no controller of that name')):
+            refused = orders.refused_modes(own, {name: mode})
+            self.assertIn(why, refused.get(f'mode {name}', ''))
+            self.assertEqual(bool(why), bool(refused))
+            if name in own:
+                self.assertEqual(
+                    bool(why), mode is not orders.mode(
+                        name, own[name], Orders(modes={name: mode})))
+
+
 class Overrides(testtools.TestCase):
 
     def refused(self, why: str, *overrides: Override, **words: Any) -> None:

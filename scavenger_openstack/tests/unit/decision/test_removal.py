@@ -50,15 +50,15 @@ class RemovalTest(testtools.TestCase):
         no_limit = orders.Overrides([orders.Override(
             'o', '/a', '', Knob.CPU_CORES, None, 'r', 9.0)])
         causes: list[tuple[str, Callable[[], str]]] = [
-            ('one does not need it any more', lambda: self.why(CORES)),
-            ('scavenger does not need it any more', lambda: self.why(
+            (removal.NOT_NEEDED.format('one'), lambda: self.why(CORES)),
+            (removal.NOT_NEEDED.format('scavenger'), lambda: self.why(
                 CORES._replace(owner='leftover'))),
-            ('the mode of one is observe now', lambda: self.why(
+            (removal.MODE.format('one', Mode.OBSERVE), lambda: self.why(
                 CORES, modes={'one': Mode.OBSERVE})),
-            ('the mode of scavenger is off now', lambda: self.why(
+            (removal.MODE.format('scavenger', Mode.OFF), lambda: self.why(
                 CORES._replace(owner='leftover'), name='scavenger',
                 modes={'scavenger': Mode.OFF})),
-            ('one sets no limits now', lambda: self.why(
+            (removal.OBSERVES.format('one'), lambda: self.why(
                 CORES, mode=Mode.OBSERVE)),
             (removal.EXEMPT, lambda: self.why(
                 CORES, exempt=frozenset({'p'}), decision=Decision((CORES,)))),
@@ -68,10 +68,10 @@ class RemovalTest(testtools.TestCase):
                 CORES._replace(owner=orders.OWNER))),
             (removal.FOREGROUND, lambda: self.why(
                 CORES, priority=Priority.FOREGROUND)),
-            ('one failed, see the log: ValueError: x', lambda: self.why(
+            (removal.FAILED.format('one', 'ValueError: x'), lambda: self.why(
                 CORES, decision=Decision(facts={'fault': 'ValueError: x'}))),
             ('the host is full', lambda: self.why(CORES, decision=Decision(
-                dropped={CORES[:2]: 'the host is full'}))),
+                removal_reasons={CORES[:2]: 'the host is full'}))),
             (removal.TIGHTER, lambda: self.why(
                 CORES, decision=Decision((CORES,)), original=0.3)),
             (removal.FAST_LOOP, lambda: self.why(
@@ -80,7 +80,7 @@ class RemovalTest(testtools.TestCase):
                 CORES._replace(knob=Knob.PAUSED, value=1))),
             (removal.CPUS_AGAIN, lambda: self.why(
                 CORES._replace(owner='perfiso'), isolation='running on 0-3')),
-            ('blind isolation: off: no BPF', lambda: self.why(
+            (removal.ISOLATION.format('off: no BPF'), lambda: self.why(
                 SET._replace(owner='perfiso'), isolation='off: no BPF'))]
         for cause, why in causes:
             self.assertEqual(cause, why())
@@ -88,6 +88,6 @@ class RemovalTest(testtools.TestCase):
     def test_what_an_operator_did_comes_first(self) -> None:
         self.assertEqual(removal.EXEMPT, self.why(
             CORES, exempt=frozenset({'p'}), modes={'one': Mode.OBSERVE}))
-        self.assertEqual('the mode of one is observe now', self.why(
+        self.assertEqual(removal.MODE.format('one', Mode.OBSERVE), self.why(
             CORES, modes={'one': Mode.OBSERVE},
-            decision=Decision(dropped={CORES[:2]: 'it rests'})))
+            decision=Decision(removal_reasons={CORES[:2]: 'it rests'})))

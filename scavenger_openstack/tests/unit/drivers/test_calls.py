@@ -13,6 +13,7 @@ import testtools
 
 from scavenger_openstack.drivers import calls
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 
 LONG_S = 20.0
 
@@ -96,8 +97,7 @@ class TestExecutor(testtools.TestCase):
             raise RuntimeError("can't start new thread")
 
         self.useFixture(fixtures.MonkeyPatch(
-            'scavenger_openstack.drivers.calls._Refusals.last_s',
-            -calls.QUIET_S))
+            'scavenger_openstack.drivers.calls.LOGGED', log_once.LogOnce()))
         with fixtures.MonkeyPatch('threading.Thread.start', refuse):
             for _ in range(5):
                 call = self.calls.submit('a', self.fail)

@@ -70,7 +70,7 @@ class TestLinks(testtools.TestCase):
         self.assertEqual({'ens9f0': 125e6}, sample.links)
         self.assertEqual({'scv-none': 'ens9f0'}, sample.link_of)
         self.assertFalse(self.missing(one))
-        self.assertEqual(1, self.logs.output.count('background share: ens9f0'))
+        self.assertEqual(1, self.logs.output.count('link is now: ens9f0'))
         # Down for a while: it is the link all the same.
         self.link('ens9f0', 'down', '-1')
         self.assertEqual({'ens9f0': 125e6}, self.turn(one).links)

@@ -81,7 +81,7 @@ class TestPrerequisites(testtools.TestCase):
         found, = self.missing([Resource.NETWORK], batch, links=False)
         self.assertIn('[network] links', found)
         found, = self.missing([Resource.NETWORK], batch, interfaces=['/b/a'])
-        self.assertIn('1 background cgroups send', found)
+        self.assertIn('1 background cgroup may send', found)
         self.assertIn('/b/c', found)
         self.assertEqual((), self.missing(
             [Resource.NETWORK], samples(BACK), samples(BACK, 'uuid')))

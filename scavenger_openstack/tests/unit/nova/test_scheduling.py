@@ -37,8 +37,9 @@ objects.register_all()
 def told(name: str, **more: Any) -> dict[str, Any]:
     """A host as our API shows it."""
     return {'name': name, 'silent': False, 'enforcing': True,
-            'incidents': 0, 'background_vcpus': 0.0, 'capacity': {'cpu': 8.0},
-            'headroom': {'cpu': 4.0, 'memory': 4096.0 * MIB}, **more}
+            'incidents': 0, 'background_vcpus': 0.0,
+            'headroom': {'cpu_cores': 4.0, 'memory_bytes': 4096.0 * MIB},
+            'capacity': {'cpu_cores': 8.0}, **more}
 
 
 class Api:
@@ -146,8 +147,8 @@ class Scheduling(testtools.TestCase):
         return [one.obj.host for one in found]
 
     def test_background_goes_where_there_is_headroom(self) -> None:
-        self.say(told('a'), told('b', headroom={'cpu': 0.5,
-                                                'memory': 4096.0 * MIB}),
+        self.say(told('a'), told('b', headroom={
+            'cpu_cores': 0.5, 'memory_bytes': 4096.0 * MIB}),
                  told('c', silent=True))
         self.assertEqual(['a'], self.passing(spec(), 'a', 'b', 'c', 'd'))
         self.assertEqual([], self.passing(spec(vcpus=5), 'a', 'b'))
@@ -160,7 +161,8 @@ class Scheduling(testtools.TestCase):
         now_s = 1000.0
         self.filter.clock = lambda: now_s
         self.say(*(told(f'h{number}', enforcing=False) for number in range(5)),
-                 told('full', headroom={'cpu': 0.5, 'memory': 0.0}),
+                 told('full', headroom={'cpu_cores': 0.5,
+                                        'memory_bytes': 0.0}),
                  told('free'))
         names = [f'h{number}' for number in range(5)]
         self.passing(spec(), *names, 'full', 'free')
@@ -197,7 +199,8 @@ class Scheduling(testtools.TestCase):
 
     def test_a_flavor_that_asks_placement(self) -> None:
         """What it asks for has to be free, not what it has."""
-        self.say(told('a', headroom={'cpu': 0.5, 'memory': 256.0 * MIB}))
+        self.say(told('a', headroom={
+            'cpu_cores': 0.5, 'memory_bytes': 256.0 * MIB}))
         for asked, names in (
                 ({'CUSTOM_BACKGROUND_VCPU': '0',
                   'CUSTOM_BACKGROUND_MEMORY_MB': '256'}, ['a']),
@@ -231,8 +234,8 @@ class Scheduling(testtools.TestCase):
             spec(background=False), 'a', 'b', 'c'))
 
     def test_the_background_goes_where_most_is_free(self) -> None:
-        self.say(told('a'), told('b', headroom={'cpu': 7.0}),
-                 told('c', incidents=1, headroom={'cpu': 8.0}))
+        self.say(told('a'), told('b', headroom={'cpu_cores': 7.0}),
+                 told('c', incidents=1, headroom={'cpu_cores': 8.0}))
         self.assertEqual(['b', 'a', 'c'],
                          self.weighed(spec(), 'a', 'b', 'c'))
 
@@ -254,7 +257,7 @@ class Scheduling(testtools.TestCase):
                          for odd in ({'incidents': math.inf},
                                      {'background_vcpus': math.nan},
                                      {'background_vcpus': 10 ** 400},
-                                     {'headroom': {'cpu': math.inf}}))):
+                                     {'headroom': {'cpu_cores': math.inf}}))):
             self.api.answer = answer
             self.summary.refresh()
             self.assertEqual(['a', 'b'], self.passing(spec(), 'a', 'b'),

@@ -6,13 +6,18 @@
 from __future__ import annotations
 
 import argparse
+import csv
 import io
 import json
+import subprocess
 from typing import Any
 
+from cliff.formatters import commaseparated
 from cliff.formatters import json_format
+from cliff.formatters import shell as shell_format
 from cliff.formatters import table as table_format
 from cliff.formatters import value as value_format
+import fixtures
 import testtools
 
 from scavenger_openstack.osc import table
@@ -66,6 +71,38 @@ class Rows(testtools.TestCase):
         value_format.ValueFormatter().emit_list(names, rows, out, options)
         self.assertEqual('/batch/a a\\x1b[31m\\nb 180 True\n'
                          '/batch/b None None False\n', out.getvalue())
+
+    def test_cells_of_csv_are_plain_text(self) -> None:
+        """JSON where they have parts, and no formula of a spreadsheet."""
+        columns = [table.Column(name, name) for name in 'abcdefgh']
+        row = {'a': {'x': [1, None]}, 'b': ['p', 'q'], 'c': True, 'd': None,
+               'e': -1.5, 'f': '=1+1', 'g': '@SUM(A1)', 'h': 'a "b", c'}
+        options = arguments('csv')
+        options.quote_mode = 'nonnumeric'
+        names, rows = table.rows(options, columns, [row])
+        out = io.StringIO()
+        commaseparated.CSVLister().emit_list(names, rows, out, options)
+        [_, cells] = csv.reader(io.StringIO(out.getvalue()))
+        self.assertEqual(
+            ['{"x": [1, null]}', '["p", "q"]', 'true', '', '-1.5', "'=1+1",
+             "'@SUM(A1)", 'a "b", c'], cells)
+        for text in ('+1', '-1', '=x', '@x'):
+            self.assertEqual(f"'{text}", table.rows(
+                options, columns[:1], [{'a': text}])[1][0][0])
+
+    def test_a_shell_runs_nothing(self) -> None:
+        """What tenants chose is text, also to "eval"."""
+        options = arguments('shell')
+        options.variables, options.prefix = [], ''
+        name = 'a"$(touch x)`touch y`\\'
+        names, cells = table.one(options, COLUMNS, {'name': name})
+        out = io.StringIO()
+        shell_format.ShellFormatter().emit_one(names, cells, out, options)
+        done = subprocess.run(
+            ['sh', '-c', f'{out.getvalue()}printf %s "$name"'],
+            cwd=self.useFixture(fixtures.TempDir()).path,
+            capture_output=True, text=True, check=True)
+        self.assertEqual(name, done.stdout)
 
     def test_columns_by_either_name(self) -> None:
         """The name that the format shows counts first."""

@@ -48,7 +48,7 @@ class WorkerTest(testtools.TestCase):
             kernel.wait(LONG_S)
 
         self.assertEqual([False], found.run([job([KEY], reclaim)]))
-        self.assertIn('1 limits not in force', self.log.output)
+        self.assertIn('1 limit not in force', self.log.output)
         self.assertEqual({KEY}, found.pending)
         done = threading.Event()
         self.assertEqual([False], found.run([job([OTHER], done.set)]))
@@ -73,7 +73,7 @@ class WorkerTest(testtools.TestCase):
         found.run([job([key], lambda: kernel.wait(LONG_S), key[0])
                    for key in (KEY, OTHER)])
         self.assertEqual([([KEY], False), ([OTHER], False)], told)
-        self.assertIn('1 limits not in force', self.log.output)
+        self.assertIn('1 limit not in force', self.log.output)
         self.assertNotIn('/a', self.log.output)
 
     def test_outlives_a_failing_job(self) -> None:

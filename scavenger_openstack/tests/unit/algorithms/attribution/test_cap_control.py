@@ -291,6 +291,16 @@ class UnitsTest(CapControlTestCase):
         for _ in range(10):
             self.turn(uses(hog=None), 1.0)
         self.assertEqual(before, self.cap())
+        self.turn(uses(hog=before), 1.0)
+        self.assertEqual(1, len(self.held.limited(one)))
+
+    def test_a_use_that_stays_unknown_ends_the_limit(self) -> None:
+        one = disturbance()
+        self.capped(one)
+        for _ in range(cap_control.IGNORED_SAMPLES):
+            self.assertTrue(self.cap() < 4)
+            self.turn(uses(hog=None), 1.4)
+        self.assertEqual((math.inf, 'open'), (self.cap(), one.outcome))
 
 
 class GoneTest(CapControlTestCase):

@@ -174,7 +174,15 @@ class SharesTest(ControllerTest):
             self.assertEqual({A.id, B.id} if limited else {B.id},
                              caps(found).keys())
             self.assertEqual(ops == 0.0 and self.now < 3 or ops == 0.9,
-                             (A.id, OPS) in found.dropped)
+                             (A.id, OPS) in found.removal_reasons)
+
+    def test_what_may_do_some_is_limited(self) -> None:
+        self.step(use(A, 0.0), use(B, 5.0))
+        self.assertEqual({A.id, B.id}, caps(
+            self.step(use(A, None), use(B, 5.0))).keys())
+        found = self.step(use(A, 0.0), use(B, 5.0))
+        self.assertEqual({B.id}, caps(found).keys())
+        self.assertIn((A.id, OPS), found.removal_reasons)
 
     def test_who_did_little_comes_first_for_a_while(self) -> None:
         one = dataclasses.replace(A, id='/batch/one')

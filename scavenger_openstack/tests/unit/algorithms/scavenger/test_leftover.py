@@ -132,6 +132,10 @@ class EquationsTest(testtools.TestCase):
                 (Workload('/batch', Priority.BACKGROUND), False),
                 (Workload('/kubepods/besteffort/a', Priority.BACKGROUND,
                           group='/kubepods/besteffort'), True),
+                (Workload('/kubepods/a', Priority.BACKGROUND,
+                          group='/kubepods'), True),
+                (Workload('/kubepods.slice/a', Priority.BACKGROUND,
+                          group='/kubepods.slice'), True),
                 (Workload('/batch/a', Priority.BACKGROUND), True),
                 (Workload('d-1', Priority.BACKGROUND, instance='u'), True)):
             self.assertIs(wanted, leftover.nested(WorkloadRates(one, 1.0)))
@@ -309,7 +313,7 @@ class IdleTest(testtools.TestCase):
                 found = host.step(others, {VM: 9})
             self.assertLessEqual(host.idle, {VM})
             self.assertEqual(not host.idle, (VM, Knob.CPU_IDLE)
-                             in found.dropped)
+                             in found.removal_reasons)
             seen.append(len(host.idle))
         # Not known yet; left; full, also while it is not twice the floor, and
         # for a minute after that; left, which holds while it is above the

@@ -81,16 +81,23 @@ class TestProc(testtools.TestCase):
         self.put('proc/cpuinfo', 'model name\t: AMD EPYC\n')
         self.put('sys/devices/system/cpu/cpu1/topology/core_cpus_list',
                  '0-1\n')
-        for _ in range(base.LOOK_TICKS):
+        for _ in range(2 * base.LOOK_TICKS):
+            now = host.topology()
+        self.assertEqual('AMD EPYC', host.cpu_model)
+        self.assertIs(first, now)       # that is not read each time
+        for _ in range(proc.TOPOLOGY_TICKS):
             now = host.topology()
         self.assertEqual((1, 0), (first[1].core, now[1].core))
         self.assertIs(now, host.topology())
-        self.assertEqual('AMD EPYC', host.cpu_model)
         self.put('sys/devices/system/cpu/online', '0-2\n')
         self.assertEqual(2, host.topology()[2].core)
         self.put('sys/devices/system/cpu/cpu2/topology/core_cpus_list',
                  '0-2\n')
         self.assertEqual(0, host.topology()[2].core)    # soon
+        self.put('sys/devices/system/cpu/isolated', '2\n')
+        for _ in range(base.LOOK_TICKS):
+            now = host.topology()
+        self.assertEqual((None, True), (now[1].isolated, now[2].isolated))
 
     def test_garbage_is_unknown_and_said_once(self) -> None:
         host = self.proc()

@@ -213,7 +213,7 @@ class Words(testtools.TestCase):
         self.assertEqual([KEY], self.unsaid)
         first, last = self.log.output.splitlines()
         self.assertIn('libvirt cannot be reached (it is gone)', first)
-        self.assertIn('1 limits were late', last)
+        self.assertIn('limits that were late: 1', last)
         self.assertEqual('answers', self.health.facts()['state'])
 
     def test_one_that_is_told_before_libvirt_is_known_to_be_gone(self
@@ -255,7 +255,7 @@ class Words(testtools.TestCase):
         self.wait_for(lambda: 'again' in self.log.output)
         first, last = self.log.output.splitlines()
         self.assertIn('libvirt is slow', first)
-        self.assertIn('1 limits were late', last)
+        self.assertIn('limits that were late: 1', last)
 
     def test_late_by_a_little(self) -> None:
         done = threading.Event()

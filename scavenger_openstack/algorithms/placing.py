@@ -1,14 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How well an instance fits a host: pure, for the filter and the weigher."""
+"""How well an instance fits a host: for filter and weigher of the scheduler,
+and for the API."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
 from typing import NamedTuple
 
-from scavenger_openstack.nova.summary import Host
-
 BYTES_PER_MIB = 2 ** 20
+
+
+class Host(NamedTuple):
+    """A host: cores and bytes that background work could use besides what
+    it has, and all that there are, ``None`` where that is not known;
+    incidents that are open; virtual CPUs of background work; whether it sets
+    limits."""
+
+    silent: bool = True
+    free_cores: float | None = None
+    free_bytes: float | None = None
+    cores: float | None = None
+    incidents: int = 0
+    background_vcpus: float = 0.0
+    enforcing: bool = True
 
 
 class Wanted(NamedTuple):
@@ -18,6 +34,16 @@ class Wanted(NamedTuple):
     background: bool
     vcpus: int
     memory_mib: int
+
+
+def of_facts(row: Mapping[str, Any], silent: bool) -> Host:
+    """A host as the control plane knows it.
+
+    :param row: whether it is ``enforcing``, and its ``facts``
+    """
+    headroom = (row['facts'] or {}).get('headroom', {})
+    return Host(silent, headroom.get('cpu'), headroom.get('memory'),
+                enforcing=row['enforcing'])
 
 
 def fits(host: Host | None, wanted: Wanted) -> str:

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import testtools
 
-from scavenger_openstack.nova import placing
-from scavenger_openstack.nova.summary import Host
+from scavenger_openstack.algorithms import placing
+from scavenger_openstack.algorithms.placing import Host
 
 MIB = 2.0 ** 20
 FREE = Host(silent=False, free_cores=4.0, free_bytes=2048 * MIB, cores=8.0)

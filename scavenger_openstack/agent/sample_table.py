@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What ``scavenger-agent sample`` prints for people: the use of workloads
+between two samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scavenger_openstack.agent import names
+from scavenger_openstack import amounts
+from scavenger_openstack.decision import rates as rates_
+from scavenger_openstack.drivers import base
+from scavenger_openstack import text
+from scavenger_openstack.types import HostSample
+from scavenger_openstack.types import printable
+from scavenger_openstack.types import WorkloadRates
+
+TITLES = ('workload', 'priority', 'CPU cores', 'waits for CPU', 'memory',
+          'disk', 'waits for disk', 'sends', 'cycles/instr.')
+UNKNOWN = '-'
+
+
+def lines(before: HostSample, sample: HostSample, facts: base.Facts
+          ) -> list[str]:
+    """The lines for people; of each workload what is not measured is
+    ``-``."""
+    rates = rates_.rates(before, sample)
+    known = names.Names()
+    known.follow(facts.instances)
+    memory = ('' if sample.memory_total_bytes is None
+              or sample.memory_available_bytes is None else
+              f', {amounts.of_bytes(sample.memory_available_bytes)} of '
+              f'{amounts.of_bytes(sample.memory_total_bytes)} available')
+    return [
+        f'host       {sample.host}: {rates.interval_s:.1f} s, '
+        f'{amounts.counted(len(sample.cpu_busy_s), "CPU")}{memory}',
+        *([f'grade      {facts.grade["text"]}'] if facts.grade else ()),
+        *(f'missing    {printable(sentence)}' for sentence in facts.missing),
+        *text.columns(TITLES, [_row(one, known) for one in rates.workloads],
+                      left=(0, 1))]
+
+
+def _row(one: WorkloadRates, known: names.Names) -> Sequence[str]:
+    workload = one.workload
+    return (
+        known.beside(workload.id), f'{workload.priority} ({workload.source})',
+        UNKNOWN if one.cpu_cores is None else f'{one.cpu_cores:.2f}',
+        UNKNOWN if one.run_delay is None else
+        f'{amounts.of_number(one.run_delay)} s/s',
+        UNKNOWN if one.memory_bytes is None else
+        amounts.of_bytes(one.memory_bytes),
+        UNKNOWN if one.io_bytes_per_s is None else
+        amounts.of_bytes_per_s(one.io_bytes_per_s),
+        UNKNOWN if one.io_wait_s_per_op is None else
+        f'{amounts.of_number(one.io_wait_s_per_op * 1e3)} ms/op.',
+        UNKNOWN if one.net_tx_bytes_per_s is None else
+        amounts.of_bytes_per_s(one.net_tx_bytes_per_s),
+        UNKNOWN if one.cpi is None else amounts.of_number(one.cpi))
