@@ -182,7 +182,7 @@ class SharesTest(ControllerTest):
             self.step(use(A, None), use(B, 5.0))).keys())
         found = self.step(use(A, 0.0), use(B, 5.0))
         self.assertEqual({B.id}, caps(found).keys())
-        self.assertIn((A.id, OPS), found.dropped)
+        self.assertIn((A.id, OPS), found.removal_reasons)
 
     def test_who_did_little_comes_first_for_a_while(self) -> None:
         one = dataclasses.replace(A, id='/batch/one')
