@@ -170,10 +170,11 @@ class Hog(limited.LimitedCase):
         """Wait until it is the one antagonist of its host, with a limit."""
         def listed(*words: str) -> frozenset[str]:
             return self.servers & {one['instance'] for one in self.command(
-                *words, '--long', '--host', self.here.hostname)}
+                *words, '--long', '--host', self.here.hostname)
+                if one.get('limited', True) or not tiers.ALL}
 
         self.assertEqual({hog}, self.cloud.wait(
-            'an antagonist is listed', lambda: listed(
+            'an antagonist is listed, and limited', lambda: listed(
                 'antagonist', 'list'), SOON_S))
         self.assertEqual({hog}, listed('interference', 'cap', 'list'))
         self.assertEqual([], self.caps(web))

@@ -39,7 +39,6 @@ class Incidents:
             self.ended[name] = now
         for cap in decision.caps:
             case.assertIn(cap.workload, limited(decision.incidents), str(cap))
-            case.assertNotIn('of  ', cap.reason)
 
     def apart(self) -> None:
         """No two incidents of one victim and signal were at once."""

@@ -6,9 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-import os
-import subprocess
-import sys
 
 import fixtures
 import testtools
@@ -25,6 +22,7 @@ from scavenger_openstack.simulator.machine import Machine
 from scavenger_openstack.simulator.machine import Tenant
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import phase
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Value
 
@@ -138,31 +136,26 @@ class OriginalTest(testtools.TestCase):
             if isinstance(one, dict)))
 
 
-READ_BACK = """
-from scavenger_openstack.tests.unit.agent.apply import test_actuator
-from scavenger_openstack.types import Cap, Knob
+class ReadBackTest(testtools.TestCase):
 
-names = [f'/batch/job-{number}' for number in range(20)]
-case = test_actuator.OriginalTest('tick')
-case.start(*names)
-caps = [Cap(name, Knob.CPU_CORES, 0.5, 'test', '') for name in names]
-for tick in range(test_actuator.actuator_.LOOK_TICKS + 1):
-    case.host.reads.clear()
-    case.actuator.reconcile({(cap.workload, cap.knob): cap for cap in caps},
-                            case.actuator.look(caps))
-    print(tick, *case.host.reads)
-"""
-
-
-class ProcessesTest(testtools.TestCase):
-
-    def test_knobs_are_read_back_in_the_same_ticks_in_each(self) -> None:
-        found = {subprocess.run(
-            [sys.executable, '-c', READ_BACK], check=True, text=True,
-            capture_output=True, env={**os.environ, 'PYTHONHASHSEED': seed}
-            ).stdout for seed in '123'}
-        self.assertEqual(1, len(found), str(found))
-        ticks = [line.split()[1:] for line in found.pop().splitlines()]
-        self.assertEqual(20, len({*ticks[0]}))
-        self.assertEqual(sorted({*ticks[0]}), sorted(sum(ticks[1:], [])))
-        self.assertGreater(12, max(map(len, ticks[1:])))
+    def test_each_in_the_ticks_of_its_phase(self) -> None:
+        """Those are the same ticks in each process, and after a restart."""
+        names = [f'/batch/job-{number}' for number in range(20)]
+        host = Host(*names)
+        actuator = actuator_.Actuator(host, SimulatedLeases(host), 0.0,
+                                      InlineExecutor())
+        caps = [Cap(name, Knob.CPU_CORES, 0.5, 'test', '') for name in names]
+        wanted = {cap[:2]: cap for cap in caps}
+        actuator.reconcile(wanted, actuator.look(caps))
+        self.assertEqual(set(names), set(host.reads))
+        parts = []
+        for _ in range(actuator_.LOOK_TICKS):
+            host.reads.clear()
+            actuator.reconcile(wanted, actuator.look(caps))
+            [part] = {int(actuator_.LOOK_TICKS * phase(name))
+                      for name in host.reads}
+            parts.append(part)
+            self.assertEqual(sum(
+                int(actuator_.LOOK_TICKS * phase(name)) == part
+                for name in names), len(host.reads))
+        self.assertEqual(list(range(actuator_.LOOK_TICKS)), sorted(parts))
