@@ -155,7 +155,8 @@ class Files(testtools.TestCase):
         super().setUp()
         self.top = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         self.file = self.top / 'scavenger.conf'
-        self.log = self.useFixture(fixtures.FakeLogger())
+        self.log = self.useFixture(fixtures.FakeLogger(
+            'scavenger_openstack.conf'))
 
     def load(self, text: str, *registrations: Any) -> cfg.ConfigOpts:
         self.file.write_text(text.format(top=self.top))
