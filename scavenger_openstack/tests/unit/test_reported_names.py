@@ -133,7 +133,7 @@ class Odd(cloud.Api):
             connection.execute(tables.specs.insert().values(
                 project=vm['project'], application=vm['application'],
                 cpu_model=cpu_model['cpu_model'], signal='cpi', mean=1.5,
-                stddev=0.1, n=10 ** 6, day_s=0))
+                stddev=0.1, n=10 ** 6, m2=10 ** 4, day_s=0))
             reports.add_audit(connection, [{
                 'time_s': 1.0, 'actor': '', 'action': 'specs', 'target': '',
                 'reason': ''}])

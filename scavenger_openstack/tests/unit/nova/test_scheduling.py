@@ -181,8 +181,8 @@ class Scheduling(testtools.TestCase):
     def test_names_with_and_without_a_domain(self) -> None:
         """Those that agents report by, and those that Nova has."""
         self.say(told('a.example.org'), told('b', headroom={
-            'cpu': 7.0, 'memory': 4096.0 * MIB}),
-            told('c', headroom={'cpu': 0.5}))
+            'cpu_cores': 7.0, 'memory_bytes': 4096.0 * MIB}),
+            told('c', headroom={'cpu_cores': 0.5}))
         self.assertEqual(['a', 'b.example.org'], self.passing(
             spec(), 'a', 'b.example.org', 'c.example.org', 'a.other.org'))
         self.assertEqual(['b.example.org', 'a'], self.weighed(
@@ -302,6 +302,8 @@ class Scheduling(testtools.TestCase):
 
     def test_nobody_has_asked_for_long(self) -> None:
         """What was known then is too old; the next one waits again."""
+        self.useFixture(fixtures.MonkeyPatch(
+            f'{summary.__name__}.FIRST_S', 30.0))
         now = [100.0]
         kept = summary.Summary(
             summary.Reader(nova.conf.CONF).read, interval_s=0.01,
