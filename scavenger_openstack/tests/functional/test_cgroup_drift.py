@@ -149,8 +149,8 @@ class TestQuota(DriftCase):
         self.tree.make('/bg/a/deep')
         self.put('/bg/a', cpu_cfs_quota_us='-1')
         for below, cores, name in (
-                ('/bg', 0.6, 'around it has a quota of 0.3 cores'),
-                ('/bg/a/deep', 0.1, 'deep has a quota of 0.3 cores')):
+                ('/bg', 0.6, 'the parent cgroup has a quota of 0.3 cores'),
+                ('/bg/a/deep', 0.1, 'has a quota of 0.3 cores')):
             self.put(below, cpu_cfs_quota_us='30000')
             exc = self.assertRaises(errors.Denied, self.driver_.write,
                                     *self.key, cores, ())
