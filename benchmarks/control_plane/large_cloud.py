@@ -57,9 +57,11 @@ def rows(hosts: int, now: float) -> Iterator[tuple[sqlalchemy.Table, Any]]:
             'vcpus': 2.0, 'floor': {}, 'since_s': now - 9 * DAY_S}
         yield tables.flavor_tags, {
             'instance': f'u-{number}', 'host': f'node-{host}',
-            'project': f'p{number % 200}', 'priority': 'background',
+            'short': f'node-{host}', 'project': f'p{number % 200}',
+            'priority': 'background',
             'source': 'flavor', 'application': '', 'floor': {},
-            'protect': True, 'changed_s': now - 9 * DAY_S, 'told': False}
+            'protect': True, 'changed_s': now - 9 * DAY_S,
+            'from_broker': False}
         for hours in range(1, 3):
             yield tables.antagonist_hours, {
                 'host_id': host, 'workload': f'vm-{number}',
@@ -124,7 +126,7 @@ def works(now: float) -> dict[str, Callable[[sqlalchemy.Connection], Any]]:
         'Nova and hosts, a minute later': lambda connection:
             list(placed.wrong(connection, now - 240)),
         'tags that only the broker told': lambda connection:
-            flavor_tags.told(connection, 50),
+            flavor_tags.from_broker(connection, 50),
         'instances that Nova does not list': lambda connection:
             flavor_tags.others(connection, {'u-1'}, 0.0),
         'what would be deleted': lambda connection:

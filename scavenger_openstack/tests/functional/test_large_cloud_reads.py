@@ -86,9 +86,10 @@ class Reads(databases.Mixin):
               for number in range(PAST))])
         connection.execute(tables.flavor_tags.insert(), [
             {'instance': f'u-{number}', 'host': f'node-{number % HOSTS}',
-             'project': 'p1', 'priority': 'background', 'source': 'flavor',
+             'short': f'node-{number % HOSTS}', 'project': 'p1',
+             'priority': 'background', 'source': 'flavor',
              'application': '', 'floor': {}, 'protect': True,
-             'changed_s': NOW - 9e5 + number, 'told': False}
+             'changed_s': NOW - 9e5 + number, 'from_broker': False}
             for number in range(ALL)])
         rows = [{'host_id': self.hosts[number % HOSTS],
                  'hour_s': HOUR - 3600 * hours, 'workload': f'vm-{number}',
@@ -181,7 +182,8 @@ class Reads(databases.Mixin):
             self.assertEqual([], wrong(connection, HOUR + 100.0))
             connection.execute(sqlalchemy.update(tables.flavor_tags).where(
                 tables.flavor_tags.c.instance == 'u-7').values(
-                    host='elsewhere', changed_s=HOUR + 130.0))
+                    host='elsewhere', short='elsewhere',
+                    changed_s=HOUR + 130.0))
         self.assertEqual(['u-7'], self.assert_read(AT_MOST, functools.partial(
             wrong, before_s=HOUR + 160.0)))
         self.assertEqual([], self.assert_read(AT_MOST, functools.partial(

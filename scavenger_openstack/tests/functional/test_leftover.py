@@ -127,7 +127,7 @@ class LeftoverTest(loops.LoopTestCase):
         if base.version() == 1:
             problem, = {one.partition(' = ')[0] for one in problems}
             self.assertEqual(f'{self.id("/batch")} cpu_cores', problem)
-            self.assertIn('a has a quota of 1.5 cores',
+            self.assertIn('the cgroup a inside it has a quota of 1.5 cores',
                           ''.join(problems))
         else:
             self.assertEqual(set(), problems)

@@ -176,7 +176,7 @@ class Paging(databases.Mixin):
                  'span_s': span_s, 'scope': scope,
                  'interference_ms': chosen.randrange(10_000),
                  'incidents': chosen.randrange(9),
-                 'victims': chosen.randrange(3)}
+                 'victims': chosen.randrange(3), 'confirmed': 0}
                 for number in range(ROWS // 4) for span_s in totals.SPANS_S
                 for scope in (totals.ALL, totals.by_project('p'),
                               totals.by_victims(f'p{number % 2}'))])
