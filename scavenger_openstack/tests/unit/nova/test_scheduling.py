@@ -313,10 +313,12 @@ class Scheduling(testtools.TestCase):
             summary.Reader(nova.conf.CONF).read, interval_s=0.01,
             max_age_s=60.0, clock=lambda: now[0])
         for name in 'a', 'b':
+            others = threading.enumerate()      # of other tests, too
             self.api.answer = json.dumps({'hosts': [told(name)]})
             self.assertEqual({name}, set(kept.hosts()))
-            reader = next(one for one in threading.enumerate()
-                          if one.name == 'scavenger-summary')
+            reader, = (thread for thread in threading.enumerate()
+                       if thread.name == 'scavenger-summary'
+                       and thread not in others)
             now[0] += summary.IDLE_S
             reader.join(30)
             self.assertFalse(reader.is_alive())
