@@ -17,7 +17,7 @@ DATABASE_OPTS: list[cfg.Opt] = [
                     'mysql+pymysql://USER:PASSWORD@HOST/DATABASE, '
                     'postgresql+psycopg2://USER:PASSWORD@HOST/DATABASE or, '
                     'for one host, '
-                    'sqlite:////var/lib/scavenger/scavenger.sqlite.  '
+                    'sqlite:////var/lib/scavenger-control/scavenger.sqlite.  '
                     '"scavenger-manage db upgrade" makes its tables.  Only '
                     'the API and the conductor need it, never an agent.'),
     cfg.IntOpt('max_connections', default=20, min=1, max=1000,
@@ -134,7 +134,7 @@ def database(conf: cfg.ConfigOpts) -> str:
         raise errors.ConfigError(
             '[database] connection is not set in a configuration file: name '
             'the database of the control plane there, such as '
-            'sqlite:////var/lib/scavenger/scavenger.sqlite')
+            'sqlite:////var/lib/scavenger-control/scavenger.sqlite')
     return conf.database.connection
 
 

@@ -26,7 +26,7 @@ from scavenger_openstack.restore import files as files_
 
 DEFAULT_DIRECTORY = '/var/lib/scavenger/standalone'
 NAME = 'admin'
-USERS = 'scavenger-api', 'nobody'
+USERS = 'scavenger-control', 'nobody'
 """The API runs as the first of them that exists.  Not as the agent's user,
 which owns the directory of the stop file and may use libvirt."""
 AGENT_USER = 'scavenger'

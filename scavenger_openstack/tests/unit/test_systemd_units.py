@@ -6,13 +6,19 @@ from __future__ import annotations
 
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 
 import fixtures
 import testtools
 
-UNITS = pathlib.Path(__file__).parents[3] / 'etc/systemd'
+from scavenger_openstack.cmd import standalone_files
+from scavenger_openstack import conf_agent
+from scavenger_openstack import conf_control
+
+ETC = pathlib.Path(__file__).parents[3] / 'etc'
+UNITS = ETC / 'systemd'
 AGENT = 'scavenger-agent.service'
 WATCHER = 'scavenger-restore.service'
 CONTROL = ('scavenger-conductor.service', 'scavenger-api.service.example',
@@ -31,6 +37,12 @@ def settings(unit: str) -> dict[str, list[str]]:
         if equals and not line.startswith('#'):
             found.setdefault(name, []).append(value)
     return found
+
+
+def lines(name: str) -> list[list[str]]:
+    """The words of each line of a file of sysusers.d or tmpfiles.d."""
+    return [shlex.split(line) for line in (ETC / name).read_text().split('\n')
+            if line and not line.startswith('#')]
 
 
 class Units(testtools.TestCase):
@@ -93,6 +105,34 @@ class Units(testtools.TestCase):
             self.assertEqual(hardened, {
                 name: values for name, values in unit.items()
                 if name in hardened})
+
+    def test_the_control_plane_is_not_the_agent(self) -> None:
+        """Its user may use no libvirt and remove no stop file."""
+        of_agent = {settings(unit)['User'][0] for unit in (AGENT, WATCHER)}
+        made = lines('sysusers.d/scavenger.conf')
+        owners = {words[3] for words in lines('tmpfiles.d/scavenger.conf')}
+        for unit in map(settings, CONTROL):
+            [user] = unit['User']
+            self.assertEqual([user], unit['Group'])
+            self.assertNotIn(user, of_agent | owners | {'root'})
+            self.assertIn(['u', user], [words[:2] for words in made])
+            self.assertNotIn(['m', user], [words[:2] for words in made])
+            self.assertNotIn('SupplementaryGroups', unit)
+            self.assertEqual(user, standalone_files.USERS[0])
+
+    def test_the_control_plane_sees_nothing_of_the_agent(self) -> None:
+        [token_file] = [option.default for option in
+                        conf_control.CONDUCTOR_OPTS
+                        if option.name == 'token_file']
+        agents = {str(pathlib.Path(conf_agent.DEFAULT_STOP_FILE).parent),
+                  conf_agent.DEFAULT_STATE_DIR, token_file, '/run/libvirt'}
+        for unit in map(settings, CONTROL):
+            hidden = {path.removeprefix('-') for value in
+                      unit['InaccessiblePaths'] for path in value.split()}
+            self.assertThat(hidden, testtools.matchers.ContainsAll(agents))
+            for name in ('RuntimeDirectory', 'StateDirectory',
+                         'ReadWritePaths', 'AmbientCapabilities'):
+                self.assertNotIn(name, unit)
 
     def test_exposure(self) -> None:
         where = self.installed()
