@@ -33,7 +33,8 @@ STATUS = 'HTTP_X_IDENTITY_STATUS'
 CONFIRMED = 'Confirmed'
 
 _OURS = ('HTTP_X_ROLES', 'HTTP_X_USER_ID', 'HTTP_X_PROJECT_ID',
-         'HTTP_X_USER_NAME')
+         'HTTP_X_USER_NAME', 'HTTP_X_DOMAIN_ID',
+         'HTTP_OPENSTACK_SYSTEM_SCOPE')
 _REMEMBERED = 64
 _FILE_MOST_BYTES = 1 << 20
 
@@ -55,11 +56,11 @@ def caller(environ: dict[str, Any]) -> Caller | None:
     """``None`` when the request does not say who it is from."""
     if environ.get(STATUS) != CONFIRMED:
         return None
-    roles, user, project, user_name = (environ.get(name) or ''
-                                       for name in _OURS)
+    roles, user, project, user_name, domain, system = (
+        environ.get(name) or '' for name in _OURS)
     return Caller(user=user, project=project, roles=tuple(
         role.strip() for role in roles.split(',') if role.strip()),
-        user_name=user_name)
+        user_name=user_name, domain=domain, system=system)
 
 
 def challenge(strategy: str) -> str | None:

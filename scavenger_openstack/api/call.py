@@ -24,12 +24,18 @@ from scavenger_openstack.wire import fit
 @dataclasses.dataclass(frozen=True, slots=True)
 class Caller:
     """Who asks: ids of user and project, and roles, as Keystone has them,
-    and what the user is called."""
+    and what the user is called.
+
+    ``domain`` and ``system`` are set where the token is for a whole domain or
+    for the system, instead of a project.
+    """
 
     user: str
     project: str = ''
     roles: tuple[str, ...] = ()
     user_name: str = ''
+    domain: str = ''
+    system: str = ''
 
     @property
     def name(self) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 
 from oslo_config import cfg
@@ -18,6 +19,7 @@ from oslo_policy import opts
 from oslo_policy import policy
 
 from scavenger_openstack.api.call import Caller
+from scavenger_openstack.api import faults
 
 POLICY_FILE = '/etc/scavenger/policy.yaml'
 POLICY_DIR = '/etc/scavenger/policy.d'
@@ -133,14 +135,26 @@ def enforcer(conf: cfg.ConfigOpts | None = None) -> policy.Enforcer:
 
 def allows(enforcer: policy.Enforcer, operator_projects: Collection[str]
            ) -> Callable[[str, Caller, Mapping[str, Any]], bool]:
-    """What decides whether a caller may.
+    """What decides whether a caller may; it raises a Fault, 403, for a token
+    that is for no project.
 
     :param operator_projects: projects whose readers see the whole cloud
     """
     def decide(rule: str, caller: Caller, target: Mapping[str, Any]) -> bool:
         credentials = {
             'user_id': caller.user, 'project_id': caller.project,
+            'domain_id': caller.domain, 'system': caller.system,
             'roles': list(caller.roles),
             'operator_project': caller.project in operator_projects}
-        return bool(enforcer.authorize(rule, dict(target), credentials))
+        try:
+            return bool(enforcer.authorize(rule, dict(target), credentials,
+                                           do_raise=True))
+        except policy.PolicyNotAuthorized:
+            return False
+        except policy.InvalidScope as exc:
+            scope = 'the system' if caller.system else 'a domain'
+            raise faults.Fault(
+                HTTPStatus.FORBIDDEN,
+                f'The token is for {scope}, and the policy {rule} takes '
+                'those for a project: ask Keystone for one.') from exc
     return decide

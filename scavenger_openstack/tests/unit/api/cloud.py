@@ -46,13 +46,17 @@ OTHER_SIDE = (OTHER, NOISY, BATCH, HOST, SILENT, 'noisy', 'CPU hog',
 
 ROLES: dict[str, dict[str, str] | None] = {
     'admin': {'X-Roles': 'admin,member,reader', 'X-Project-Id': OPERATORS,
-              'X-User-Id': 'ann'},
+              'X-User-Id': 'ann', 'X-User-Domain-Id': 'default',
+              'X-Project-Domain-Id': 'default'},
     'service': {'X-Roles': 'service', 'X-Project-Id': 'service'},
     'operator': {'X-Roles': 'reader', 'X-Project-Id': OPERATORS},
     'reader': {'X-Roles': 'reader', 'X-Project-Id': ONE},
     'member': {'X-Roles': 'member,reader', 'X-Project-Id': ONE},
     'stranger': {'X-Roles': 'reader', 'X-Project-Id': 'project-three'},
     'nobody': {'X-Roles': '', 'X-Project-Id': ONE},
+    'of a domain': {'X-Roles': 'admin,member,reader', 'X-Domain-Id': 'one'},
+    'of the system': {'X-Roles': 'admin,member,reader',
+                      'OpenStack-System-Scope': 'all'},
     'unscoped': {'X-Roles': 'reader', 'X-Project-Id': ''},
     'anonymous': None,
 }

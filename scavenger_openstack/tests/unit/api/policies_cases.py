@@ -97,6 +97,16 @@ class Policies:
                     assert route.answer is not None
                     cloud.validate(answer, route.answer)
 
+    def test_tokens_of_a_domain_or_the_system_are_for_no_route(self) -> None:
+        """The answer tells them from a role that is not enough."""
+        for url in ('/v1/hosts', '/v1/incidents'):
+            role = self.refused(403, 'GET', url, role='nobody')['detail']
+            for scope in ('a domain', 'the system'):
+                detail = self.refused(403, 'GET', url,
+                                      role=f'of {scope}')['detail']
+                self.assertNotEqual(role, detail)
+                self.assertIn(scope, detail)
+
     def test_nothing_of_others_in_what_a_reader_sees(self) -> None:
         for role in ('reader', 'member', 'stranger', 'nobody'):
             for route in ROUTES:

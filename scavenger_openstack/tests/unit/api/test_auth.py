@@ -222,11 +222,16 @@ class Keystone(cloud.Api):
             'ann': token(cloud.OPERATORS, 'admin'),
             'operator': token(cloud.OPERATORS, 'reader'),
             'tenant': token(cloud.ONE, 'member', 'reader'),
-            'nobody': token(cloud.ONE)}
+            'nobody': token(cloud.ONE),
+            'domain': {'domain': {'id': 'one', 'name': 'one'},
+                       'roles': [{'id': 'admin', 'name': 'admin'}]},
+            'system': {'system': {'all': True},
+                       'roles': [{'id': 'admin', 'name': 'admin'}]}}
         client = self.asked(self.url)
         for name, hosts, incidents in (
                 ('ann', 200, 200), ('operator', 200, 200),
                 ('tenant', 403, 200), ('nobody', 403, 403),
+                ('domain', 403, 403), ('system', 403, 403),
                 ('forged', 401, 401)):
             for url, status in (('/v1/hosts', hosts),
                                 ('/v1/incidents', incidents)):
