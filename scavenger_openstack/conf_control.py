@@ -61,17 +61,18 @@ CONDUCTOR_OPTS: list[cfg.Opt] = [
                help='File with the token of this host, which '
                     '"scavenger-manage host enroll" made.  Mode 0600, of the '
                     'user that the agent runs as.  With a url there has to be '
-                    'one; over a broker it is used when it is there.'),
+                    'one; over a broker reports are signed with it when it is '
+                    'there, and no answer is followed that is not.'),
     cfg.StrOpt('ca_file', sample_default='those of the system',
                help='With a url: certificates that sign that of the '
                     'conductor, in PEM.'),
     cfg.BoolOpt('require_token', default=False,
                 help='Of the conductor: take reports only of hosts that '
                      '"scavenger-manage host enroll" has given a token, '
-                     'which their agents show.  Without it any client that '
-                     'the broker lets in may report as a host that has no '
-                     'token yet.  Enroll all hosts first: reports of others '
-                     'are refused.'),
+                     'which their agents sign with.  Without it any client '
+                     'that the broker lets in may report as a host that has '
+                     'no token yet.  Enroll all hosts first: reports of '
+                     'others are refused.'),
     cfg.BoolOpt('allow_background', default=False,
                 sample_default='true where scavenger-standalone has a '
                                'control plane of its own, else false',

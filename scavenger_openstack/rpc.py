@@ -34,6 +34,7 @@ from oslo_messaging.rpc import server as rpc_server
 
 from scavenger_openstack import errors
 from scavenger_openstack.types import printable
+from scavenger_openstack.wire import proof
 from scavenger_openstack.wire.report import MAX_ANSWER_BYTES
 from scavenger_openstack.wire.report import MAX_REPORT_BYTES
 
@@ -56,8 +57,6 @@ TIMEOUT_S = 8.0
 REFUSED = errors.WireError.__name__
 """What a conductor answers to what is wrong in a report; each other error,
 also one of a type that is not known here, may change: send it later."""
-
-MAX_TOKEN = 256
 
 MESSAGE = 1000
 """So much of the other end's refusal is shown."""
@@ -91,6 +90,8 @@ RABBIT: dict[str, Any] = {
 """What fits many agents and few conductors better than the defaults."""
 
 
+SignedAnswer = Callable[[bytes, proof.Sender], dict[str, str]]
+
 KINDS = {bool: cfg.BoolOpt, int: cfg.IntOpt, float: cfg.FloatOpt}
 
 
@@ -117,16 +118,17 @@ class Client:
     """The agent's end.  For one thread; it connects at the first call.
 
     :param conf: with ``transport_url``
-    :param token: says the token of the host, '' for one that was not
-        enrolled; asked at each call, so that it may be replaced
+    :param identity: the name of the host, and its token, '' for one that was
+        not enrolled; called each time, so that a token may be replaced
     """
 
     def __init__(self, conf: cfg.ConfigOpts, timeout_s: float = TIMEOUT_S,
                  rebuild_after: int = REBUILD_AFTER,
-                 token: Callable[[], str] = str) -> None:
+                 identity: Callable[[], tuple[str, str]]
+                 = lambda: ('', '')) -> None:
         register(conf)
         self._conf = conf
-        self._token = token
+        self._identity = identity
         self._timeout_s = timeout_s
         self._rebuild_after = rebuild_after
         self._timeouts = 0
@@ -134,15 +136,17 @@ class Client:
         self._call: Any = None
 
     def sync(self, report: bytes) -> bytes:
-        """Send a report, wait for the answer.
+        """Send a report, wait for the answer.  With a token both are signed,
+        and what is not is no answer.
 
         :raises WireError: the conductor refuses what is in it, and why
         :raises Unreachable: no answer: send it again later
         """
-        text, token = report.decode(), self._token()
+        text, (host, token) = report.decode(), self._identity()
+        sender = proof.sender(token, host, report) if token else None
         try:
             answer = self._prepared().call(
-                {}, 'sync', report=text, **{'token': token} if token else {})
+                {}, 'sync', report=text, **sender._asdict() if sender else {})
         except oslo_messaging.MessagingTimeout as exc:
             self._timeouts += 1
             if self._timeouts >= self._rebuild_after:
@@ -155,7 +159,7 @@ class Client:
             if exc.exc_type == 'UnsupportedVersion':
                 raise errors.Unreachable(MISMATCH) from exc
             text = printable(str(exc.value))[:MESSAGE]
-            if exc.exc_type == REFUSED:
+            if exc.exc_type == REFUSED and sender is None:
                 raise errors.WireError(text) from exc
             raise errors.Unreachable(
                 text or f'the conductor failed: {exc.exc_type}') from exc
@@ -170,6 +174,8 @@ class Client:
                     str(exc).partition('\n')[0] or type(exc).__name__)
             ) from exc
         self._timeouts = 0
+        if sender is not None:
+            answer = proof.opened(token, sender, answer)
         if not isinstance(answer, str):
             raise errors.Unreachable('the answer of the conductor is no text')
         # No need to encode what is too long already.
@@ -198,11 +204,11 @@ class Client:
 
 
 class Server:
-    """The conductor's end: calls ``answer`` in its threads.
+    """The conductor's end: calls these in its threads.
 
-    :param answer: takes a report and the sender's token, '' for none, and
-        returns the answer; a :class:`.ScavengerError` that it raises goes
-        to the agent as one line
+    :param answer: takes a report and returns the answer; a
+        :class:`.ScavengerError` that it raises goes to the agent as one line
+    :param signed_answer: the same of a report with a proof, see :mod:`.proof`
     :param server: a name of this process that no other one has
     :param tag: takes the JSON of what nova-compute tells of an instance; no
         answer, and what it raises goes to the log
@@ -211,13 +217,14 @@ class Server:
     """
 
     def __init__(self, conf: cfg.ConfigOpts,
-                 answer: Callable[[bytes, str], bytes], server: str,
+                 answer: Callable[[bytes], bytes],
+                 signed_answer: SignedAnswer, server: str,
                  tag: Callable[[bytes], None] = lambda data: None,
                  failed: Callable[[str], None] = LOG.error) -> None:
         register(conf)
         self._transport = _transport(conf)
         target = oslo_messaging.Target(topic=TOPIC, server=server)
-        self._endpoint = _Endpoint(answer, tag)
+        self._endpoint = _Endpoint(answer, signed_answer, tag)
         self._server = oslo_messaging.get_rpc_server(
             self._transport, target, [self._endpoint], server_cls=_make)
         self._failed = failed
@@ -283,9 +290,11 @@ class _Endpoint:
 
     target = oslo_messaging.Target(version=ANSWERS)
 
-    def __init__(self, answer: Callable[[bytes, str], bytes],
+    def __init__(self, answer: Callable[[bytes], bytes],
+                 signed_answer: SignedAnswer,
                  tag: Callable[[bytes], None]) -> None:
         self._answer = answer
+        self._signed_answer = signed_answer
         self._tag = tag
         self.taken_s = -math.inf
         """When the last call arrived, by time.monotonic()."""
@@ -306,9 +315,9 @@ class _Endpoint:
 
     @oslo_messaging.expected_exceptions(errors.ScavengerError)
     def sync(self, context: dict[str, Any], report: object,
-             token: object = '') -> str:
+             **sender: object) -> str | dict[str, str]:
         self.taken_s = time.monotonic()
-        if not isinstance(report, str) or not isinstance(token, str):
+        if not isinstance(report, str):
             raise errors.WireError('a report that is no text: refused')
         # No need to encode what is too long already.
         if len(report) > MAX_REPORT_BYTES:
@@ -320,7 +329,8 @@ class _Endpoint:
         except UnicodeEncodeError:
             raise errors.WireError(
                 'a report that is not valid Unicode: refused') from None
-        return self._answer(data, token[:MAX_TOKEN]).decode()
+        return (self._signed_answer(data, proof.parse(sender)) if sender
+                else self._answer(data).decode())
 
 
 class _Dispatcher(oslo_messaging.RPCDispatcher):

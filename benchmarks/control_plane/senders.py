@@ -112,16 +112,16 @@ def send(name: str, url: str, seconds: float) -> None:
         calls = [https.caller(url, host.name, pathlib.Path(host.name))
                  for host in hosts]
     else:
-        # A client is for one thread, and has one token.
-        token = ['']
+        # A client is for one thread, and has one identity.
+        identity = [('', '')]
         client = rpc.Client(rpc_cases.configuration(url),
-                            token=lambda: token[0])
+                            identity=lambda: identity[0])
 
         def call_of(host: str) -> Callable[[bytes], bytes]:
-            its = pathlib.Path(host).read_text()
+            its = host, pathlib.Path(host).read_text()
 
             def call(report: bytes) -> bytes:
-                token[0] = its
+                identity[0] = its
                 return client.sync(report)
 
             return call

@@ -126,8 +126,10 @@ def load_sync(conf: cfg.ConfigOpts, call: Callable[[bytes], bytes] | None,
         if call is None:
             from scavenger_openstack.agent.control_plane import host_token
             from scavenger_openstack import rpc
-            call = rpc.Client(conf, token=lambda: host_token.read(token_file)
-                              if token_file.exists() else '').sync
+            from scavenger_openstack.wire import fit
+            call = rpc.Client(conf, identity=lambda: (
+                fit.name(conf.agent.host), host_token.read(token_file)
+                if token_file.exists() else '')).sync
             if not conf.transport_url:
                 raise errors.ConfigError(
                     '[conductor] enabled: it takes transport_url in '

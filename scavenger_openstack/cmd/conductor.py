@@ -107,8 +107,8 @@ def run(options: argparse.Namespace) -> int:
         **conf_control.keeping(conf))
     signals = Signals(conf)
     server = rpc.Server(
-        conf, lambda data, token: conductor.answer(data, token=token),
-        conductor.name, conductor.tag, signals.fail)
+        conf, conductor.answer, conductor.signed_answer, conductor.name,
+        conductor.tag, signals.fail)
     leaders = [
         silence.make_leader(of_leaders, conf.api.silent_s, conductor.name),
         *leaders_of(conf, of_leaders, conductor.name)]

@@ -55,8 +55,8 @@ def _unenroll(engine: connect.Engine, name: str, prog: str) -> int:
         enrollment.unenroll, name=name, now_s=time.time()))
     if had_one is None:
         return _missing(name, prog)
-    print(f'{name}: ' + ('its token is void' if had_one
-                         else 'it has no token'))
+    print(f'{name}: ' + ('its token is void; delete the token_file of its '
+                         'agent' if had_one else 'it has no token'))
     return 0
 
 

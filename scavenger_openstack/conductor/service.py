@@ -32,7 +32,9 @@ from scavenger_openstack.db import enrollment
 from scavenger_openstack.db import reports
 from scavenger_openstack.db import schema
 from scavenger_openstack import errors
+from scavenger_openstack.types import printable
 from scavenger_openstack.wire import codec
+from scavenger_openstack.wire import proof
 from scavenger_openstack.wire.report import Answer
 from scavenger_openstack.wire.report import MAX_ANSWER_BYTES
 from scavenger_openstack.wire.report import MAX_REPORT_BYTES
@@ -111,19 +113,17 @@ class Conductor:
             *own, days=keep_days, audit_days=keep_audit_days, rows=keep_rows)
         self._thread: threading.Thread | None = None
 
-    def answer(self, data: bytes, authenticated: str | None = None,
-               token: str = '') -> bytes:
+    def answer(self, data: bytes, authenticated: str | None = None) -> bytes:
         """Store a report, and return the answer, both as JSON.
 
         :param authenticated: the host that the sender is, ``None`` where
             the transport does not tell
-        :param token: what the sender shows instead
         :raises WireError: the report is refused, and why; it will be again
         :raises Unreachable: it could not be stored: send it again later
         """
         now = self._clock()
         try:
-            return self._answer(data, authenticated, token, now)
+            return self._answer(data, authenticated, now)
         except errors.WireError as exc:
             self._refused(exc, authenticated, data, now)
             raise
@@ -149,40 +149,76 @@ class Conductor:
             LOG.warning('%s runs instances, and no agent has reported from '
                         'it: what their flavors say is not kept', tag.host)
 
-    def may_speak(self, host: str, token: str) -> bool:
-        """Whether a token is that of the host, or was less than
-        :data:`PROVED_S` ago.
+    def signed_answer(self, data: bytes, sender: proof.Sender
+                      ) -> dict[str, str]:
+        """The answer to a report that its host has signed, or why it is
+        refused, signed in turn.
+
+        :raises ForeignReport: the host has not signed it
+        :raises ScavengerError: it may be taken later, as it is
+        """
+        key = self._key(sender.host,
+                        lambda key: proof.is_of(sender, key, data))
+        if not key:
+            foreign = errors.ForeignReport(
+                f'a report in the name of {printable(sender.host)} with a '
+                'wrong token: refused; "scavenger-manage host enroll" makes '
+                'one, and a host that was unenrolled needs no token_file')
+            self._refused(foreign, None, data, self._clock())
+            raise foreign
+        try:
+            kind, text = proof.ANSWER, self.answer(data, sender.host).decode()
+        except errors.WireError as exc:
+            if type(exc) is not errors.WireError:   # it is not the report's
+                raise
+            kind, text = proof.REFUSAL, str(exc)
+        return proof.signed(key, sender, kind, text)
+
+    def _key(self, host: str, fits: Callable[[str], bool]) -> str:
+        """The hash of the host's token, of now or of less than
+        :data:`PROVED_S` ago, if it fits; else ''.
 
         :raises Unreachable: that cannot be found out now
         """
-        hashed, now = enrollment.hashed(token), time.monotonic()
-        proved, until_s = self._proved.get(host, ('', 0.0))
-        if now < until_s and hmac.compare_digest(hashed, proved):
-            return True
+        now = time.monotonic()
+        key, until_s = self._proved.get(host, ('', 0.0))
+        if now < until_s and fits(key):
+            return key
         try:
-            if connect.read(self._engine, functools.partial(
-                    enrollment.may_speak, name=host, token=token)):
-                if len(self._proved) >= MOST_PROVED:
-                    self._proved.clear()
-                self._proved[host] = hashed, now + PROVED_S
-                return True
+            key = connect.read(self._engine, functools.partial(
+                enrollment.key, name=host))
         except errors.DatabaseError as exc:
             raise self._unreachable(exc) from exc
+        if not (key and fits(key)):
+            return ''
+        if len(self._proved) >= MOST_PROVED:
+            self._proved.clear()
+        self._proved[host] = key, now + PROVED_S
+        return key
+
+    def may_speak(self, host: str, token: str) -> bool:
+        """Whether a token is that of the host.
+
+        :raises Unreachable: that cannot be found out now
+        """
+        hashed = proof.key(token)
+        if self._key(host, lambda key: hmac.compare_digest(hashed, key)):
+            return True
         if self._first(f'token {host}', self._clock()):
             LOG.warning('refused a report in the name of %s: its token is '
                         'another; "scavenger-manage host enroll" makes one',
                         ascii(host))
         return False
 
-    def _answer(self, data: bytes, authenticated: str | None, token: str,
-                now: float) -> bytes:
+    def _answer(self, data: bytes, authenticated: str | None, now: float
+                ) -> bytes:
         report = codec.decode(data, Report, MAX_REPORT_BYTES)
         sync_.check(report, authenticated)
         try:
             answer = connect.retried(
                 self._engine, functools.partial(
                     sync_.sync, report=report, now=now,
-                    authenticated=authenticated, token=token,
+                    authenticated=authenticated,
                     require_token=self._require_token,
                     wishes=self._wishes),
                 patience_s=PATIENCE_S, idempotent=True, on_duplicate=True)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
-import hmac
 from typing import Any
 
 from oslo_log import log
@@ -89,15 +88,14 @@ def check(report: Report, authenticated: str | None = None) -> None:
 
 
 def sync(connection: reports.Connection, report: Report, now: float,
-         authenticated: str | None = None, token: str = '',
+         authenticated: str | None = None,
          require_token: bool = False,
          wishes: directives_.Wishes | None = None) -> Answer:
     """Apply a report and answer it, in the caller's transaction.
 
     :param now: UNIX time in seconds
-    :param authenticated: as for :func:`check`
-    :param token: what the sender shows, where that is ``None``: a host that
-        has been enrolled needs its own
+    :param authenticated: as for :func:`check`; a host that has been enrolled
+        has to be
     :param require_token: every host has to be enrolled
     :param wishes: what is remembered of the operators' wishes from one
         report to the next, by the caller
@@ -106,9 +104,8 @@ def sync(connection: reports.Connection, report: Report, now: float,
     check(report, authenticated)
     host = reports.host(connection, report.host)
     if authenticated is None:
-        _check_token(host, report.host, token, require_token, now)
-    if host is not None and host.token_from_s is not None and (
-            token or authenticated is not None):
+        _check_token(host, report.host, require_token, now)
+    elif host is not None and host.token_from_s is not None:
         enrollment.proved(connection, host.id)
     host = host or reports.add_host(connection, report.host, now)
     sequence, last_s, generation, tags = reports.progress(
@@ -159,25 +156,20 @@ def sync(connection: reports.Connection, report: Report, now: float,
                   time_s=now, directives=directives)
 
 
-def _check_token(host: reports.Host | None, name: str, token: str,
-                 required: bool, now: float) -> None:
+def _check_token(host: reports.Host | None, name: str, required: bool,
+                 now: float) -> None:
     """
-    :raises ForeignReport: the sender may not report as this host
+    :raises ForeignReport: this host may not report without a proof
     """
-    expected = host and host.token_hash
-    if host is None or expected is None:
+    if host is None or host.token_hash is None:
         if required:
             raise errors.ForeignReport(
                 f'a report in the name of {name}, which has no token: '
                 'refused by [conductor] require_token; '
                 '"scavenger-manage host enroll" makes one')
-    elif not (token or now >= (host.token_from_s or 0.0)):
-        return      # it was enrolled a short time ago
-    elif not hmac.compare_digest(enrollment.hashed(token), expected):
+    elif now >= (host.token_from_s or 0.0):     # else it is enrolled by then
         raise errors.ForeignReport(
-            f'a report in the name of {name} '
-            + ('with a wrong token' if token else 'without its token')
-            + ': refused')
+            f'a report in the name of {name} without its token: refused')
 
 
 def _new(entries: Iterable[AnyEntry], done: int) -> Iterator[AnyEntry]:

@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""Tokens of hosts, for agents that report over HTTPS.
+"""Tokens of hosts.
 
 The database has a hash only: a token is shown once, when it is made.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import secrets
 from typing import NamedTuple
 
@@ -21,6 +19,7 @@ from sqlalchemy import update
 
 from scavenger_openstack.db import reports
 from scavenger_openstack.db import tables
+from scavenger_openstack.wire import proof
 
 ACTOR = 'scavenger-manage'
 
@@ -28,7 +27,6 @@ RECENT_S = 600.0
 """A host that has reported within that reports at present."""
 
 TOKEN_BYTES = 32
-"""Random: a plain hash of it cannot be turned round by trying."""
 
 
 class Enrolled(NamedTuple):
@@ -66,12 +64,12 @@ def enroll(connection: Connection, name: str, *, now_s: float,
                else None)
     if before is None:
         connection.execute(insert(hosts).values(
-            name=name, token_hash=hashed(token), facts={}, settings={},
+            name=name, token_hash=proof.key(token), facts={}, settings={},
             first_seen_s=now_s, last_seen_s=0.0,
             totals_hour_s=reports.hour(now_s)))
     else:
         connection.execute(update(hosts).where(hosts.c.name == name).values(
-            token_hash=hashed(token), token_from_s=until_s, removed_s=None,
+            token_hash=proof.key(token), token_from_s=until_s, removed_s=None,
             last_seen_s=there.last_seen_s if there else 0.0))
     _record(connection, 'host.enroll', name, now_s, before={
         'token': had_one}, after={'token': True, 'grace_until_s': until_s})
@@ -113,12 +111,11 @@ def _record(connection: Connection, action: str, name: str, now_s: float,
         'before': before, 'after': after, 'reason': ''}])
 
 
-def may_speak(connection: Connection, name: str, token: str) -> bool:
-    """Whether a token is that of the host."""
-    expected = connection.execute(
+def key(connection: Connection, name: str) -> str:
+    """The hash of a host's token, '' for one without."""
+    return connection.execute(
         select(tables.hosts.c.token_hash)
-        .where(tables.hosts.c.name == name)).scalar_one_or_none()
-    return hmac.compare_digest(hashed(token), expected or '')
+        .where(tables.hosts.c.name == name)).scalar_one_or_none() or ''
 
 
 def without_token(connection: Connection) -> int:
@@ -126,8 +123,3 @@ def without_token(connection: Connection) -> int:
     hosts = tables.hosts.c
     return connection.execute(select(func.count()).where(
         hosts.token_hash.is_(None), hosts.removed_s.is_(None))).scalar_one()
-
-
-def hashed(token: str) -> str:
-    return 'sha256:' + hashlib.sha256(token.encode(
-        errors='surrogateescape')).hexdigest()

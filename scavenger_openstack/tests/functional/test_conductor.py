@@ -39,6 +39,7 @@ from scavenger_openstack.tests.unit.conductor import sync_cases
 from scavenger_openstack.tests.unit.db import totals_cases
 from scavenger_openstack.tests.unit import rpc_cases
 from scavenger_openstack.wire import codec
+from scavenger_openstack.wire import proof
 from scavenger_openstack.wire import report as wire
 
 START_S = 60.0
@@ -230,6 +231,17 @@ class Broker(rpc_cases.Mixin, testtools.TestCase):
         self.fault = errors.WireError('no\nERROR forged')
         self.assertEqual('no\\nERROR forged', str(self.assertRaises(
             errors.WireError, self.client.sync, b'{}')))
+
+    def test_a_refusal_without_a_proof(self) -> None:
+        """Another client of the broker may have sent it: no entry is left
+        out for it."""
+        def refuse(data: bytes, sender: proof.Sender) -> dict[str, str]:
+            raise errors.WireError('no')
+
+        _, client = self.enrolled()
+        type(self).signed_answers = staticmethod(refuse)
+        self.assertEqual('no', str(self.assertRaises(
+            errors.Unreachable, client.sync, b'{}')))
 
     def test_an_agent_that_the_broker_refuses(self) -> None:
         """It goes on, and tries again; the line says why."""

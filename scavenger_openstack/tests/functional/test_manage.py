@@ -27,6 +27,7 @@ from scavenger_openstack.db import tables
 from scavenger_openstack.tests.functional import managing
 from scavenger_openstack.tests.functional.servers import databases
 from scavenger_openstack.tests.functional.servers import process
+from scavenger_openstack.wire import proof
 
 DAY_S = 86400.0
 NOW_S = 1000 * DAY_S
@@ -234,7 +235,8 @@ class Manage(managing.Command):
         self.assertEqual(2, err.count('reports at present without a token'))
         with connect.reading(self.engine) as connection:
             for name, token in tokens.items():
-                self.assertTrue(enrollment.may_speak(connection, name, token))
+                self.assertEqual(proof.key(token),
+                                 enrollment.key(connection, name))
             self.assertEqual([True, True, False], [
                 (until_s or 0.0) > time.time() + 7000 for until_s
                 in connection.scalars(sqlalchemy.select(
@@ -283,7 +285,7 @@ class Manage(managing.Command):
         with connect.reading(self.engine) as connection:
             self.assertEqual(
                 [False, True, False, False],
-                [enrollment.may_speak(connection, name, token)
+                [enrollment.key(connection, name) == proof.key(token)
                  for name, token in (('h1', first.strip()),
                                      ('h1', second.strip()),
                                      ('h2', second.strip()), ('h1', ''))])

@@ -10,6 +10,7 @@ import json
 import pathlib
 import threading
 import time
+from typing import Any
 from typing import TYPE_CHECKING
 
 import fixtures
@@ -19,10 +20,12 @@ import testtools
 from scavenger_openstack.agent.control_plane import sync
 from scavenger_openstack.conductor import service
 from scavenger_openstack.db import connect
+from scavenger_openstack.db import enrollment
 from scavenger_openstack.db.resources import hosts
 from scavenger_openstack.db import schema
 from scavenger_openstack import errors
 from scavenger_openstack import rpc
+from scavenger_openstack.wire import proof
 from scavenger_openstack.wire.report import MAX_REPORT_BYTES
 
 
@@ -30,6 +33,9 @@ if TYPE_CHECKING:
     _Base = testtools.TestCase
 else:
     _Base = object
+
+
+HOST = 'compute-7'
 
 
 def configuration(url: str) -> cfg.ConfigOpts:
@@ -46,7 +52,8 @@ class Mixin(_Base):
     timeout_s = 5.0
     conf: cfg.ConfigOpts
     server: rpc.Server
-    answers: Callable[[bytes, str], bytes]
+    answers: Callable[[bytes], bytes]
+    signed_answers: rpc.SignedAnswer
     tags: list[bytes] = []
 
     @classmethod
@@ -59,7 +66,8 @@ class Mixin(_Base):
         cls.conf = configuration(cls.url())
         # Ending one takes a second.
         cls.server = rpc.Server(
-            cls.conf, lambda report, token: cls.answers(report, token),
+            cls.conf, lambda report: cls.answers(report),
+            lambda report, sender: cls.signed_answers(report, sender),
             'conductor-1', lambda tag: cls.tags.append(tag))
         cls.server.start()
         assert cls.server.wait(30.0)
@@ -71,7 +79,6 @@ class Mixin(_Base):
         self.useFixture(fixtures.FakeLogger('scavenger_openstack'))
         self.log = self.useFixture(fixtures.FakeLogger())
         self.reports: list[bytes] = []
-        self.tokens: list[str] = []
         self.fault: Exception | None = None
         type(self).answers = staticmethod(self.answer)
         self.client = self.new_client()
@@ -81,9 +88,8 @@ class Mixin(_Base):
         self.addCleanup(client.close)
         return client
 
-    def answer(self, report: bytes, token: str) -> bytes:
+    def answer(self, report: bytes) -> bytes:
         self.reports.append(report)
-        self.tokens.append(token)
         if self.fault is not None:
             raise self.fault
         return b'{"answer": "' + report + '", "é": 1}'.encode()
@@ -95,13 +101,85 @@ class Mixin(_Base):
         self.client.sync(b'2')
         self.assertEqual(['réport'.encode(), b'2'], self.reports)
 
-    def test_a_token(self) -> None:
+    def enrolled(self) -> tuple[service.Conductor, rpc.Client]:
+        """A conductor that answers, and an agent with its token."""
+        directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        engine = connect.engine(f'sqlite:///{directory}/database')
+        self.addCleanup(engine.dispose)
+        schema.upgrade(engine)
+        with connect.writing(engine) as connection:
+            token = enrollment.enroll(connection, HOST, now_s=0.0).token
+        conductor = service.Conductor(engine)
+        type(self).answers = staticmethod(conductor.answer)
+        type(self).signed_answers = staticmethod(conductor.signed_answer)
         client = rpc.Client(self.conf, timeout_s=self.timeout_s,
-                            token=lambda: 't0k')
+                            identity=lambda: (HOST, token))
         self.addCleanup(client.close)
-        client.sync(b'{}')
-        self.client.sync(b'{}')
-        self.assertEqual(['t0k', ''], self.tokens)
+        return conductor, client
+
+    def test_a_token(self) -> None:
+        """It is needed, and never sent."""
+        conductor, client = self.enrolled()
+        agent = self.agent(client.sync)
+        self.assertTrue(agent.turn(), self.log.output)
+        self.assertTrue(agent.directives.digest)
+        self.assertFalse(self.agent(self.client.sync).turn())
+        self.assertRaises(errors.WireError, client.sync, b'{}')
+
+    def test_answers_that_others_forge(self) -> None:
+        """None is followed, and none has the agent leave out an entry."""
+        conductor, client = self.enrolled()
+        before: list[dict[str, str]] = []
+
+        def keep(data: bytes, sender: proof.Sender) -> dict[str, str]:
+            before.append(conductor.signed_answer(data, sender))
+            return before[-1]
+
+        type(self).signed_answers = staticmethod(keep)
+        self.assertTrue(self.agent(client.sync).turn())
+        self.assertRaises(errors.WireError, client.sync, b'{}')
+        answer = before[0][proof.ANSWER]
+        forged: list[Any] = [
+            answer, *before, {'answer': answer}, {'answer': answer,
+                                                  'proof': 1}, {}, None,
+            {**before[0], 'answer': answer.replace('true', 'false')}]
+
+        for message in forged:
+            type(self).signed_answers = staticmethod(
+                lambda data, sender, message=message: message)
+            agent = self.agent(client.sync)
+            self.assertFalse(agent.turn(), message)
+            self.assertEqual('', agent.directives.digest)
+            self.assertRaises(errors.Unreachable, client.sync, b'{}')
+
+        def swap(data: bytes, sender: proof.Sender) -> dict[str, str]:
+            """A refusal in place of the answer."""
+            found = conductor.signed_answer(data, sender)
+            return {'refusal': found['answer'], 'proof': found['proof']}
+
+        type(self).signed_answers = staticmethod(swap)
+        agent = self.agent(client.sync)
+        self.assertFalse(agent.turn())
+        self.assertEqual('', agent.directives.digest)
+        self.assertRaises(errors.Unreachable, client.sync, b'{}')
+
+    def test_calls_of_another_form(self) -> None:
+        """A proof of which something is missing is none."""
+        import oslo_messaging
+        self.enrolled()
+        transport = oslo_messaging.get_rpc_transport(self.conf)
+        self.addCleanup(transport.cleanup)
+        call = oslo_messaging.get_rpc_client(transport, oslo_messaging.Target(
+            topic=rpc.TOPIC, version='1.0')).prepare(timeout=5.0).call
+        good = {'host': HOST, 'nonce': '0', 'proof': '0'}
+        for fields in ({'proof': ''}, {**good, 'host': 1},
+                       {**good, 'host': 'x' * 257}, {**good, 'nonce': 'a\nb'},
+                       {**good, 'more': ''}, {'token': 't0k'}, good):
+            exc = self.assertRaises(
+                (errors.ForeignReport, oslo_messaging.RemoteError), call, {},
+                'sync', report='{}', **fields)
+            self.assertEqual('ForeignReport', getattr(
+                exc, 'exc_type', type(exc).__name__), str(fields))
 
     def test_a_tag(self) -> None:
         """As nova-compute casts it."""
@@ -169,7 +247,7 @@ class Mixin(_Base):
     def agent(self, call: Callable[[bytes], bytes]) -> sync.Sync:
         directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         return sync.make(call, directory / 'sync', spool_bytes=2 ** 20,
-                         host='compute-7', boot_id='b', version='1',
+                         host=HOST, boot_id='b', version='1',
                          sync_s=10.0)
 
     def test_another_major_version_is_one_line_in_both_logs(self) -> None:
@@ -207,7 +285,7 @@ class Mixin(_Base):
                                    'facts', 'workloads_digest')}).encode()
 
         def both(first: Callable[..., bytes], then: Callable[..., bytes],
-                 data: bytes, token: str = '') -> bytes:
+                 data: bytes) -> bytes:
             return then(first(data))
 
         for version, tell, answer in (('1.1', later, earlier),
@@ -227,7 +305,7 @@ class Mixin(_Base):
     def test_several_at_once(self) -> None:
         gate = threading.Barrier(4)
 
-        def answer(report: bytes, token: str) -> bytes:
+        def answer(report: bytes) -> bytes:
             gate.wait(self.timeout_s)
             return report
 

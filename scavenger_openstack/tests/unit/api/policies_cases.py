@@ -70,6 +70,7 @@ class Policies:
     assertEqual: Any
     assertGreater: Any
     assertIn: Any
+    assertNotEqual: Any
     assertNotIn: Any
     call: Any
     engine: Any

@@ -18,6 +18,7 @@ from scavenger_openstack.tests.unit.conductor.cloud import incident
 from scavenger_openstack.tests.unit.conductor.cloud import NOW
 from scavenger_openstack.tests.unit.conductor.cloud import report
 from scavenger_openstack.wire import codec
+from scavenger_openstack.wire import proof
 from scavenger_openstack.wire import report as wire
 
 
@@ -50,15 +51,18 @@ class Enrolling(cloud.Mixin):
             self.assertEqual((False, True, self.now + 3600.0), enrolled[1:])
             self.now += 3599
             self.answer(report(incident(2), sent_s=self.now))
-            self.assertIn('with a wrong token', self.refused(
-                codec.encode(report(sent_s=self.now)), token='x'))
+            data = codec.encode(report(sent_s=self.now))
+            self.assertRaises(
+                errors.ForeignReport, self.conductor.signed_answer, data,
+                proof.sender('x', HOST, data))
+            sender = proof.sender(enrolled.token, HOST, data)
             if shown:
-                self.answer(report(sent_s=self.now), token=enrolled.token)
+                self.conductor.signed_answer(data, sender)
             else:
                 self.now += 1
             self.assertIn('without its token', self.refused(
                 codec.encode(report(sent_s=self.now))))
-            self.answer(report(sent_s=self.now), token=enrolled.token)
+            self.conductor.signed_answer(data, sender)
             with self.engine.begin() as connection:
                 self.assertTrue(enrollment.unenroll(connection, HOST,
                                                     now_s=self.now))
@@ -92,7 +96,7 @@ class Enrolling(cloud.Mixin):
                  created_s=NOW, expires_s=NOW + 9000)
         self.add(tables.switches, scope='host', target=HOST, protection=False,
                  reason='', changed_by='admin', changed_s=NOW)
-        token = self.enroll().token
+        self.enroll()
         self.now += 600
         with self.engine.begin() as connection:
             self.assertTrue(hosts.remove(
@@ -104,7 +108,7 @@ class Enrolling(cloud.Mixin):
             self.assertEqual([], hosts.page(connection, limit=9))
             self.assertEqual([], summary.hosts(connection))
             self.assertIsNone(hosts.by_name(connection, HOST))
-            self.assertFalse(enrollment.may_speak(connection, HOST, token))
+            self.assertEqual('', enrollment.key(connection, HOST))
             self.assertEqual(0, enrollment.without_token(connection))
         for table, column in ((tables.workloads, 'until_s'),
                               (tables.caps, 'removed_s'),

@@ -27,6 +27,7 @@ from scavenger_openstack.tests.unit.conductor.cloud import NOW
 from scavenger_openstack.tests.unit.conductor.cloud import report
 from scavenger_openstack.tests.unit.conductor.cloud import statistics
 from scavenger_openstack.wire import codec
+from scavenger_openstack.wire import proof
 from scavenger_openstack.wire import report as wire
 
 
@@ -248,16 +249,65 @@ class Service(cloud.Mixin):
                 connection, HOST, now_s=NOW).token
         data = codec.encode(report(incident(1)))
         self.assertIn('without its token', self.refused(data))
-        self.assertIn('with a wrong token', self.refused(data, token='x'))
+        self.assertRaises(errors.ForeignReport, self.signed, data, 'x')
         self.assertEqual([], self.rows(tables.incidents))
         self.assertEqual(
             [('scavenger-manage', HOST), ('unknown', HOST),
              ('unknown', HOST)],
             self.rows(tables.audit, 'actor', 'target'))
-        self.assertEqual(1, self.answer(report(incident(1)), token=token
-                                        ).acknowledged)
+        self.assertEqual(1, self.signed(data, token).acknowledged)
         self.assertEqual(2, self.answer(report(incident(2)),
                                         authenticated=HOST).acknowledged)
+
+    def signed(self, data: bytes, token: str,
+               sender: proof.Sender | None = None) -> wire.Answer:
+        """The answer to a report that is signed, by default with the token.
+        """
+        sender = sender or proof.sender(token, HOST, data)
+        message = self.conductor.signed_answer(data, sender)
+        self.assertNotIn(token, f'{sender}{message}')
+        return codec.decode(proof.opened(token, sender, message).encode(),
+                            wire.Answer, wire.MAX_ANSWER_BYTES)
+
+    def test_reports_with_a_proof(self) -> None:
+        """It is of this report, this host and its token of now."""
+        data = codec.encode(report(incident(1)))
+        tokens = {}
+        for name in (HOST, 'node-2'):
+            with self.engine.begin() as connection:
+                tokens[name] = enrollment.enroll(
+                    connection, name, now_s=NOW).token
+        token = tokens[HOST]
+        sender = proof.sender(token, HOST, data)
+        for forged in (
+                sender._replace(nonce='0'), sender._replace(proof='é' * 64),
+                sender._replace(host='node-2'), sender._replace(host='no'),
+                sender._replace(host='not enrolled'),
+                proof.sender(tokens['node-2'], 'node-2', data),
+                proof.sender(tokens['node-2'], HOST, data),
+                proof.sender('', HOST, data)):
+            self.assertRaises(errors.ForeignReport, self.signed, data, token,
+                              forged)
+        self.assertRaises(errors.ForeignReport, self.signed,
+                          data.replace(b'began', b'ended'), token, sender)
+        self.assertEqual([], self.rows(tables.incidents))
+        for _ in range(2):      # the same again changes nothing
+            self.assertEqual(1, self.signed(data, token, sender).acknowledged)
+        self.assertEqual(1, len(self.rows(tables.incidents)))
+        with self.engine.begin() as connection:
+            tokens[HOST] = enrollment.enroll(connection, HOST, now_s=NOW
+                                             ).token
+        self.signed(data, tokens[HOST])
+        self.assertRaises(errors.ForeignReport, self.signed, data, token)
+
+    def test_a_refusal_with_a_proof(self) -> None:
+        """What is wrong in the report; all else is for later."""
+        with self.engine.begin() as connection:
+            token = enrollment.enroll(connection, HOST, now_s=NOW).token
+        self.assertRaises(errors.WireError, self.signed, b'{"host": 1}',
+                          token)
+        self.assertRaises(errors.OtherRelease, self.signed, codec.encode(
+            codec.replace(report(), schema=99)), token)
 
     def test_only_hosts_with_a_token(self) -> None:
         self.answer(report(incident(1)))
@@ -266,15 +316,15 @@ class Service(cloud.Mixin):
         self.assertIn('which has no token', self.refused(
             codec.encode(report(incident(2)))))
         self.assertIn('which has no token', self.refused(
-            codec.encode(report(incident(1), host='node-9')), token='x'))
+            codec.encode(report(incident(1), host='node-9'))))
         self.assertEqual([HOST], self.rows(tables.hosts, 'name'))
         with self.engine.begin() as connection:
             self.assertEqual(1, enrollment.without_token(connection))
             token = enrollment.enroll(
                 connection, HOST, now_s=NOW).token
             self.assertEqual(0, enrollment.without_token(connection))
-        self.assertEqual(2, self.answer(report(incident(2)), token=token
-                                        ).acknowledged)
+        self.assertEqual(2, self.signed(codec.encode(report(incident(2))),
+                                        token).acknowledged)
 
     def test_invented_names_do_not_fill_the_audit(self) -> None:
         self.conductor = service.Conductor(self.engine, lambda: self.now,
