@@ -17,7 +17,9 @@ import testtools
 from scavenger_openstack.cmd import manage
 from scavenger_openstack.conductor import sessions
 from scavenger_openstack import conf as conf_
+from scavenger_openstack.db import connect
 from scavenger_openstack.osc import plugin
+from scavenger_openstack import rpc
 
 PAGE = pathlib.Path(__file__).parents[3] / 'doc/source/install/cloud.rst'
 
@@ -64,6 +66,34 @@ class Page(testtools.TestCase):
         self.assertTrue(conf.conductor.enabled)
         self.assertEqual(['cpu'], conf.agent.protect)
         self.assertIsNone(conf.database.connection)
+
+    def test_nothing_crosses_the_network_in_the_clear(self) -> None:
+        """Broker and database show a certificate, which is checked."""
+        for text in list(blocks(ini=True))[:2]:
+            conf = self.conf(text)
+            rpc.register(conf)
+            self.assertIn(':5671/', conf.transport_url)
+            self.assertTrue(conf.oslo_messaging_rabbit.ssl)
+            self.assertTrue(conf.oslo_messaging_rabbit.ssl_ca_file)
+            if conf.database.connection:
+                engine = connect.engine(conf.database.connection)
+                _, options = engine.dialect.create_connect_args(engine.url)
+                self.assertEqual(conf.oslo_messaging_rabbit.ssl_ca_file,
+                                 options['ssl']['ca'])
+
+    def test_users_and_modes(self) -> None:
+        """What has a password is for the user whose program reads it."""
+        modes: dict[str, set[tuple[str, str]]] = {}
+        for (mode, *files), (owner, *owned) in zip(
+                commands('chmod'), commands('chown'), strict=True):
+            self.assertEqual(files, owned)
+            for path in files:
+                modes.setdefault(path, set()).add((mode, owner))
+        self.assertEqual(
+            {'/etc/scavenger/scavenger.conf': {
+                ('640', 'root:scavenger-control'),
+                ('600', 'scavenger:scavenger')},
+             '/etc/scavenger/token': {('600', 'scavenger:scavenger')}}, modes)
 
     def test_manage(self) -> None:
         found = list(commands('scavenger-manage'))

@@ -38,6 +38,11 @@ class RabbitMq(process.Server):
         self.write('rabbitmq.conf', CONFIGURATION.format(port=self.port))
         self.write('env.conf', '')
         self.write('plugins', '[].\n')
+        self._names = {
+            'ERL_EPMD_PORT': str(self._epmd_port),
+            'ERL_EPMD_ADDRESS': '127.0.0.1',
+            'RABBITMQ_NODENAME': f'test{self.port}@localhost',
+            'RABBITMQ_CONF_ENV_FILE': str(self.directory / 'env.conf')}
         self.begin()
 
     @property
@@ -49,12 +54,9 @@ class RabbitMq(process.Server):
         """Start it, the first time or again."""
         top = self.directory
         environment = {
-            'ERL_EPMD_PORT': str(self._epmd_port),
-            'ERL_EPMD_ADDRESS': '127.0.0.1',
-            'RABBITMQ_NODENAME': f'test{self.port}@localhost',
+            **self._names,
             'RABBITMQ_DIST_PORT': str(self._node_port),
             'RABBITMQ_CONFIG_FILE': str(top / 'rabbitmq.conf'),
-            'RABBITMQ_CONF_ENV_FILE': str(top / 'env.conf'),
             'RABBITMQ_ENABLED_PLUGINS_FILE': str(top / 'plugins'),
             'RABBITMQ_MNESIA_BASE': str(top / 'mnesia'),
             'RABBITMQ_LOG_BASE': str(top / 'log'),
@@ -80,6 +82,11 @@ class RabbitMq(process.Server):
                 return client.recv(1) == b'\x01'
         except OSError:
             return False
+
+    def control(self, *arguments: str) -> None:
+        """As an operator does with rabbitmqctl."""
+        self.run([process.program('rabbitmqctl', SCRIPTS), *arguments],
+                 self._names)
 
     def freeze(self) -> None:
         """It accepts connections and never answers."""
