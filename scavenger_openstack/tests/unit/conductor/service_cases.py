@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from typing import Any
 
@@ -233,6 +234,22 @@ class Service(cloud.Mixin):
                 batch('vm', kind='instance', instance=command)]))))
         self.assertNotIn('curl', self.log.output)
         self.assertEqual([], self.rows(tables.workloads))
+
+    def test_a_tag_that_is_not_of_nova_compute(self) -> None:
+        """Any client of the broker may send one."""
+        good = {'instance': '66666666-7777-4888-8999-aaaaaaaaaaaa',
+                'host': 'nowhere', 'priority': 'background'}
+        self.conductor.tag(json.dumps(good).encode())
+        self.assertIn('nowhere runs instances', self.log.output)
+        for name, value in (('host', 'h\nERROR'), ('host', 'h\x1b[2J'),
+                            ('host', 'h;id'), ('project', 'p\n'),
+                            ('application', 'a\u2028b'), ('source', 'x'),
+                            ('instance', good['instance'] + '\n'),
+                            ('instance', '../x')):
+            self.assertRaises(
+                errors.WireError, self.conductor.tag,
+                json.dumps({**good, name: value}).encode())
+        self.assertEqual(1, self.log.output.count('\n'))
 
     def test_text_that_terminals_obey(self) -> None:
         """One entry is refused, and the others are taken."""
