@@ -25,7 +25,8 @@ COMMON_OPTS: list[cfg.Opt] = [
 AGENT_OPTS: list[cfg.Opt] = [
     cfg.StrOpt('host', default=socket.gethostname(),
                sample_default='the host name',
-               help='Name of this hypervisor in reports.'),
+               help='Name of this hypervisor in reports.  The control plane '
+                    'takes 1 to 255 letters, digits and "._-".'),
     cfg.StrOpt('driver', default='host',
                help='Entry point in scavenger.drivers that reads and '
                     'limits workloads.'),

@@ -111,13 +111,20 @@ def load_sync(conf: cfg.ConfigOpts, call: Callable[[bytes], bytes] | None,
     :param call: takes a report and returns the answer; ``None``: over HTTPS
         or RPC, as is configured
     :param evidence: of a controller and one of its incidents, for reports
-    :raises ConfigError: packages are missing, or ``transport_url`` is.
+    :raises ConfigError: packages are missing, or ``transport_url`` is, or
+        the name of this host is none.
     """
     if not conf.conductor.enabled:
         return None
     from scavenger_openstack import version
     try:
         from scavenger_openstack.agent.control_plane import sync
+        from scavenger_openstack.wire import fit
+        if not fit.is_host(conf.agent.host):
+            raise errors.ConfigError(
+                f'[agent] host: the control plane takes no host '
+                f'{ascii(conf.agent.host)}: 1 to 255 letters, digits and '
+                '"._-" make the name of one')
         token_file = pathlib.Path(conf.conductor.token_file)
         if call is None and conf.conductor.url:
             from scavenger_openstack.agent.control_plane import https

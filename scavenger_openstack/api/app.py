@@ -41,6 +41,7 @@ from scavenger_openstack.db.resources.rankings import Rankings
 from scavenger_openstack.db import schema
 from scavenger_openstack import errors
 from scavenger_openstack import text as text_
+from scavenger_openstack.types import printable
 
 LOG = logging.getLogger(__name__)
 
@@ -274,7 +275,7 @@ def _error(error: Exception, challenge: str | None) -> flask.Response:
         headers = {'Retry-After': '10'}
     else:
         LOG.error('%s: %s %s failed', id_, flask.request.method,
-                  flask.request.path, exc_info=error)
+                  printable(flask.request.path), exc_info=error)
         body = faults.document(
             HTTPStatus.INTERNAL_SERVER_ERROR,
             f'This is a fault of the API; its log has more with {id_}.', id_)

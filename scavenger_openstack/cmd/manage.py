@@ -268,11 +268,13 @@ def _aggregates(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
     from scavenger_openstack.db import connect
     from scavenger_openstack.db.resources import aggregates
     from scavenger_openstack.db import schema
+    from scavenger_openstack.types import printable
     with _engine(conf) as engine, connect.reading(engine) as connection:
         schema.check(connection)
         members = aggregates.members(connection)
     for name, found in members.items():
-        print(f'{name}{_source(found)}: {" ".join(found.hosts)}')
+        print(printable(
+            f'{name}{_source(found)}: {" ".join(found.hosts)}'))
     if not members:
         print(f'{PROG}: no aggregate has a host: "aggregate set" names some, '
               'and with [nova] enabled a conductor reads those of Nova',

@@ -26,6 +26,7 @@ from scavenger_openstack.db import enrollment
 from scavenger_openstack.db import reports
 from scavenger_openstack.db import schema
 from scavenger_openstack import errors
+from scavenger_openstack.types import printable
 
 SIZES = ('1x1024', '2x4096', '4x8192')
 _SIZE = re.compile(r'([1-9][0-9]{0,3})x([1-9][0-9]{0,7})')
@@ -70,7 +71,7 @@ def remove(conf: cfg.ConfigOpts, prog: str) -> int:
     finally:
         engine.dispose()
     for sentence in stays:
-        print(f'{prog}: stays: {sentence}', file=sys.stderr)
+        print(f'{prog}: stays: {printable(sentence)}', file=sys.stderr)
     if not stays:
         print('Placement has no background providers, classes and traits')
     return 1 if stays else 0

@@ -24,6 +24,7 @@ from scavenger_openstack.db.resources import services
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db import schema
 from scavenger_openstack import errors
+from scavenger_openstack.types import printable
 from scavenger_openstack import version
 
 T = TypeVar('T')
@@ -103,7 +104,8 @@ class Checks(upgradecheck.UpgradeCommands):
             return Result(Code.WARNING, 'Not known: the database cannot be '
                                         'used.')
         now_s = time.time()
-        names = [f'{row["name"]} ({row["version"] or "version unknown"})'
+        names = [printable(
+            f'{row["name"]} ({row["version"] or "version unknown"})')
                  for row in rows if found(row, now_s)]
         if not names:
             return Result(Code.SUCCESS)

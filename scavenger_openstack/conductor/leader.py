@@ -20,6 +20,7 @@ from scavenger_openstack.db import claims
 from scavenger_openstack.db import connect
 from scavenger_openstack import errors
 from scavenger_openstack import text
+from scavenger_openstack.types import printable
 
 LOG = log.getLogger(__name__)
 
@@ -171,6 +172,7 @@ class Leader:
 
     def _failed(self, why: str) -> None:
         self._failures = min(self._failures + 1, 10)
+        why = printable(why)
         says = text.without_ids(why)
         now = self._clock()
         if says != self._said or not 0 <= now - self._logged_s < REPEAT_S:

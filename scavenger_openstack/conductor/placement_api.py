@@ -20,6 +20,7 @@ from keystoneauth1 import exceptions as auth_exceptions
 
 from scavenger_openstack.conductor import placement
 from scavenger_openstack import errors
+from scavenger_openstack.types import printable
 
 MICROVERSION = '1.39'
 """Of Yoga: the newest whose answers are used here."""
@@ -42,7 +43,7 @@ class Refused(errors.ScavengerError):
     """Placement answers an error; ``status`` is its HTTP status."""
 
     def __init__(self, message: str, status: int) -> None:
-        super().__init__(message)
+        super().__init__(printable(message))
         self.status = status
 
 

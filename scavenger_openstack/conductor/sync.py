@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
-from typing import Any
 
 from oslo_log import log
 
@@ -27,9 +26,7 @@ from scavenger_openstack.db import enrollment
 from scavenger_openstack.db import newest
 from scavenger_openstack.db import reports
 from scavenger_openstack import errors
-from scavenger_openstack.types import printable
 from scavenger_openstack.wire import codec
-from scavenger_openstack.wire import fit
 from scavenger_openstack.wire.report import AgentEvent
 from scavenger_openstack.wire.report import Answer
 from scavenger_openstack.wire.report import AnyEntry
@@ -45,9 +42,6 @@ LOG = log.getLogger(__name__)
 LATE_S = 60.0
 """A report waits at most so long on its way: one that was sent that much
 before the last is from a clock that was set back."""
-
-MOST = {'run_id': 64, 'boot_id': 64, 'workloads_digest': 64}
-"""Longest texts that reports are compared by."""
 
 MOST_MEAN = 1e30
 MOST_M2 = 1e80
@@ -68,19 +62,12 @@ def check(report: Report, authenticated: str | None = None) -> None:
         transport does not tell
     :raises WireError: it may not, and why
     """
-    if not (report.host.isprintable() and report.host.strip() == report.host):
-        raise errors.WireError('a host name with characters that are not '
-                               'printable, or with blanks around it')
     if report.schema != SCHEMA:
-        version = printable(report.facts.version) or 'unknown'
+        version = report.facts.version or 'unknown'
         raise errors.OtherRelease(
             f'{report.host} (version {version}) sent a report of schema '
             f'{report.schema}, this conductor takes {SCHEMA}: '
             'upgrade the older of the two')
-    for name, most in MOST.items():
-        if len(getattr(report, name)) > most:
-            raise errors.WireError(f'{report.host}: {name} is longer than '
-                                   f'{most} characters')
     if authenticated is not None and report.host != authenticated:
         raise errors.ForeignReport(
             f'{authenticated} sent a report in the name of {report.host}: '
@@ -177,24 +164,7 @@ def _new(entries: Iterable[AnyEntry], done: int) -> Iterator[AnyEntry]:
     for entry in sorted(entries, key=lambda entry: entry.sequence):
         if entry.sequence > done:
             done = entry.sequence
-            yield _fitted(entry)
-
-
-def _fitted(entry: AnyEntry) -> AnyEntry:
-    """The entry with each name as our agents write it: to MariaDB 'a' and
-    'a ' are the same, and two rows of it a duplicate."""
-    changes: dict[str, Any] = {
-        name: fit.name(text) for name in ('victim', 'workload', 'application')
-        if (text := getattr(entry, name, ''))}
-    if isinstance(entry, Incident):
-        changes['cause'] = fit.maybe_name(entry.cause)
-        for name in ('suspects', 'evidence'):
-            changes[name] = [
-                codec.replace(one, workload=fit.name(one.workload))
-                for one in getattr(entry, name)]
-    elif isinstance(entry, Statistics):
-        changes['project'] = fit.project(entry.project)
-    return codec.replace(entry, **changes) if changes else entry
+            yield entry
 
 
 def _facts(report: Report, host: reports.Host, now: float, holds: bool
@@ -239,7 +209,7 @@ def _boots(report: Report, host: reports.Host, now: float) -> reports.Row:
                     '%s; what is listed of the host changes from one to the '
                     'other. Give each a name of its own, [agent] host in '
                     'its scavenger.conf', report.host,
-                    printable(host.boot_id), printable(report.boot_id))
+                    host.boot_id, report.boot_id)
                 known['two_machines_s'] = now
     if now - known.get('two_machines_s', now) > TWINS_S:
         del known['two_machines_s']

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from scavenger_openstack.db import reports
 from scavenger_openstack.db import tables
-from scavenger_openstack.wire import fit
 from scavenger_openstack.wire.report import Workload
 
 IDENTITY = ('kind', 'instance')
@@ -40,9 +39,9 @@ def apply(connection: reports.Connection, host_id: int,
 
 def _row(one: Workload) -> reports.Row:
     return reports.cut(tables.workloads, {
-        'name': fit.name(one.id), 'kind': one.kind,
+        'name': one.id, 'kind': one.kind,
         'instance': one.instance, 'display_name': one.display_name,
-        'flavor': one.flavor, 'project': fit.project(one.project),
-        'application': fit.maybe_name(one.application),
+        'flavor': one.flavor, 'project': one.project,
+        'application': one.application,
         'priority': one.priority, 'source': one.source,
         'vcpus': min(MOST_VCPUS, one.vcpus), 'floor': dict(one.floor)})

@@ -17,6 +17,7 @@ from scavenger_openstack.algorithms import classify
 from scavenger_openstack.algorithms import flavor
 from scavenger_openstack import errors
 from scavenger_openstack.nova import options
+from scavenger_openstack.wire import fit
 
 TOPIC = 'scavenger-conductor'
 VERSION = '1.0'
@@ -80,7 +81,8 @@ def tag(event: Event, specs: Mapping[str, str]) -> dict[str, Any]:
     return {'instance': event.instance, 'project': event.project,
             'host': event.host, 'priority': str(found.priority),
             'source': found.source,
-            'application': flavor.application(said.application),
+            'application': fit.maybe_name(
+                flavor.application(said.application)),
             'protect': said.protect,
             'floor': {str(knob): value
                       for knob, value in said.floor.items()}}

@@ -12,6 +12,7 @@ import msgspec
 
 from scavenger_openstack import errors
 from scavenger_openstack.types import printable
+from scavenger_openstack.wire import patterns
 
 T = TypeVar('T')
 S = TypeVar('S', bound=msgspec.Struct)
@@ -21,6 +22,8 @@ MESSAGE = 300
 
 _NUL = re.compile(rb'(?<!\\)(?:\\\\)*\\u0000')
 """A character that no database takes; JSON has it in this form only."""
+
+_CONTROL = repr(patterns.CONTROL)[1:-1]
 
 _FAULTS = (msgspec.MsgspecError, ValueError, TypeError, OverflowError,
            RecursionError)
@@ -80,7 +83,8 @@ def plain(value: msgspec.Struct) -> dict[str, Any]:
 
 
 def _wrong(exc: Exception) -> errors.WireError:
-    text = printable(str(exc)) or type(exc).__name__
+    text = printable(str(exc)).replace(
+        _CONTROL, 'not printable') or type(exc).__name__
     return errors.WireError(text if len(text) <= MESSAGE else
                             f'{text[:MESSAGE // 2]}...'
                             f'{text[-MESSAGE // 2:]}')

@@ -11,17 +11,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 import hashlib
 import math
+import re
 
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import printable
 from scavenger_openstack.types import Value
+from scavenger_openstack.wire import patterns
+from scavenger_openstack.wire.patterns import NAME
+from scavenger_openstack.wire.patterns import PROJECT
+from scavenger_openstack.wire.patterns import SENTENCE
 
-NAME = 255
-PROJECT = 64
-SENTENCE = 2000
-CPU_LIST = 4096
 _HASH = 16
-
+_CPU_LIST = re.compile(patterns.CPU_LIST)
+_HOST = re.compile(patterns.HOST)
+_INCIDENT = re.compile(patterns.INCIDENT)
+_INSTANCE = re.compile(patterns.UUID)
+_NO_ID = re.compile(f'(?!{patterns.WORD}).', re.DOTALL)
 
 _NO_TEXT = '\ufffd'
 """What decoders make of bytes that are no text: the API refuses it."""
@@ -59,6 +64,26 @@ def project(text: str | None) -> str:
     return name(text, PROJECT) if text else ''
 
 
+def is_host(text: str) -> bool:
+    """Whether that is the name of a host."""
+    return _HOST.fullmatch(text) is not None
+
+
+def instance(text: str) -> str:
+    """The UUID of an instance, '' for what is none."""
+    return text if _INSTANCE.fullmatch(text) else ''
+
+
+def incident(text: str) -> str:
+    """The id of an incident, '' for what is none."""
+    return text if _INCIDENT.fullmatch(text) else ''
+
+
+def id_(text: str) -> str:
+    """The id of a boot, a run or directives."""
+    return _NO_ID.sub('_', text)[:patterns.ID] or '-'
+
+
 def sentence(text: str) -> str:
     """A sentence, its end cut off where it is too long."""
     shown = text if text.isprintable() else printable(text)
@@ -74,9 +99,13 @@ def value(given: Value | None) -> Value | None:
     """What a knob holds; ``None`` for what is neither a number nor a CPU
     list of a length that is taken."""
     if isinstance(given, str):
-        return given if len(given) <= CPU_LIST and given.isprintable() \
-            else None
+        return given if _CPU_LIST.fullmatch(given) else None
     return number(given)
+
+
+def time_s(given: float) -> float:
+    """A UNIX time that calendars have."""
+    return min(max(0.0, given), patterns.LAST_S)
 
 
 def amounts(given: Mapping[Knob, float]) -> dict[Knob, float]:

@@ -13,7 +13,8 @@ knob or mode are a new :data:`SCHEMA`.  Each message says its own; a default is
 not sent, so that of the field is 1 for ever.
 
 Names are those of :func:`.fit.name`: the agent's own unless these are too long
-or not printable.
+or not printable.  A text that is not of its kind in :mod:`.texts` makes a
+report of another type, which is refused: the agent then finds the entry.
 """
 
 from __future__ import annotations
@@ -24,6 +25,22 @@ from typing import Literal
 
 import msgspec
 from msgspec import Meta
+
+from scavenger_openstack.wire.patterns import LAST_S
+from scavenger_openstack.wire.texts import CpuList
+from scavenger_openstack.wire.texts import GivenName
+from scavenger_openstack.wire.texts import GivenSentence
+from scavenger_openstack.wire.texts import Host
+from scavenger_openstack.wire.texts import Id
+from scavenger_openstack.wire.texts import IncidentId
+from scavenger_openstack.wire.texts import MaybeGivenName
+from scavenger_openstack.wire.texts import MaybeId
+from scavenger_openstack.wire.texts import MaybeIncidentId
+from scavenger_openstack.wire.texts import MaybeInstance
+from scavenger_openstack.wire.texts import MaybeName
+from scavenger_openstack.wire.texts import MaybeProject
+from scavenger_openstack.wire.texts import Name
+from scavenger_openstack.wire.texts import Sentence
 
 SCHEMA = 1
 
@@ -37,20 +54,20 @@ MAX_MISSING = 20
 MAX_REFUSED = 200
 """Sentences of one report; there may be more."""
 
-Name = Annotated[str, Meta(min_length=1, max_length=255)]
-MaybeName = Annotated[str, Meta(max_length=255)]
-Sentence = Annotated[str, Meta(max_length=2000)]
 Count = Annotated[int, Meta(ge=0, le=2 ** 53)]
-Time = Annotated[float, Meta(ge=0, le=2 ** 53)]
+Time = Annotated[float, Meta(ge=0, le=LAST_S)]
 NotNegative = Annotated[float, Meta(ge=0)]
-Value = float | Annotated[str, Meta(max_length=4096)]
+Value = float | CpuList
 """A limit: a number in the unit of its knob, or a CPU list."""
+GivenValue = float | Annotated[str, Meta(max_length=4096)]
 
 Priority = Literal['foreground', 'background']
 Mode = Literal['off', 'observe', 'enforce']
 Knob = Literal['cpu_cores', 'cpu_set', 'cpu_idle', 'memory_bytes',
                'io_bytes_per_s', 'io_ops_per_s', 'egress_bytes_per_s',
                'llc_ways', 'paused']
+Resource = Literal['cpu', 'memory', 'network', 'disk']
+Outcome = Literal['open', 'confirmed', 'refuted', 'unclear', 'ended']
 
 
 class Wire(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -69,10 +86,10 @@ class Workload(Wire, frozen=True):
     priority: Priority
     kind: Literal['container', 'instance'] = 'container'
     source: MaybeName = 'default'
-    instance: MaybeName = ''
+    instance: MaybeInstance = ''
     display_name: MaybeName = ''
     flavor: MaybeName = ''
-    project: MaybeName = ''
+    project: MaybeProject = ''
     application: MaybeName = ''
     vcpus: NotNegative = 1.0
     floor: dict[Knob, NotNegative] = {}
@@ -118,9 +135,9 @@ class Facts(Wire, frozen=True):
     own_modes: dict[Name, Mode] = {}
     limited: list[Knob] | None = None
     missing: Annotated[list[Sentence], Meta(max_length=MAX_MISSING)] = []
-    capacity: dict[Name, NotNegative] = {}
-    headroom: dict[Name, NotNegative] = {}
-    used: dict[Name, NotNegative] = {}
+    capacity: dict[Resource, NotNegative] = {}
+    headroom: dict[Resource, NotNegative] = {}
+    used: dict[Resource, NotNegative] = {}
     precision: dict[Name, Precision] = {}
     tick_cpu_share: NotNegative | None = None
     spool_bytes: Count = 0
@@ -161,7 +178,7 @@ class Entry(Wire, frozen=True, tag_field='type'):
 class Incident(Entry, frozen=True, tag='incident'):
     """An incident as it is now.  ``begun_s`` is when it began."""
 
-    id: Annotated[str, Meta(pattern='^[0-9a-f]{32}$')]
+    id: IncidentId
     what: Literal['began', 'changed', 'ended']
     begun_s: Time
     victim: Name
@@ -171,7 +188,7 @@ class Incident(Entry, frozen=True, tag='incident'):
     cause: MaybeName = ''
     controller: MaybeName = ''
     action: Sentence = ''
-    outcome: MaybeName = 'open'
+    outcome: Outcome = 'open'
     suspects: Annotated[list[Suspect], Meta(max_length=64)] = []
     evidence: Annotated[list[Series], Meta(max_length=9)] = []
 
@@ -193,7 +210,7 @@ class Limit(Entry, frozen=True, tag='limit'):
     original: Value | None = None
     reason: Sentence = ''
     why: Sentence = ''
-    incident: MaybeName = ''
+    incident: MaybeIncidentId = ''
 
 
 class Kill(Entry, frozen=True, tag='kill'):
@@ -224,7 +241,7 @@ class Statistics(Entry, frozen=True, tag='statistics'):
     section 3.1.
     """
 
-    project: MaybeName
+    project: MaybeProject
     application: Name
     cpu_model: MaybeName
     signal: Name
@@ -248,16 +265,16 @@ class Report(Wire, frozen=True):
     ``directives_digest`` is of the directives that the agent holds.
     """
 
-    host: Name
-    boot_id: Name
-    run_id: Name
+    host: Host
+    boot_id: Id
+    run_id: Id
     sent_s: Time
     schema: int = 1
     facts: Facts = Facts()
-    workloads_digest: MaybeName = ''
+    workloads_digest: MaybeId = ''
     workloads: Annotated[list[Workload], Meta(max_length=2000)] | None = None
     entries: Annotated[list[AnyEntry], Meta(max_length=MAX_ENTRIES)] = []
-    directives_digest: MaybeName = ''
+    directives_digest: MaybeId = ''
 
 
 class Override(Wire, frozen=True):
@@ -267,13 +284,13 @@ class Override(Wire, frozen=True):
     it does not know, and follows the rest.
     """
 
-    id: Name
-    workload: Name
-    knob: Name
-    value: Value | None
-    reason: Sentence
+    id: GivenName
+    workload: GivenName
+    knob: GivenName
+    value: GivenValue | None
+    reason: GivenSentence
     expires_s: Time
-    instance: MaybeName = ''
+    instance: MaybeGivenName = ''
 
 
 class Tag(Wire, frozen=True):
@@ -283,21 +300,21 @@ class Tag(Wire, frozen=True):
     goes.  ``protect`` false: no detector limits others for its sake.
     """
 
-    instance: Name
+    instance: GivenName
     priority: Priority
-    application: MaybeName = ''
-    source: MaybeName = ''
-    floor: Annotated[dict[Name, NotNegative], Meta(max_length=50)] = {}
+    application: MaybeGivenName = ''
+    source: MaybeGivenName = ''
+    floor: Annotated[dict[GivenName, NotNegative], Meta(max_length=50)] = {}
     protect: bool = True
 
 
 class Spec(Wire, frozen=True):
     """What a signal of an application usually is.  Source: CPI2, 3.1."""
 
-    project: MaybeName
-    application: Name
-    cpu_model: MaybeName
-    signal: Name
+    project: MaybeGivenName
+    application: GivenName
+    cpu_model: MaybeGivenName
+    signal: GivenName
     mean: float
     stddev: NotNegative
     n: Count
@@ -322,18 +339,18 @@ class Directives(Wire, frozen=True):
     """
 
     issued_s: Time
-    digest: Name
+    digest: Id
     schema: int = 1
     protection: bool = True
-    protection_reason: Sentence = ''
-    modes: dict[Name, Name] = {}
-    parameters: dict[Name, float | Sentence] = {}
+    protection_reason: GivenSentence = ''
+    modes: dict[GivenName, GivenName] = {}
+    parameters: dict[GivenName, float | GivenSentence] = {}
     tags: Annotated[list[Tag], Meta(max_length=2000)] = []
-    exempt: Annotated[list[Name], Meta(max_length=2000)] = []
+    exempt: Annotated[list[GivenName], Meta(max_length=2000)] = []
     overrides: Annotated[list[Override], Meta(max_length=2000)] = []
     specs: Annotated[list[Spec], Meta(max_length=10000)] = []
     budget: Budget | None = None
-    notice: Sentence = ''
+    notice: GivenSentence = ''
 
 
 class Answer(Wire, frozen=True):
@@ -347,7 +364,7 @@ class Answer(Wire, frozen=True):
     """
 
     acknowledged: Count
-    workloads_digest: MaybeName = ''
+    workloads_digest: MaybeId = ''
     time_s: Time = 0.0
     directives: Directives | None = None
 

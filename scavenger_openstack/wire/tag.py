@@ -4,16 +4,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from msgspec import Meta
+from typing import Literal
 
 from scavenger_openstack.wire.report import Knob
-from scavenger_openstack.wire.report import MaybeName
-from scavenger_openstack.wire.report import Name
 from scavenger_openstack.wire.report import NotNegative
 from scavenger_openstack.wire.report import Priority
 from scavenger_openstack.wire.report import Wire
+from scavenger_openstack.wire.texts import Host
+from scavenger_openstack.wire.texts import Instance
+from scavenger_openstack.wire.texts import MaybeName
+from scavenger_openstack.wire.texts import MaybeProject
 
 MAX_TAG_BYTES = 16 << 10
 
@@ -26,12 +26,11 @@ class InstanceTag(Wire, frozen=True):
     :class:`.flavor.Flavor`.
     """
 
-    instance: Annotated[str, Meta(
-        pattern='^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$')]
-    host: Name
+    instance: Instance
+    host: Host
     priority: Priority
-    source: MaybeName = 'default'
-    project: Annotated[str, Meta(max_length=64)] = ''
+    source: Literal['default', 'flavor'] = 'default'
+    project: MaybeProject = ''
     application: MaybeName = ''
     floor: dict[Knob, NotNegative] = {}
     protect: bool = True

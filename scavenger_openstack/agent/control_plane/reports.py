@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import hashlib
 import math
 from typing import Any
+from typing import get_args
 from typing import NamedTuple
 
 from scavenger_openstack.agent import journal
@@ -30,10 +31,13 @@ MOST_WORKLOADS = 2000
 MOST_SERIES = 9
 MOST_SAMPLES = 120
 MOST_SUFFERING = 20
+OUTCOMES = frozenset(get_args(report.Outcome))
 
 Evidence = Sequence[tuple[str, str, Sequence[float], Sequence[float | None]]]
 """Workload, what the values are, their times (CLOCK_BOOTTIME), and values;
 oldest first."""
+
+Amounts = dict[report.Resource, float]
 
 
 class SeenTick(NamedTuple):
@@ -84,7 +88,7 @@ def workloads(sample: HostSample, instances: Iterable[Instance]
             id=fit.name(workload.id), priority=workload.priority.value,
             kind='instance' if workload.instance else 'container',
             source=fit.maybe_name(workload.source),
-            instance=fit.maybe_name(workload.instance),
+            instance=fit.instance(workload.instance),
             display_name=fit.maybe_name(instance and instance.display_name),
             flavor=fit.maybe_name(instance and instance.flavor),
             project=fit.project(workload.project),
@@ -180,12 +184,12 @@ def _amount(value: float | None) -> float | None:
     return value if value is not None and 0 <= value < math.inf else None
 
 
-def _amounts(found: Mapping[Resource, float | None]) -> dict[str, float]:
-    return {str(resource): value for resource, given in found.items()
+def _amounts(found: Mapping[Resource, float | None]) -> Amounts:
+    return {resource.value: value for resource, given in found.items()
             if (value := _amount(given)) is not None}
 
 
-def _capacity(sample: HostSample | None) -> dict[str, float]:
+def _capacity(sample: HostSample | None) -> Amounts:
     if sample is None:
         return {}
     return _amounts({
@@ -195,7 +199,7 @@ def _capacity(sample: HostSample | None) -> dict[str, float]:
 
 
 def _headroom(document: Mapping[str, Any], rates: Rates | None,
-              idle_cores: float | None) -> dict[str, float]:
+              idle_cores: float | None) -> Amounts:
     """What the budget leaves above what the background uses."""
     if rates is None or not rates.complete:
         return {}
@@ -216,7 +220,7 @@ def _headroom(document: Mapping[str, Any], rates: Rates | None,
     return _amounts(found)
 
 
-def _used(rates: Rates | None) -> dict[str, float]:
+def _used(rates: Rates | None) -> Amounts:
     """What all background work uses, of what is measured of each of it."""
     if rates is None or not rates.complete:
         return {}
@@ -235,7 +239,7 @@ def _used(rates: Rates | None) -> dict[str, float]:
 def entry(happened: Happened) -> report.AnyEntry:
     """The entry of an event."""
     event = happened.event
-    time_s = max(0.0, event.wall_time_s + happened.behind_s)
+    time_s = fit.time_s(event.wall_time_s + happened.behind_s)
     if isinstance(event, transitions.IncidentEvent):
         return _incident(event, happened, time_s)
     if isinstance(event, transitions.LimitEvent):
@@ -243,13 +247,13 @@ def entry(happened: Happened) -> report.AnyEntry:
             sequence=1, time_s=time_s, workload=fit.name(event.workload),
             knob=event.knob.value,
             what=event.what,                # type: ignore[arg-type]
-            since_s=max(0.0, event.since_s + happened.began_behind_s),
+            since_s=fit.time_s(event.since_s + happened.began_behind_s),
             owner=fit.name(event.owner),
             value=fit.value(event.value),
             original=fit.value(event.original),
             reason=fit.sentence(event.reason),
             why=fit.sentence(event.why),
-            incident=fit.maybe_name(event.incident))
+            incident=fit.incident(event.incident))
     if isinstance(event, transitions.KillEvent):
         return report.Kill(
             sequence=1, time_s=time_s,
@@ -271,21 +275,22 @@ def _incident(event: transitions.IncidentEvent, happened: Happened,
     return report.Incident(
         sequence=1, time_s=time_s, id=one.id,
         what=event.what,                    # type: ignore[arg-type]
-        begun_s=max(0.0, min(time_s, begun_s)),
+        begun_s=fit.time_s(min(time_s, begun_s)),
         victim=fit.name(one.victim),
         signal=fit.name(one.signal), value=fit.number(one.value),
         threshold=fit.number(one.threshold),
         cause=fit.maybe_name(one.cause),
         controller=fit.maybe_name(event.controller),
         action=fit.sentence(one.action),
-        outcome=fit.maybe_name(one.outcome),
+        outcome=one.outcome if (            # type: ignore[arg-type]
+            one.outcome in OUTCOMES) else 'unclear',
         suspects=[report.Suspect(
             workload=fit.name(name), score=fit.number(scores.get(name)),
             antagonist=name in one.antagonists)
             for name in dict.fromkeys((*one.antagonists, *scores))][:64],
         evidence=[report.Series(
             workload=fit.name(workload), signal=fit.name(signal),
-            times_s=[max(0.0, begun_s + at_s - one.time_s)
+            times_s=[fit.time_s(begun_s + at_s - one.time_s)
                      for at_s in times[-MOST_SAMPLES:]],
             values=[fit.number(value)
                     for value in values[-MOST_SAMPLES:]])

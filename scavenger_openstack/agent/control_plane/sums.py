@@ -62,9 +62,9 @@ class Sums:
     def drain(self, wall_s: float) -> list[report.Statistics]:
         """All of it, as entries of that time."""
         found = [report.Statistics(
-            sequence=1, time_s=max(0.0, wall_s), project=project,
+            sequence=1, time_s=fit.time_s(wall_s), project=project,
             application=application, signal=signal, cpu_model=cpu_model,
-            hour_s=max(0.0, hour_s), n=int(n), mean=mean, m2=max(0.0, m2),
+            hour_s=fit.time_s(hour_s), n=int(n), mean=mean, m2=max(0.0, m2),
             least=least, most=most)
             for ((project, application, cpu_model, signal), hour_s),
             (n, mean, m2, least, most) in self._sums.items()]

@@ -90,7 +90,7 @@ class Sync:
         self._call = call
         self.spool = spool
         self.directives = directives
-        self._host, self._boot_id = fit.name(host), fit.name(boot_id)
+        self._host, self._boot_id = host, fit.id_(boot_id)
         self._version = version
         self._sync_s = sync_s
         self._evidence = evidence

@@ -12,6 +12,7 @@ import contextlib
 import datetime
 from typing import Any
 from typing import NamedTuple
+from urllib import parse
 
 from keystoneauth1 import exceptions as auth_exceptions
 from novaclient import api_versions
@@ -20,6 +21,7 @@ from novaclient import exceptions
 
 from scavenger_openstack.conductor.nova import stacks
 from scavenger_openstack import errors
+from scavenger_openstack.types import printable
 
 NEWEST = '2.96'
 """Of Nova 2024.1 and later; what is newer has not been tried."""
@@ -165,7 +167,7 @@ class Nova:
         """One of them, ``None`` when there is none."""
         def ask(nova: Any) -> Any:
             try:
-                return _server(nova.servers.get(instance))
+                return _server(nova.servers.get(_in_path(instance)))
             except exceptions.NotFound:
                 return None
 
@@ -177,6 +179,7 @@ class Nova:
 
         :raises Unreachable: Nova refuses it, or does not answer.
         """
+        instance = _in_path(instance)
         self._ask(lambda nova: {
             'live-migrate': lambda: nova.servers.live_migrate(
                 instance, None, 'auto'),
@@ -201,7 +204,7 @@ class Nova:
         """One of them, ``None`` when there is none."""
         def ask(nova: Any) -> Any:
             try:
-                return nova.server_groups.get(id_)
+                return nova.server_groups.get(_in_path(id_))
             except exceptions.NotFound:
                 return None
 
@@ -266,7 +269,7 @@ class Nova:
             return question(self._client)
         except FAULTS as exc:
             self._client = None
-            raise errors.Unreachable(f'Nova: {exc}') from exc
+            raise errors.Unreachable(printable(f'Nova: {exc}')) from exc
         except errors.MISREAD as exc:
             raise errors.Unreachable('Nova: an answer that is not understood: '
                                      f'{exc!r:.200}') from exc
@@ -282,6 +285,11 @@ class Nova:
                 f'Nova: microversion {OLDEST} is needed, which has the extra '
                 f'specs of flavors; it has {found.get_string()}')
         return self._make(found)
+
+
+def _in_path(id_: str) -> str:
+    """An id as a part of a path of Nova's API, whatever is in it."""
+    return parse.quote(id_, safe='')
 
 
 def _next(marker: str | None, last: str) -> str:
@@ -317,7 +325,7 @@ def _server(one: Any) -> Server:
     metadata, tags = found.get('metadata') or {}, found.get('tags') or ()
     return Server(
         found['id'], found['tenant_id'],
-        found.get('OS-EXT-SRV-ATTR:host') or '',
+        printable(found.get('OS-EXT-SRV-ATTR:host') or ''),
         found['status'] in DELETED,
         flavor.get('extra_specs') or {},
         tuple(sorted(name for name in (*metadata, *tags)

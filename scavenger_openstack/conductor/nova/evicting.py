@@ -13,6 +13,7 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import functools
+import shlex
 import time
 from typing import Protocol
 
@@ -34,6 +35,7 @@ from scavenger_openstack.db import reports
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack import errors
 from scavenger_openstack import host_names
+from scavenger_openstack.types import printable
 from scavenger_openstack.types import Priority
 
 LOG = log.getLogger(__name__)
@@ -216,11 +218,12 @@ class Evicting:
         else:
             self._move(row, DOING, FAILED,
                        f'Nova has not done it: its status is {server.status}, '
-                       f'on {server.host or "no host"}; see "openstack server '
-                       f'event list {row["instance"]}"')
+                       f'on {server.host or "no host"}; see: '
+                       + shlex.join(['openstack', 'server', 'event', 'list',
+                                     row['instance']]))
 
     def _move(self, row: Row, before: str, state: str, detail: str) -> bool:
-        now = self._clock()
+        now, detail = self._clock(), printable(detail)
         moved: bool = connect.retried(self._engine, functools.partial(
             _moved, row=row, before=before, state=state, detail=detail,
             now=now), idempotent=True)
@@ -229,8 +232,8 @@ class Evicting:
         if moved and state in (DONE, FAILED):
             log_it = LOG.info if state == DONE else LOG.warning
             log_it('eviction of %s from %s by %s, asked for by %s: %s, %s',
-                   row['instance'], row['host'], row['how'],
-                   row['created_by'], state, detail)
+                   *map(printable, (row['instance'], row['host'], row['how'],
+                                    row['created_by'], state, detail)))
         return moved
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Sequence
 import functools
+import shlex
 import uuid
 
 from oslo_log import log
@@ -29,6 +30,7 @@ from scavenger_openstack.db import evictions
 from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import aggregates
 from scavenger_openstack.db.rows import Row
+from scavenger_openstack.types import printable
 
 LOG = log.getLogger(__name__)
 
@@ -202,10 +204,11 @@ class _Look:
 
         :param reason: for the command
         """
-        command = (f"openstack antagonist evict {one['instance']} --reason "
-                   f'"{reason}" --how live-migrate')
-        sentence = (f"{one['instance']} on {one['host']}: {why}; to have "
-                    f'Nova take it away: {command}')
+        command = printable(shlex.join([
+            'openstack', 'antagonist', 'evict', one['instance'], '--reason',
+            reason, '--how', 'live-migrate']))
+        sentence = (printable(f"{one['instance']} on {one['host']}")
+                    + f': {why}; to have Nova take it away: {command}')
         reports.add_audit(self._connection, [{
             'time_s': self._now, 'actor': ACTOR, 'project': one['project'],
             'action': rows.RECOMMENDED, 'target': one['instance'],
@@ -232,5 +235,5 @@ class _Look:
             'action': 'eviction.ask', 'target': one['instance'],
             'after': {'how': policy, 'host': one['host']}, 'reason': why}])
         self._recent.append(row)
-        self.said.append(f"{one['instance']}: {why}: Nova is asked to "
-                         f'{policy} it')
+        self.said.append(printable(one['instance']) + f': {why}: Nova is '
+                         f'asked to {policy} it')

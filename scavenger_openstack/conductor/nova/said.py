@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from oslo_log import log
 
+from scavenger_openstack.types import printable
+
 LOG = log.getLogger(__name__)
 
 MOST = 10000
@@ -18,6 +20,7 @@ class Said:
         self._said: set[str] = set()
 
     def warn(self, text: str) -> None:
+        text = printable(text)
         if text not in self._said:
             if len(self._said) >= MOST:
                 self._said.clear()

@@ -38,7 +38,8 @@ CPU_MODEL = 'an old CPU '
 NAMES = (LONG, OTHER, '/batch/a', '/batch/a ', '/batch/b\udcff',
          '/batch/\ufffd', r'/batch/c\x2d')
 
-VMS = ('vm', 'vm2', 'vm3', 'vm4', 'vm5')
+VMS = tuple(f'{number}6666666-7777-4888-8999-aaaaaaaaaaaa'
+            for number in range(5))
 
 
 class Odd(cloud.Api):
@@ -123,7 +124,7 @@ class Odd(cloud.Api):
         """Of another name it would be that of no workload."""
         with connect.writing(self.engine) as connection:
             vm = connection.execute(tables.workloads.select().where(
-                tables.workloads.c.instance == 'vm')).mappings().one()
+                tables.workloads.c.instance == VMS[0])).mappings().one()
             connection.execute(tables.workloads.insert(), [
                 {**vm, 'id': vm['id'] + 1000 + i, 'name': f'other {i}'}
                 for i in range(cpi2.Params().min_tasks - 1)])
@@ -141,6 +142,6 @@ class Odd(cloud.Api):
         detector = cpi2.Controller(cpi2.Params())
         detector.compare(self.agent.orders.specs)
         detector.step(1.0, Rates(1.0, 1.0, (), cpu_model=CPU_MODEL))
-        found = detector.spec('vm', (PROJECT, f'{PROJECT}/web '))
+        found = detector.spec(VMS[0], (PROJECT, f'{PROJECT}/web '))
         assert found is not None
         self.assertEqual((1.5, 'directive'), (found.mean, found.source))

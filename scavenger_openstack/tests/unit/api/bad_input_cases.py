@@ -8,6 +8,7 @@ import json
 from typing import Any
 
 from sqlalchemy import text
+from werkzeug.test import Client
 
 from scavenger_openstack.api import app
 from scavenger_openstack.api import auth
@@ -47,6 +48,17 @@ class BadInput:
             error = self.refused(400, 'GET', f'/v1/hosts/{name}')
             self.assertEqual('name', error['field'])
         self.refused(404, 'GET', '/v1/hosts/' + 'x' * 5000)
+
+    def test_a_path_in_the_log(self) -> None:
+        """Of a request that the API fails at."""
+        broken: Any = None
+        client = Client(app.create(broken, cloud.configuration(), 'noauth'))
+        answer = client.get('/v1/hosts/a%0AERROR%1B[31m%E2%80%A8',
+                            headers=cloud.ROLES['admin'])
+        self.assertEqual(500, answer.status_code)
+        [line] = [line for line in self.log.output.splitlines()
+                  if ' failed' in line]
+        self.assertIn(r'/v1/hosts/a\nERROR\x1b[31m\u2028', line)
 
     def test_filters(self) -> None:
         for url, field in (

@@ -93,6 +93,12 @@ class Status(databases.Mixin):
         self.assertEqual(7, out.count('Result: Success'), out)
         self.assertIn('| Upgrade Check Results', out)
 
+    def test_names_that_terminals_obey(self) -> None:
+        self.add('node\n| ERROR\x1b[31m\u202e', '1.0\nx', time.time() - 1e6)
+        _, out, err = self.run_it()
+        self.assertIn(r'node\n| ERROR\x1b[31m', out)
+        self.assertTrue((out + err).replace('\n', '').isprintable())
+
     def test_tables_of_another_release(self) -> None:
         with connect.writing(self.engine) as connection:
             version = connection.execute(sqlalchemy.select(

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import http.server
 import io
+import json
 import pathlib
 import threading
 
@@ -15,8 +16,10 @@ import sqlalchemy
 import testtools
 
 from scavenger_openstack.cmd import manage
+from scavenger_openstack.conductor import placement
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import schema
+from scavenger_openstack.db import tables
 
 CONFIGURATION = """
 [database]
@@ -39,6 +42,63 @@ class Fails(testtools.TestCase):
         self.addCleanup(self.engine.dispose)
         schema.upgrade(self.engine)
 
+    def run_it(self, port: int, *words: str) -> str:
+        file = self.directory / 'conf'
+        file.write_text(CONFIGURATION.format(
+            database=self.database, port=port))
+        with contextlib.redirect_stderr(io.StringIO()) as text, (
+                contextlib.redirect_stdout(text)):
+            manage.main(['--config-file', str(file), *words])
+        return text.getvalue()
+
+    def test_names_that_terminals_obey(self) -> None:
+        """Of Nova, in the database, and of Placement."""
+        with connect.writing(self.engine) as connection:
+            connection.execute(tables.aggregate_hosts.insert().values(
+                aggregate='rack\nERROR', host='h\x1b[31m', named=False,
+                nova=True))
+        port = self.serve_one('h\nERROR\x1b[31m' + placement.SUFFIX)
+        for words, count in ((('aggregate', 'list'), 1),
+                             (('placement', 'remove'), 1)):
+            out = self.run_it(port, *words)
+            self.assertIn(r'\nERROR', out)
+            self.assertEqual(count, out.count('\n'), out)
+            self.assertTrue(out.replace('\n', '').isprintable())
+
+    def serve_one(self, name: str) -> int:
+        """The port of a Placement with a provider that is in use."""
+        class Handler(http.server.BaseHTTPRequestHandler):
+
+            def do_GET(self) -> None:
+                self.answer(200, {'resource_providers': [] if '?' in self.path
+                                  else [{'uuid': 'u', 'name': name,
+                                         'root_provider_uuid': 'r'}]})
+
+            def do_DELETE(self) -> None:
+                self.answer(409 if 'provider' in self.path else 404, {
+                    'errors': []})
+
+            def answer(self, status: int, body: object) -> None:
+                data = json.dumps(body).encode()
+                self.send_response(status)
+                self.send_header('Content-Length', str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        return self.start(Handler)
+
+    def start(self, handler: type[http.server.BaseHTTPRequestHandler]
+              ) -> int:
+        server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), handler)
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        threading.Thread(target=server.serve_forever, args=(0.02,),
+                         daemon=True).start()
+        return server.server_port
+
     def serve(self, broken: threading.Event) -> int:
         """The port of a Placement that fails, and with it the database."""
         engine = self.engine
@@ -54,12 +114,7 @@ class Fails(testtools.TestCase):
             def log_message(self, format: str, *args: object) -> None:
                 pass
 
-        server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
-        self.addCleanup(server.server_close)
-        self.addCleanup(server.shutdown)
-        threading.Thread(target=server.serve_forever, args=(0.02,),
-                         daemon=True).start()
-        return server.server_port
+        return self.start(Handler)
 
     def test_placement_and_then_the_database(self) -> None:
         """What failed first is told."""

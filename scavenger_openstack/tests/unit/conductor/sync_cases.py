@@ -180,23 +180,6 @@ class Sync(cloud.Mixin):
         self.assertEqual(2, self.sync(report(again)).acknowledged)
         self.assertEqual(170 * 64, len(self.hours()))
 
-    def test_names_that_differ_in_blanks(self) -> None:
-        """On MariaDB they are the same."""
-        self.listed()
-        answer = self.sync(report(
-            incident(1, antagonists=['/batch/a', '/batch/a ']),
-            incident(2, number=2, antagonists=['/batch/a  '], victim='web ',
-                     cause='cpu '),
-            limit(3), limit(4, workload='/batch/a '), wire.Kill(
-                sequence=5, time_s=NOW, workload='/batch/a ', processes=3,
-                owner='scavenger', reason='memory')))
-        self.assertEqual(5, answer.acknowledged)
-        names = ['/batch/a', '/batch/a\\x20', '/batch/a\\x20\\x20']
-        self.assertEqual([(HOUR, name, 1, 60.0, 0, 0) for name in names],
-                         self.hours())
-        self.assertEqual(names, self.rows(tables.suspects, 'workload'))
-        self.assertEqual(names[:2], self.rows(tables.caps, 'workload'))
-
     def test_another_antagonist(self) -> None:
         """The sums follow what is known now."""
         self.listed()
@@ -458,14 +441,10 @@ class Sync(cloud.Mixin):
         self.assertNotIn('two_machines_s', speaks('boot-2', NOW + 3701))
 
     def test_what_is_refused(self) -> None:
-        for wrong, said in (
-                (report(schema=wire.SCHEMA + 1),
-                 f'schema {wire.SCHEMA + 1}, this conductor takes '
-                 f'{wire.SCHEMA}'),
-                (report(run='x' * 65), 'run_id is longer than 64'),
-                (report(digest='x' * 65), 'workloads_digest is longer')):
-            self.assertIn(said, str(self.assertRaises(
-                errors.WireError, self.sync, wrong)))
+        self.assertIn(
+            f'schema {wire.SCHEMA + 1}, this conductor takes {wire.SCHEMA}',
+            str(self.assertRaises(errors.WireError, self.sync, report(
+                schema=wire.SCHEMA + 1))))
         self.assertIn('node-2 sent a report in the name of node-1', str(
             self.assertRaises(errors.ForeignReport, self.sync, report(),
                               authenticated='node-2')))

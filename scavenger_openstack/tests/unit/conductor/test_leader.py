@@ -13,6 +13,7 @@ import fixtures
 import testtools
 
 from scavenger_openstack.conductor import leader
+from scavenger_openstack.conductor.nova import said
 from scavenger_openstack.conductor import service
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import schema
@@ -30,6 +31,32 @@ class LeaderCase(testtools.TestCase):
         self.engine = connect.engine(f'sqlite:///{path}')
         self.addCleanup(self.engine.dispose)
         schema.upgrade(self.engine)
+
+
+class Log(LeaderCase):
+
+    def test_what_another_service_says(self) -> None:
+        """Is one line, that no terminal obeys."""
+        def turn(still: Callable[[], None]) -> None:
+            self.done.set()
+            raise errors.Unreachable('Nova: a\nERROR b\x1b[31m\u2028')
+
+        self.done = threading.Event()
+        one = leader.Leader(self.engine, 'work', 'one', time.time, turn,
+                            every_s=0.01, what='no work is done')
+        one.start()
+        self.assertTrue(self.done.wait(WAIT_S))
+        one.stop(WAIT_S)
+        self.assertIn('no work is done', self.log.output)
+        self.assertTrue(self.log.output.replace('\n', '').isprintable())
+        self.assertNotIn('\nERROR', self.log.output)
+
+    def test_what_is_in_nova(self) -> None:
+        warnings = said.Said()
+        for _ in range(2):
+            warnings.warn('aggregate a\nERROR b\x1b[31m')
+        self.assertEqual(1, self.log.output.count('aggregate'))
+        self.assertNotIn('\nERROR', self.log.output)
 
 
 class Stop(LeaderCase):

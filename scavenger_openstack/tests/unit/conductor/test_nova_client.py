@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import json
 import threading
@@ -98,6 +99,21 @@ class Nova(testtools.TestCase):
                 pass
 
         return Handler
+
+    def test_an_id_is_one_part_of_a_path(self) -> None:
+        for ask in (self.nova.server, self.nova.group,
+                    lambda id_: self.nova.act(id_, 'stop')):
+            with contextlib.suppress(errors.Unreachable):
+                ask('../os-aggregates/1?x=#')
+        self.assertEqual(3, sum('..%2Fos-aggregates%2F1%3Fx%3D%23' in path
+                                for path in self.asked))
+
+    def test_a_host_that_terminals_obey(self) -> None:
+        self.answers[f'/v2.1/servers/{SERVER["id"]}'] = {'server': {
+            **SERVER, 'OS-EXT-SRV-ATTR:host': 'node\nERROR\x1b[31m'}}
+        server = self.nova.server(str(SERVER['id']))
+        assert server is not None
+        self.assertTrue(server.host.isprintable())
 
     def test_aggregates(self) -> None:
         self.answers['/v2.1/os-aggregates'] = {'aggregates': [

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import argparse
 import csv
+import importlib
 import io
 import json
+import pkgutil
 import subprocess
 from typing import Any
 
@@ -18,8 +20,10 @@ from cliff.formatters import shell as shell_format
 from cliff.formatters import table as table_format
 from cliff.formatters import value as value_format
 import fixtures
+from osc_lib import exceptions
 import testtools
 
+from scavenger_openstack.osc import commands
 from scavenger_openstack.osc import table
 
 COLUMNS = (
@@ -89,6 +93,46 @@ class Rows(testtools.TestCase):
         for text in ('+1', '-1', '=x', '@x'):
             self.assertEqual(f"'{text}", table.rows(
                 options, columns[:1], [{'a': text}])[1][0][0])
+
+    def test_every_column_of_every_command(self) -> None:
+        """Whatever the API has there, in each format."""
+        bad = '=1+1\n\r\x1b[31m\u2028\u202e\u200b'
+        count = 0
+        for found in pkgutil.iter_modules(commands.__path__):
+            module = importlib.import_module(
+                f'{commands.__name__}.{found.name}')
+            for columns in vars(module).values():
+                if not (isinstance(columns, tuple) and columns
+                        and isinstance(columns[0], table.Column)):
+                    continue
+                for column in columns:
+                    count += 1
+                    for value in (bad, [bad], {bad: bad}):
+                        self.check_cell(column, value)
+        self.assertGreater(count, 100)
+
+    def check_cell(self, column: table.Column, value: Any) -> None:
+        for formatter, emitter in (
+                ('table', table_format.TableFormatter()),
+                ('csv', commaseparated.CSVLister()),
+                ('value', value_format.ValueFormatter()),
+                ('json', json_format.JSONFormatter())):
+            options = arguments(formatter)
+            options.quote_mode = 'nonnumeric'
+            try:
+                names, rows = table.rows(options, [column],
+                                         [{column.field: value}])
+            except exceptions.CommandError as exc:
+                self.assertTrue(str(exc).isprintable())
+                continue
+            out = io.StringIO()
+            emitter.emit_list(names, rows, out, options)
+            text = out.getvalue()
+            self.assertTrue(text.replace('\r\n', '').replace(
+                '\n', '').isprintable(), column)
+            if formatter == 'csv':
+                [_, [cell]] = csv.reader(io.StringIO(text))
+                self.assertFalse(cell.startswith(table.FORMULA), column)
 
     def test_a_shell_runs_nothing(self) -> None:
         """What tenants chose is text, also to "eval"."""

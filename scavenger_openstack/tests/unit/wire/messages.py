@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from hypothesis import strategies as st
 
 from scavenger_openstack.tests.unit.examples import ENCODABLE
@@ -20,20 +22,26 @@ maybes = ANY_TEXT.map(fit.maybe_name)
 sentences = st.text(st.characters(), max_size=3000).map(fit.sentence)
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 amounts = st.floats(0, 1e300)
-times = st.floats(0, 2 ** 53)
+times = ANY_NUMBER.filter(lambda value: value == value).map(fit.time_s)
+hosts = st.text('abcXYZ019_.-', min_size=1, max_size=255)
+instances = ANY_TEXT.map(fit.instance) | st.uuids().map(str)
+incident_ids = st.text('0123456789abcdef', min_size=32, max_size=32)
+ids = ANY_TEXT.map(fit.id_)
+projects = ANY_TEXT.map(fit.project)
 counts = st.integers(0, 2 ** 53)
 firsts = st.integers(1, 2 ** 53)
 knobs = st.sampled_from([str(knob) for knob in Knob])
-values = (ANY_NUMBER | st.sampled_from(['0-3', '1,5'])).map(fit.value)
+values = (ANY_NUMBER | st.sampled_from(['0-3', '1,5']) | ANY_TEXT).map(
+    fit.value)
 entry = {'sequence': firsts, 'time_s': times}
 
 incidents = st.builds(
     report.Incident, **entry,
-    id=st.text('0123456789abcdef', min_size=32, max_size=32),
-    what=st.sampled_from(['began', 'changed', 'ended']), begun_s=times,
+    id=incident_ids, begun_s=times,
+    what=st.sampled_from(['began', 'changed', 'ended']),
     victim=names, signal=names, value=st.none() | numbers,
     threshold=st.none() | numbers, cause=maybes, controller=maybes,
-    action=sentences, outcome=maybes,
+    action=sentences, outcome=st.sampled_from(get_args(report.Outcome)),
     suspects=st.lists(st.builds(
         report.Suspect, workload=names, score=st.none() | numbers,
         antagonist=st.booleans()), max_size=3),
@@ -45,14 +53,15 @@ limits = st.builds(
     report.Limit, **entry, workload=names, knob=knobs,
     what=st.sampled_from(['set', 'changed', 'removed']), since_s=times,
     owner=names, value=values, original=values, reason=sentences,
-    why=sentences, incident=maybes)
+    why=sentences,
+    incident=ANY_TEXT.map(fit.incident) | incident_ids)
 kills = st.builds(report.Kill, **entry, workload=names, processes=counts,
                   owner=names, reason=sentences)
 agent_events = st.builds(
     report.AgentEvent, **entry,
     what=st.sampled_from(['started', 'state', 'ended']), detail=sentences)
 statistics = st.builds(
-    report.Statistics, **entry, project=maybes, application=names,
+    report.Statistics, **entry, project=projects, application=names,
     signal=names, cpu_model=maybes, hour_s=times, n=firsts, mean=numbers,
     m2=amounts, least=numbers, most=numbers)
 entries = incidents | limits | kills | agent_events | statistics
@@ -60,26 +69,27 @@ workloads = st.builds(
     report.Workload, id=names,
     priority=st.sampled_from(['foreground', 'background']),
     kind=st.sampled_from(['container', 'instance']), source=maybes,
-    instance=maybes, display_name=maybes, flavor=maybes, project=maybes,
+    instance=instances, display_name=maybes, flavor=maybes, project=projects,
     application=maybes, vcpus=amounts,
     floor=st.dictionaries(knobs, amounts, max_size=3))
 reports = st.builds(
-    report.Report, host=names, boot_id=names, run_id=names, sent_s=times,
+    report.Report, host=hosts, boot_id=ids, run_id=ids, sent_s=times,
     facts=st.builds(
         report.Facts, version=maybes, enforcing=st.booleans(),
         stopped=sentences, grade=st.sampled_from(['', 'A', 'B', 'C']),
         modes=st.dictionaries(names, st.sampled_from(['off', 'enforce']),
                               max_size=2),
-        capacity=st.dictionaries(names, amounts, max_size=2),
+        capacity=st.dictionaries(st.sampled_from(get_args(report.Resource)),
+                                 amounts, max_size=2),
         tick_cpu_share=st.none() | amounts, dropped=counts,
         refused=st.dictionaries(names, sentences, max_size=2)),
-    workloads_digest=maybes,
+    workloads_digest=ids,
     workloads=st.none() | st.lists(workloads, max_size=2),
-    entries=st.lists(entries, max_size=3), directives_digest=maybes)
+    entries=st.lists(entries, max_size=3), directives_digest=ids)
 answers = st.builds(
-    report.Answer, acknowledged=counts, workloads_digest=maybes,
+    report.Answer, acknowledged=counts, workloads_digest=ids,
     directives=st.none() | st.builds(
-        report.Directives, issued_s=times, digest=names,
+        report.Directives, issued_s=times, digest=ids,
         protection=st.booleans(), protection_reason=sentences,
         modes=st.dictionaries(names, st.sampled_from(['off', 'observe']),
                               max_size=2),
