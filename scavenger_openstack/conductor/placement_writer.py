@@ -170,8 +170,11 @@ class Writer:
                 return
             urgency = provider.urgency(seen, now, self._params)
             if urgency is not None:
+                # Of new ones those that offer little come first.
                 offers = seen.offer.get(placement.VCPU, 0.0) if seen else 0.0
-                jobs.append((urgency, offers, provider.name, provider))
+                jobs.append((
+                    urgency, offers if urgency is Urgency.NEW
+                    else provider.state.written_s, provider.name, provider))
 
         present: dict[str, Mapping[str, Any]] = {}
         missing: dict[str, Mapping[str, Any]] = {}
@@ -188,14 +191,14 @@ class Writer:
             reported = self._reports[present_row['name']]
             # Else it may be silent, and Placement has what it was told.
             if reported.sure or now - reported.time_s > self._params.silent_s:
-                add(self._providers[name], _seen(present_row,
-                                                 reported.time_s))
+                add(self._providers[name],
+                    _last_report(present_row, reported.time_s))
         for name, provider in self._providers.items():
             if provider.child and name not in present:
                 add(provider, None)     # no agent reports by this name
         for name in self._looked_for(list(missing), now):
-            add(Provider(name), _seen(missing[name],
-                                      self._reports[name].time_s))
+            add(Provider(name), _last_report(missing[name],
+                                             self._reports[name].time_s))
         self._log('others', others, 'an agent of another name reports for '
                   'the same host, too: this one is left out', now)
         failing = [provider for provider in self._providers.values()
@@ -374,7 +377,7 @@ class Writer:
             LOG.warning('%s%s: %s', ', '.join(names[:SHOWN]), more, text)
 
 
-def _seen(row: Mapping[str, Any], time_s: float) -> placement.Seen:
+def _last_report(row: Mapping[str, Any], time_s: float) -> placement.Seen:
     """What the last report of a host says, which was then.
 
     One that sets no limits offers nothing: nothing would hold back what

@@ -268,6 +268,24 @@ class Writing(testtools.TestCase):
         self.assertEqual(['h7', 'h8', 'new'], self.played.written[:3])
         self.assertEqual({*names, 'new'}, set(self.played.written))
 
+    def test_first_what_was_written_longest_ago(self) -> None:
+        """However much it offers: else a slow Placement never gets there."""
+        def still() -> None:
+            if len(self.played.written) == 2:
+                raise Stop
+
+        with fixtures.MonkeyPatch(f'{placement_writer.__name__}.WORKERS', 1):
+            self.begin('a', 'b', 'c', 'd')
+            self.turn()
+            for pair in (['a', 'b'], ['c', 'd'], ['a', 'b']):
+                self.now += PARAMS.interval_s
+                for host, cores in zip(self.hosts, (40.0, 50.0, 60.0, 70.0),
+                                       strict=True):
+                    self.report(host, cores)
+                del self.played.written[:]
+                self.assertRaises(Stop, self.turn, still)
+                self.assertEqual(pair, self.played.written)
+
     def test_less_while_another_host_hangs(self) -> None:
         """What is reported meanwhile is written meanwhile."""
         self.begin('a', 'b')
