@@ -190,7 +190,8 @@ def _placement(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
     return leader.Leader(
         engine, placement_writer.CLAIM, name, time.time, writer.turn,
         every_s=placement_writer.EVERY_S,
-        what='Placement is not told what background work hosts may have')
+        what='Placement is not told what background work hosts may have',
+        taken=writer.distrust)
 
 
 def _nova(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,

@@ -52,14 +52,18 @@ class Leader:
         :data:`HOLD_S`, which raises :class:`Lost`
     :param what: what is not done when it fails, for the log
     :param elapsed: seconds that only grow
+    :param taken: is called before the first turn after the work was
+        another's, or may have been
     """
 
     def __init__(self, engine: connect.Engine, name: str, holder: str,
                  clock: Callable[[], float],
                  turn: Callable[[Callable[[], None]], object], *,
                  every_s: float, what: str,
-                 elapsed: Callable[[], float] = time.monotonic) -> None:
+                 elapsed: Callable[[], float] = time.monotonic,
+                 taken: Callable[[], None] = lambda: None) -> None:
         self._engine = engine
+        self._taken = taken
         self._name = name
         self._lead = claims.Lead(name, holder, elapsed)
         self._elapsed = elapsed
@@ -133,6 +137,7 @@ class Leader:
                 on_duplicate=True):
             return False
         self._claimed_s = now
+        self._taken()
         return True
 
     def _still(self) -> None:

@@ -152,14 +152,19 @@ def amount(level: float, allocated: int) -> Amount:
     return Amount(total, total - can)
 
 
+def inventory(state: State, allocated: Mapping[str, int]) -> Inventory:
+    """What to write for a state, whether or not that is due."""
+    return {name: amount(state.level.get(name, 0.0), allocated.get(name, 0))
+            for name in CLASSES}
+
+
 def plan(state: State, allocated: Mapping[str, int], now: float,
          params: Params) -> Inventory | None:
     """What to write now, ``None`` for nothing.
 
     :param allocated: what instances hold of the provider, by class
     """
-    wanted = {name: amount(state.level.get(name, 0.0), allocated.get(name, 0))
-              for name in CLASSES}
+    wanted = inventory(state, allocated)
     if wanted == state.written:
         return None
     if not state.written:

@@ -12,8 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Mapping
 import contextlib
 from typing import Any
+from typing import NamedTuple
+from typing import TypeVar
+from urllib import parse
 
 from keystoneauth1 import adapter
 from keystoneauth1 import exceptions as auth_exceptions
@@ -30,13 +34,15 @@ TIMEOUT_S = 20.0
 CONFLICT = 'placement.concurrent_update'
 SHOWN = 300
 
+T = TypeVar('T')
+
 
 class Conflict(Exception):
     """The provider has changed since it was read."""
 
 
 class Failed(errors.Unreachable):
-    """Placement has a fault at this request."""
+    """Placement has a fault at this request, or is late with its answer."""
 
 
 class Refused(errors.ScavengerError):
@@ -45,6 +51,14 @@ class Refused(errors.ScavengerError):
     def __init__(self, message: str, status: int) -> None:
         super().__init__(printable(message))
         self.status = status
+
+
+class Usage(NamedTuple):
+    """What instances hold of a provider, by resource class, as of one
+    generation: each new allocation makes another one."""
+
+    generation: int
+    allocated: Mapping[str, int]
 
 
 @contextlib.contextmanager
@@ -61,8 +75,8 @@ def _understood() -> Iterator[None]:
 
 
 class Placement:
-    """A client; for one thread.  Each of its methods raises :class:`Failed`
-    for an answer that is not one of Placement.
+    """A client; several threads may use it.  Each of its methods raises
+    :class:`Failed` for an answer that is not one of Placement.
 
     :param session: an adapter of keystoneauth for the service ``placement``
     """
@@ -95,6 +109,13 @@ class Placement:
         return roots, children
 
     @_understood()
+    def root(self, name: str) -> str | None:
+        """UUID of the provider of that very name without a parent."""
+        return next((provider['uuid'] for provider in self._providers(name)
+                     if provider['uuid'] == provider['root_provider_uuid']),
+                    None)
+
+    @_understood()
     def make_child(self, host: str, root: str) -> str:
         """The background provider of a host, which may be there; its UUID.
 
@@ -107,8 +128,7 @@ class Placement:
         except Refused as exc:
             if exc.status != 409:
                 raise
-            made = next((one for one in self._providers()
-                         if one['name'] == name), None)
+            made = next(iter(self._providers(name)), None)
             if made is None:
                 raise
             if made['parent_provider_uuid'] != root:
@@ -119,11 +139,11 @@ class Placement:
         return found
 
     @_understood()
-    def allocated(self, provider: str) -> dict[str, int]:
-        """What instances hold of a provider, by resource class."""
-        found: dict[str, int] = self._ask(
-            'GET', f'/resource_providers/{provider}/usages')['usages']
-        return found
+    def usage(self, provider: str) -> Usage:
+        """What instances hold of a provider now."""
+        answer = self._ask('GET', f'/resource_providers/{provider}/usages')
+        return Usage(answer['resource_provider_generation'],
+                     answer['usages'])
 
     @_understood()
     def inventory(self, provider: str) -> dict[str, placement.Amount]:
@@ -134,22 +154,32 @@ class Placement:
                 for name, one in found.items()}
 
     @_understood()
-    def write(self, provider: str, inventory: placement.Inventory) -> None:
-        """Replace the inventory of a background provider.
+    def write(self, provider: str, plan: Callable[
+            [Mapping[str, int]], placement.Inventory], usage: Usage | None
+            ) -> tuple[placement.Inventory, Usage]:
+        """Replace the inventory of a background provider; the new one, and
+        what instances hold then.
 
+        :param plan: the inventory, from what instances hold
+        :param usage: what they held when that was last known; while its
+            generation lasts, that is so
         :raises Refused: also after several conflicts.
         """
-        path = f'/resource_providers/{provider}'
-        body = {name: amount.inventory()
-                for name, amount in inventory.items()}
+        last = usage
 
-        def once() -> None:
-            generation = self._ask('GET', path)['generation']
-            self._ask('PUT', f'{path}/inventories', {
-                'resource_provider_generation': generation,
-                'inventories': body})
+        def once() -> tuple[placement.Inventory, Usage]:
+            nonlocal last
+            usage, last = last or self.usage(provider), None
+            inventory = plan(usage.allocated)
+            answer = self._ask(
+                'PUT', f'/resource_providers/{provider}/inventories', {
+                    'resource_provider_generation': usage.generation,
+                    'inventories': {name: amount.inventory()
+                                    for name, amount in inventory.items()}})
+            return inventory, Usage(answer['resource_provider_generation'],
+                                    usage.allocated)
 
-        self._again(provider, once)
+        return self._again(provider, once)
 
     @_understood()
     def set_traits(self, provider: str, wanted: frozenset[str]) -> None:
@@ -203,12 +233,14 @@ class Placement:
                 stays.append(f'{path.strip("/")}: it is in use')
         return stays
 
-    def _providers(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._ask(
-            'GET', '/resource_providers')['resource_providers']
-        return found
+    def _providers(self, name: str = '') -> list[dict[str, Any]]:
+        """All of them, or those of that name: one or none."""
+        query = f'?name={parse.quote(name, safe="")}' if name else ''
+        providers: list[dict[str, Any]] = self._ask(
+            'GET', f'/resource_providers{query}')['resource_providers']
+        return providers
 
-    def _again(self, provider: str, once: Callable[[], None]) -> None:
+    def _again(self, provider: str, once: Callable[[], T]) -> T:
         for _ in range(TRIES):
             try:
                 return once()
@@ -228,6 +260,8 @@ class Placement:
                 path, method, json=body, raise_exc=False, timeout=TIMEOUT_S,
                 headers={'OpenStack-API-Version':
                          f'placement {MICROVERSION}'})
+        except auth_exceptions.ConnectTimeout as exc:
+            raise Failed(f'Placement: {exc}') from exc
         except auth_exceptions.ClientException as exc:
             raise errors.Unreachable(f'Placement: {exc}') from exc
         if answer.status_code >= 500:

@@ -76,15 +76,16 @@ class Executor:
     process: a call that hangs must not keep the process from ending.
 
     :param name: of the threads
-    :param patience_s: so long a call waits while :data:`MOST` are made, and
+    :param patience_s: so long a call waits while ``most`` are made, and
         then goes without its turn
     """
 
-    def __init__(self, name: str, patience_s: float) -> None:
+    def __init__(self, name: str, patience_s: float, most: int = MOST
+                 ) -> None:
         self._name = name
         self._patience_s = patience_s
         self._mutex = threading.Lock()
-        self._turns = threading.Semaphore(MOST)
+        self._turns = threading.Semaphore(most)
         self._queues: dict[str, list[Call]] = {}
 
     def submit(self, target: str, do: Callable[[], Any]) -> Call:

@@ -27,6 +27,7 @@ from scavenger_openstack.algorithms import flavor
 from scavenger_openstack.algorithms import placing
 from scavenger_openstack.algorithms import resource_classes
 from scavenger_openstack import log_once
+from scavenger_openstack.nova import placed
 from scavenger_openstack.nova import summary
 from scavenger_openstack.types import Priority
 
@@ -49,6 +50,7 @@ class BackgroundFilter(filters.BaseHostFilter):
     def __init__(self) -> None:
         super().__init__()
         self._summary = summary.shared()
+        self._placed = placed.shared()
         self._logged = log_once.LogOnce()
         self._refused = 0
 
@@ -61,7 +63,9 @@ class BackgroundFilter(filters.BaseHostFilter):
             wanted = wanted_of(spec_obj)
             if wanted.background and not utils.request_is_rebuild(spec_obj):
                 hosts = self._summary.hosts()
-            passed = self._passing(states, hosts, wanted) if hosts else states
+            lowered = self._placed.lowered(hosts, states)
+            passed = self._passing(states, lowered, wanted) if (
+                hosts) else states
         except Exception:
             LOG.exception('all hosts pass: BackgroundFilter failed')
             passed = states
@@ -70,12 +74,13 @@ class BackgroundFilter(filters.BaseHostFilter):
     def host_passes(self, host_state: Any, spec_obj: Any) -> bool:
         return bool(list(self.filter_all([host_state], spec_obj)))
 
-    def _passing(self, states: Sequence[Any], hosts: summary.Hosts,
+    def _passing(self, states: Sequence[Any],
+                 hosts: Sequence[placing.Host | None],
                  wanted: placing.Wanted) -> list[Any]:
         hosts_of: dict[str, list[str]] = {}
         passed = []
-        for state in states:
-            reason = placing.fits(hosts.of(state.host), wanted)
+        for state, host in zip(states, hosts, strict=True):
+            reason = placing.fits(host, wanted)
             if reason:
                 LOG.debug('%s takes no background work: %s', state, reason)
                 hosts_of.setdefault(reason, []).append(state.host)

@@ -21,6 +21,7 @@ from oslo_log import log
 from scavenger_openstack.algorithms import placing
 from scavenger_openstack.nova import filters
 from scavenger_openstack.nova import options
+from scavenger_openstack.nova import placed
 from scavenger_openstack.nova import summary
 
 LOG = log.getLogger(__name__)
@@ -38,6 +39,7 @@ class InterferenceWeigher(weights.BaseHostWeigher):
     def __init__(self) -> None:
         super().__init__()
         self._summary = summary.shared()
+        self._placed = placed.shared()
 
     def weight_multiplier(self, host_state: Any) -> float:
         found: float = utils.get_weight_multiplier(
@@ -50,8 +52,9 @@ class InterferenceWeigher(weights.BaseHostWeigher):
         try:
             hosts = self._summary.hosts()
             background = filters.wanted_of(weight_properties).background
-            return [placing.weight(hosts.of(one.obj.host), background)
-                    for one in weighed_obj_list]
+            return [placing.weight(host, background)
+                    for host in self._placed.lowered(
+                        hosts, [one.obj for one in weighed_obj_list])]
         except Exception:
             LOG.exception('all hosts weigh the same: InterferenceWeigher '
                           'failed')

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 import uuid
 
+import fixtures
 from keystoneauth1 import adapter
 import testtools
 
@@ -56,6 +57,25 @@ class Racing(adapter.Adapter):
                 has['resource_provider_generation']})
 
 
+class Asked(fixtures.Fixture):
+    """Which requests a client makes."""
+
+    def __init__(self, raw: adapter.Adapter) -> None:
+        self._raw = raw
+        self.methods: list[str] = []
+
+    def _setUp(self) -> None:
+        ask = self._raw.request
+
+        def request(url: str, method: str, **more: Any) -> Any:
+            self.methods.append(method)
+            return ask(url, method, **more)
+
+        self.useFixture(fixtures.MonkeyPatch(
+            'keystoneauth1.adapter.Adapter.request',
+            lambda _, *words, **more: request(*words, **more)))
+
+
 class Providers(testtools.TestCase):
 
     def setUp(self) -> None:
@@ -80,6 +100,9 @@ class Providers(testtools.TestCase):
 
     def child(self) -> str:
         return self.placement.make_child(self.host, self.root)
+
+    def write(self, child: str, inventory: placement.Inventory) -> None:
+        self.placement.write(child, lambda _: inventory, None)
 
     def allocate(self, child: str, vcpu: int) -> str:
         """Give an instance some of the background inventory."""
@@ -121,30 +144,30 @@ class Providers(testtools.TestCase):
 
     def test_what_is_offered_can_be_had(self) -> None:
         child = self.child()
-        self.placement.write(child, SOME)
+        self.write(child, SOME)
         self.assertEqual(SOME, self.placement.inventory(child))
         self.assertIn(child, self.candidates(4))
         self.assertNotIn(child, self.candidates(5))
 
     def test_nothing_is_offered(self) -> None:
         child = self.child()
-        self.placement.write(child, {name: placement.amount(0.0, 0)
-                                     for name in placement.CLASSES})
+        self.write(child, {name: placement.amount(0.0, 0)
+                           for name in placement.CLASSES})
         self.assertNotIn(child, self.candidates(1))
 
     def test_less_than_what_is_allocated(self) -> None:
         """What is there stays, nothing comes, and it grows again."""
         child = self.child()
-        self.placement.write(child, SOME)
+        self.write(child, SOME)
         self.allocate(child, 3)
-        allocated = self.placement.allocated(child)
+        allocated = self.placement.usage(child).allocated
         self.assertEqual(3, allocated[VCPU])
         for level, more in ((1.0, False), (0.0, False), (4.0, True)):
-            self.placement.write(child, {
+            self.write(child, {
                 VCPU: placement.amount(level, allocated[VCPU]),
                 MEMORY_MIB: Amount(2048, 0)})
             self.assertEqual(more, child in self.candidates(1), str(level))
-            self.assertEqual(3, self.placement.allocated(child)[VCPU])
+            self.assertEqual(3, self.placement.usage(child).allocated[VCPU])
 
     def test_traits_of_others_stay(self) -> None:
         generation = self.ask('GET', f'/resource_providers/{self.root}'
@@ -165,10 +188,11 @@ class Providers(testtools.TestCase):
         child = self.child()
         for times in (1, placement_api.TRIES - 1):
             other = placement_api.Placement(Racing(self.raw, child, times))
-            other.write(child, SOME)
+            other.write(child, lambda _: SOME, None)
             other.set_traits(child, frozenset({placement.INTERFERENCE}))
             self.assertEqual(SOME, self.placement.inventory(child))
-            other.write(child, {name: Amount(1, 1) for name in SOME})
+            other.write(child, lambda _: dict.fromkeys(SOME, Amount(1, 1)),
+                        None)
             other.set_traits(child, frozenset())
 
     def test_others_write_always(self) -> None:
@@ -176,23 +200,47 @@ class Providers(testtools.TestCase):
         other = placement_api.Placement(
             Racing(self.raw, child, placement_api.TRIES))
         refused = self.assertRaises(placement_api.Refused, other.write,
-                                    child, SOME)
+                                    child, lambda _: SOME, None)
         self.assertIn('changed by others', str(refused))
+
+    def test_what_is_known_of_a_generation(self) -> None:
+        """Without another allocation nothing is read; with one, it counts."""
+        child = self.child()
+        _, usage = self.placement.write(child, lambda _: SOME, None)
+        asked = self.useFixture(Asked(self.raw))
+        _, usage = self.placement.write(
+            child, lambda allocated: placement.inventory(placement.State(
+                {VCPU: 3.0, MEMORY_MIB: 2048.0}), allocated), usage)
+        self.assertEqual(['PUT'], asked.methods)
+        self.allocate(child, 3)
+        del asked.methods[:]
+        inventory, _ = self.placement.write(
+            child, lambda allocated: placement.inventory(placement.State(
+                {VCPU: 1.0, MEMORY_MIB: 2048.0}), allocated), usage)
+        self.assertEqual(['PUT', 'GET', 'PUT'], asked.methods)
+        self.assertEqual(Amount(3, 2), inventory[VCPU])
+
+    def test_a_provider_by_its_name(self) -> None:
+        child = self.child()
+        self.assertEqual(self.root, self.placement.root(self.host))
+        for name in (self.host[:-1], self.host + placement.SUFFIX,
+                     f'{self.host}&in_tree={child}', 'a b/ü%'):
+            self.assertIsNone(self.placement.root(name), name)
 
     def test_another_conflict_is_not_tried_again(self) -> None:
         """A class that is in use cannot be left out: that is no race."""
         child = self.child()
-        self.placement.write(child, SOME)
+        self.write(child, SOME)
         self.allocate(child, 1)
         refused = self.assertRaises(
-            placement_api.Refused, self.placement.write, child,
+            placement_api.Refused, self.write, child,
             {MEMORY_MIB: Amount(2048, 0)})
         self.assertEqual(409, refused.status)
 
     def test_removed(self) -> None:
         """Placement is as it was found; what is in use stays, and is said."""
         child = self.child()
-        self.placement.write(child, SOME)
+        self.write(child, SOME)
         self.placement.set_traits(self.root, frozenset({
             'CUSTOM_SCAVENGER_GRADE_A'}))
         consumer = self.allocate(child, 1)

@@ -49,19 +49,25 @@ def nothing() -> None:
 
 
 class Faulty(adapter.Adapter):
-    """Placement with a fault at so many writes of inventories."""
+    """Placement with a fault at so many writes of inventories, before or
+    after it wrote."""
 
-    def __init__(self, raw: adapter.Adapter, times: int) -> None:
+    def __init__(self, raw: adapter.Adapter, times: int, *, writes: bool
+                 ) -> None:
         super().__init__(raw.session)
         self._raw = raw
         self._times = times
+        self._writes = writes
 
     def request(self, url: str, method: str, **more: Any) -> Any:
-        found = self._raw.request(url, method, **more)
-        if url.endswith('/inventories') and method == 'PUT' and self._times:
+        fails = (url.endswith('/inventories') and method == 'PUT'
+                 and self._times > 0)
+        answer = self._raw.request(
+            url if self._writes or not fails else '/', method, **more)
+        if fails:
             self._times -= 1
-            found.status_code = 500
-        return found
+            answer.status_code = 500
+        return answer
 
 
 class Writing(testtools.TestCase):
@@ -201,7 +207,7 @@ class Writing(testtools.TestCase):
         self.later(0)
         self.later(10)
         self.assertEqual(1, self.log.output.count(
-            f'an agent of another name reports for {self.host}, too'))
+            f'{self.host}.example.org: an agent of another name reports'))
 
     def test_a_host_that_was_renamed(self) -> None:
         """That the old name is silent does not count, whichever is first."""
@@ -218,7 +224,7 @@ class Writing(testtools.TestCase):
         self.later(0)
         self.assertEqual('', self.log.output)
         for _ in range(2):
-            self.later(placement_writer.LIST_S)
+            self.later(placement_writer.LIST_S, 4.0, host='elsewhere')
         self.assertEqual(1, self.log.output.count(
             'elsewhere: Placement has no provider of that name'))
 
@@ -253,14 +259,19 @@ class Writing(testtools.TestCase):
         self.assertRaises(errors.Unreachable, writer.turn, nothing)
 
     def test_faults_of_placement(self) -> None:
-        """One is passed over, several in a row end the turn."""
+        """Its host is tried again, after longer and longer pauses."""
         self.report(4.0)
-        self.writer = self.another(Faulty(self.raw, 1))
+        self.writer = self.another(Faulty(self.raw, 1, writes=False))
         self.assertEqual([0, 1], [self.later(10), self.later(10)])
-        self.writer = self.another(Faulty(self.raw, 100))
-        for _ in range(placement_writer.MOST_FAULTS - 1):
-            self.assertEqual(0, self.later(60, 1.0))
-        self.assertRaises(errors.Unreachable, self.later, 60, 1.0)
+        self.writer = self.another(Faulty(self.raw, 1, writes=True))
+        self.assertEqual([0, 0, 1], [
+            self.later(60, cores) for cores in (2.0, 2.0, 1.0)])
+        self.assertEqual(1, self.offered()[VCPU])
+        self.report(4.0)
+        self.writer = self.another(Faulty(self.raw, 3, writes=False))
+        self.assertEqual([0, 0, 0, 1], [
+            self.later(60, 0.0) for _ in range(4)])
+        self.assertIn('HTTP 500', self.log.output)
 
     def test_a_clock_that_is_set(self) -> None:
         """Of the conductor that writes, or of one that answers the host: a

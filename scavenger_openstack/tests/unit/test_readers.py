@@ -493,7 +493,10 @@ class Readers(testtools.TestCase):
                      'parent_provider_uuid': None}]}),
                 ('inventory', ('u',), {'inventories': {
                     'VCPU': {'total': 5, 'reserved': 1}}}),
-                ('allocated', ('u',), {'usages': {'VCPU': 1}}),
+                ('root', ('h',), {'resource_providers': [
+                    {'uuid': 'u', 'name': 'h', 'root_provider_uuid': 'u'}]}),
+                ('usage', ('u',), {'usages': {'VCPU': 1},
+                                   'resource_provider_generation': 1}),
                 ('make_child', ('h', 'r'), {'uuid': 'u'}),
                 ('set_traits', ('u', frozenset()), {
                     'traits': ['a'], 'resource_provider_generation': 1})):

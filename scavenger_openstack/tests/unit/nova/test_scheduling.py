@@ -26,6 +26,7 @@ import testtools
 
 from scavenger_openstack.nova import filters
 from scavenger_openstack.nova import options
+from scavenger_openstack.nova import placed
 from scavenger_openstack.nova import summary
 from scavenger_openstack.nova import weights
 
@@ -129,6 +130,10 @@ class Scheduling(testtools.TestCase):
         self.addCleanup(setattr, self, 'later_s', math.inf)
         self.useFixture(fixtures.MonkeyPatch(
             'scavenger_openstack.nova.summary.shared', lambda: self.summary))
+        self.placed = placed.Placed(lambda: self.now_s)
+        self.now_s = 1000.0
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.nova.placed.shared', lambda: self.placed))
         self.filter = filters.BackgroundFilter()
         self.weigher = weights.InterferenceWeigher()
 
@@ -177,6 +182,78 @@ class Scheduling(testtools.TestCase):
                       'headroom of 0.5 cores is less than 1: full', line)
         self.assertEqual([], self.passing(spec(), 'h0'))
         self.assertIn('(3 requests', log.output.splitlines()[1])
+
+    def schedule(self, states: list[host_manager.HostState],
+                 wanted: objects.RequestSpec) -> str:
+        """The host on which Nova places an instance, '' if there is none."""
+        weighed = scheduler_weights.HostWeightHandler().get_weighed_objects(
+            [self.weigher], list(self.filter.filter_all(states, wanted)),
+            wanted)
+        if not weighed:
+            return ''
+        weighed[0].obj.consume_from_request(wanted)
+        host: str = weighed[0].obj.host
+        return host
+
+    def test_a_burst_of_one_request(self) -> None:
+        """As many on each host as fit, in turn."""
+        self.say(told('a'), told('b'))
+        wanted = spec()
+        wanted.flavor.update({'root_gb': 0, 'ephemeral_gb': 0, 'swap': 0})
+        wanted.pci_requests = wanted.numa_topology = None
+        found = states('a', 'b')
+        hosts = [self.schedule(found, wanted) for _ in range(10)]
+        self.assertEqual([{'a', 'b'}] * 4, [
+            set(hosts[at:at + 2]) for at in range(0, 8, 2)])
+        self.assertEqual(['', ''], hosts[8:])
+
+    def test_memory_that_was_just_given_away(self) -> None:
+        self.say(told('a', headroom={'cpu_cores': 64.0,
+                                     'memory_bytes': 1100.0 * MIB}))
+        found = states('a')
+        for passes, mib in ((True, 512), (True, 512), (False, 0)):
+            self.assertEqual(passes, self.filter.host_passes(found[0],
+                                                             spec()))
+            found[0].free_ram_mb -= mib
+
+    def used(self, vcpus: int, wanted_vcpus: int = 1) -> bool:
+        """Whether a host passes that has so much in Nova's database now."""
+        self.say(told('a'))
+        found = states('a')[0]
+        found.vcpus_used = vcpus
+        return self.filter.host_passes(found, spec(vcpus=wanted_vcpus))
+
+    def test_instances_that_boot(self) -> None:
+        """They count for a while, whichever scheduler placed them."""
+        self.assertTrue(self.used(20, 4))
+        self.now_s += 5
+        self.assertEqual((False, True), (self.used(23, 2), self.used(23, 1)))
+        self.now_s += 5
+        self.assertFalse(self.used(24))
+        self.now_s += placed.PLACED_S - 11
+        self.assertFalse(self.used(24))
+        self.now_s += 3
+        self.assertEqual((False, True), (self.used(24, 4), self.used(24, 3)))
+        self.now_s += placed.PLACED_S
+        self.assertTrue(self.used(24, 4))
+
+    def test_others_that_are_deleted_meanwhile(self) -> None:
+        """What they used is free when an agent reports so."""
+        for vcpus in 20, 16:
+            self.assertTrue(self.used(vcpus, 4))
+        self.assertFalse(self.used(20))
+        self.now_s += placed.PLACED_S + 1
+        self.assertTrue(self.used(20, 4))
+
+    def test_what_the_foreground_has_just_got(self) -> None:
+        """It does not use it yet; its requests pass everywhere."""
+        self.say(told('a'))
+        found = states('a')
+        for vcpus in 0, 4:
+            found[0].vcpus_used = vcpus
+            self.assertEqual(found, list(self.filter.filter_all(
+                found, spec(background=False))))
+        self.assertFalse(self.used(4))
 
     def test_names_with_and_without_a_domain(self) -> None:
         """Those that agents report by, and those that Nova has."""
