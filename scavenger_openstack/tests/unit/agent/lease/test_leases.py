@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -137,6 +138,22 @@ class Records(LeasesTestCase):
         self.assertIn('it is not limited', text)
         self.assertEqual({A}, set(held.held()))
         self.assertEqual([], list(self.path.rglob('*.tmp')))
+
+    def test_what_may_not_be_on_the_disk_is_no_lease(self) -> None:
+        """A power cut could leave a limit that nothing restores."""
+        held = self.opened()
+        held.hold(*A, self.steps, 1.5)
+        before = self.on_disk()
+
+        def fail(fd: int) -> None:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        with fixtures.MonkeyPatch('os.fsync', fail):
+            for call, key in ((held.hold, B), (held.replace, A)):
+                self.assertRaises(errors.LeaseError, call, *key, self.steps,
+                                  2.5)
+        self.assertEqual((before, {A: 1.5}), (self.on_disk(), {
+            key: one.original for key, one in held.held().items()}))
 
     def lease_name(self, key: tuple[str, Knob]) -> str:
         other = leases.Leases(self.path.with_name('other'))
