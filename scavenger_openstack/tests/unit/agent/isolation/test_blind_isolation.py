@@ -18,6 +18,7 @@ import testtools
 
 from scavenger_openstack.agent.isolation import blind_isolation
 from scavenger_openstack.agent.lease import leases
+from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.decision import settle
 from scavenger_openstack import errors
@@ -131,17 +132,18 @@ class IsolationTestCase(testtools.TestCase):
     def follow(self, cpus: Iterable[int], *more: WorkloadRates,
                claim: str = '', now: float = 1.0,
                busy_s: Mapping[int, float] = {},
-               isolated: Iterable[int] = ()) -> settle.FastLoopState:
+               isolated: Iterable[int] = (), held_back: bool = False,
+               floor: Mapping[Knob, float] = {}) -> settle.FastLoopState:
         host: Any = self.host
         batch = WorkloadRates(Workload('/batch/a', Priority.BACKGROUND,
-                                       group=GROUP), 1.0)
+                                       group=GROUP, floor=floor), 1.0)
         wishes = [Cap(GROUP, Knob.CPU_SET, claim, 'scavenger', '')] * bool(
             claim)
         return self.isolation.follow(
             wishes, Rates(now, 1.0, (batch, *more), topology={
                 cpu: Cpu(cpu, 0, 0, cpu in isolated or None)
                 for cpu in cpus}, cpu_busy_s=busy_s),
-            False, host)
+            held_back, host)
 
     def state(self) -> str:
         return str(self.isolation.facts()['state'])
@@ -232,6 +234,21 @@ class TestCpusComeAndGo(IsolationTestCase):
         self.follow(range(8))
         self.assertIn('running on CPUs 0-7', self.state())
         self.assertLessEqual(self.settled(), set(range(8)))
+
+
+class TestHeldBack(IsolationTestCase):
+    """As by the stop file, or where no watcher runs."""
+
+    def test_it_ends(self) -> None:
+        self.start()
+        self.follow(range(16))
+        self.settled()
+        self.assertEqual(settle.NO_FAST_LOOP,
+                         self.follow(range(16), held_back=True))
+        self.assertFalse(self.isolation.owns((GROUP, Knob.CPU_SET)))
+        self.assertIn('observing', self.state())
+        self.follow(range(16))
+        self.assertIn('running', self.state())
 
 
 class TestRefused(IsolationTestCase):
@@ -477,7 +494,11 @@ class TestPins(IsolationTestCase):
         self.assertEqual({15}, self.settled())
         Cpus.idle = frozenset()
         self.follow(range(16), *guests)
-        self.settled()
-        self.assertEqual(['/batch/a'], [
-            cap.workload
-            for cap in self.follow(range(16), *guests).floors])
+        for floor, cores in (({}, DEFAULT_FLOORS[Knob.CPU_CORES]),
+                             ({Knob.CPU_CORES: 0.7}, 0.7),
+                             ({Knob.CPU_CORES: 0.01}, 0.01)):
+            self.settled()
+            self.assertEqual(
+                [('/batch/a', Knob.CPU_CORES, cores)],
+                [cap[:3] for cap in self.follow(
+                    range(16), *guests, floor=floor).floors])
