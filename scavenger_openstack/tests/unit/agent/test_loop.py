@@ -225,6 +225,11 @@ class LoopTest(testtools.TestCase):
         self.assertEqual('10000 100000', self.quota())
         self.assertEqual(FREE, self.quota(SERVICE))
 
+    def test_the_floor_that_the_configuration_sets(self) -> None:
+        self.turn(self.loop(options=['floor_cpu_cores = 0.3']),
+                  (A, CORES, 0.001))
+        self.assertEqual('30000 100000', self.quota())
+
     def test_memory_that_cannot_be_reclaimed_pauses(self) -> None:
         """Without its parent's consent nothing is killed."""
         loop = self.loop()
