@@ -103,7 +103,8 @@ class StopTest(agents.AgentTestCase):
     def test_when_the_watcher_hangs_too(self) -> None:
         """Then it restores the limits itself, after some patience."""
         self.configure('[scavenger]', 'mode = enforce',
-                       '[agent]', 'lease_s = 60')
+                       '[agent]', 'lease_s = 60',
+                       f'stop_file = {self.directory}/elsewhere')
         standalone = self.limited()
         only = self.only(standalone)
         watcher = self.watcher()
