@@ -151,7 +151,7 @@ class IsolationTestCase(testtools.TestCase):
     def settled(self) -> frozenset[int]:
         """What the group has after the loop had some polls more."""
         end = self.isolation.facts()['polls'] + 200
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 30
         while self.isolation.facts()['polls'] < end:
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.001)
@@ -335,7 +335,7 @@ class TestNotTaken(IsolationTestCase):
             self.follow(range(16), now=self.now)
             if Cpus.made > made:
                 self.starts.append(self.now)
-                deadline = time.monotonic() + 20
+                deadline = time.monotonic() + 30
                 while not (self.isolation.facts()['problem']
                            or self.host.group.written):
                     self.assertLess(time.monotonic(), deadline)
@@ -356,7 +356,7 @@ class TestHangs(IsolationTestCase):
 
     def hang(self, cpus: frozenset[int]) -> None:
         self.hangs.set()
-        self.goes_on.wait(20)
+        self.goes_on.wait(60)
 
     def test_its_record_stays_when_the_agent_ends(self) -> None:
         """The write may come into force after the last look."""
@@ -374,7 +374,7 @@ class TestHangs(IsolationTestCase):
         self.isolation = blind_isolation.BlindIsolation(
             host, held, perfiso.Params(), Mode.ENFORCE)
         self.follow(range(16))
-        self.assertTrue(self.hangs.wait(20))
+        self.assertTrue(self.hangs.wait(30))
         self.isolation.stop()
         held.close()
         self.assertEqual(1, len(list((directory / 'leases').iterdir())))
@@ -384,7 +384,7 @@ class TestHangs(IsolationTestCase):
     def test_it_stays_the_only_writer(self) -> None:
         self.start()
         self.follow(range(16))
-        self.assertTrue(self.hangs.wait(20))
+        self.assertTrue(self.hangs.wait(30))
         self.isolation.mode = Mode.OFF
         self.assertEqual(settle.FastLoopState((GROUP,)),
                          self.follow(range(16), claim='0-3'))
@@ -399,12 +399,13 @@ class TestObserve(IsolationTestCase):
     def test_no_thread_and_no_bpf(self) -> None:
         self.start(Mode.OBSERVE)
         busy = dict.fromkeys(range(16), 0.0)
+        others = set(threading.enumerate())
         for now in range(1, 4):
             self.assertEqual(settle.NO_FAST_LOOP, self.follow(
                 range(16), claim='0-15', now=now, busy_s=busy))
         self.assertEqual(0, Cpus.made)
         self.assertNotIn('fast-loop', [
-            thread.name for thread in threading.enumerate()])
+            thread.name for thread in {*threading.enumerate()} - others])
         self.assertEqual([], self.host.group.written)
         self.assertIn('observing on CPUs 0-15', self.state())
 
