@@ -18,6 +18,7 @@ from scavenger_openstack.drivers.host import Host
 from scavenger_openstack import errors
 from scavenger_openstack.tests.unit import host_tree
 from scavenger_openstack.tests.unit import libvirtd
+from scavenger_openstack.types import Floor
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
 
@@ -39,7 +40,7 @@ class TestFloors(testtools.TestCase):
         host = Host(conf)
         self.addCleanup(host.close)
         end_s = time.monotonic() + libvirtd.DEADLINE_S
-        floors = []
+        floors: list[Floor] = []
         while not floors:
             self.assertLess(time.monotonic(), end_s)
             time.sleep(0.01)

@@ -168,14 +168,16 @@ class ReportTest(SyncTestCase):
 
     def test_the_use_of_all_only_where_that_of_each_is_known(self) -> None:
         other = Workload('/batch/b', Priority.BACKGROUND, group='/batch')
-        for unknown, used in (
+        cases: tuple[tuple[dict[str, Any], dict[str, float]], ...] = (
                 ({}, {'cpu': 2.0, 'memory': 1e9 + 5}),
                 ({'cpu_s': None}, {'memory': 1e9 + 5}),
-                ({'memory_bytes': None}, {'cpu': 2.0})):
+                ({'memory_bytes': None}, {'cpu': 2.0}))
+        for unknown, used in cases:
             self.sync = self.make()
             self.turn(*(dataclasses.replace(one, workloads=(
-                *one.workloads, WorkloadSample(other, **{
-                    'cpu_s': one.time_s, 'memory_bytes': 5, **unknown})))
+                *one.workloads, WorkloadSample(
+                    other, cpu_s=one.time_s,
+                    memory_bytes=5)._replace(**unknown)))
                 for one in (sample(10), sample(20))))
             self.assertEqual(used, self.conductor.reports[-1].facts.used)
 
