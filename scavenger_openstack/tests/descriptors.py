@@ -16,7 +16,7 @@ import gc
 import os
 import time
 
-DEADLINE_S = 2.0
+DEADLINE_S = 30.0
 """What opens a file for a moment has closed it by then."""
 
 Opened = Callable[[], set[tuple[int, str]]]

@@ -60,9 +60,9 @@ class Wire(fixtures.Fixture):
                 socket_in(self.near) as sender:
             listener.bind(('10.99.0.2', 0))
             listener.listen()
-            sender.settimeout(10)
+            sender.settimeout(30)
             sender.connect(listener.getsockname())
-            listener.settimeout(10)
+            listener.settimeout(30)
             receiver = listener.accept()[0]
             stop = threading.Event()
             thread = threading.Thread(target=_send, args=(sender, stop))
@@ -142,7 +142,7 @@ def _send(sender: socket.socket, stop: threading.Event) -> None:
 
 
 def _receive(receiver: socket.socket, seconds: float) -> float:
-    receiver.settimeout(10)
+    receiver.settimeout(30)
     buffer = bytearray(1 << 20)
     total = 0
     start = now = time.monotonic()

@@ -214,8 +214,8 @@ class VirtualMachine(fixtures.Fixture):
                 namespaces.socket_in(source) as sender:
             listener.bind((address, 0))
             listener.listen()
-            listener.settimeout(10)
-            sender.settimeout(10)
+            listener.settimeout(30)
+            sender.settimeout(30)
             sender.connect(listener.getsockname())
             receiver = listener.accept()[0]
             stop = threading.Event()
@@ -242,7 +242,7 @@ def send(sender: socket.socket, stop: threading.Event) -> None:
 
 def receive(receiver: socket.socket, seconds: float) -> float:
     """Bytes per second that arrive."""
-    receiver.settimeout(10)
+    receiver.settimeout(30)
     buffer = bytearray(1 << 20)
     total = 0
     start = now = time.monotonic()
@@ -294,7 +294,7 @@ def _batch(netns: str, requests: tuple[tuple[int, int, bytes], ...]) -> None:
 
     with inside(netns, lambda: socket.socket(
             socket.AF_NETLINK, socket.SOCK_RAW, 12)) as nft:
-        nft.settimeout(5)
+        nft.settimeout(30)
         nft.send(message(0x10, 0, resource=10) + b''.join(
             message(*request, ack=0x4) for request in requests)
             + message(0x11, 0, resource=10))

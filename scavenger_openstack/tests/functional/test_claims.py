@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
 import signal
 import subprocess
@@ -15,6 +14,7 @@ import fixtures
 from scavenger_openstack.agent.lease import claims
 from scavenger_openstack import errors
 from scavenger_openstack.restore import state_directory
+from scavenger_openstack.tests import descriptors
 from scavenger_openstack.tests.functional import base
 
 
@@ -193,17 +193,14 @@ class Directories(ClaimsTestCase):
         self.claim(uris=uris[1:]).take()
 
     def test_no_descriptor_is_left(self) -> None:
-        def count() -> int:
-            return len(os.listdir('/proc/self/fd'))
-
-        before = count()
+        before = descriptors.of_process()
         one = claims.Claims([f'{self.tree.name}/batch'], ())
         for _ in range(3):
             one.take()
         self.assertRaises(errors.AlreadyRunning,
                           self.claim('/batch').take)
         one.release()
-        self.assertEqual(before, count())
+        self.assertEqual(set(), descriptors.of_process() - before)
 
 
 class AnotherUser(ClaimsTestCase):

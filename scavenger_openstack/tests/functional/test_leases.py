@@ -342,7 +342,7 @@ class Watcher(LeaseTestCase):
 
     def test_ready_for_systemd(self) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
-            listener.settimeout(10)
+            listener.settimeout(30)
             path = self.state.with_name('notify')
             listener.bind(str(path))
             self.watcher(env={**os.environ, 'NOTIFY_SOCKET': str(path)})

@@ -356,6 +356,26 @@ class LoopTest(LoopTestCase):
             self.assertEqual(before, self.cpu_set())
             time.sleep(0.01)
 
+    def test_the_stop_file_ends_the_fast_loop(self) -> None:
+        if len(os.sched_getaffinity(0)) < 2:
+            self.skipTest('needs two CPUs')
+        before = self.cpu_set()
+        self.keep_busy()
+        loop = self.loop(isolated=True)
+        self.addCleanup(loop.close)
+        loop.tick(self.now)
+        self.wait_for('the set is narrowed',
+                      lambda: self.cpu_set() != before)
+        (self.state_dir / 'stop').touch()
+        self.assertTrue(loop.tick(self.now).stopped)
+        self.assertEqual((before, {}),
+                         (self.cpu_set(), dict(self.leases.held())))
+        # It would answer the busy CPUs in milliseconds.
+        until = time.monotonic() + 0.2
+        while time.monotonic() < until:
+            self.assertEqual(before, self.cpu_set())
+            time.sleep(0.01)
+
     def test_the_fast_loop_ends_where_the_host_cannot_be_read(self) -> None:
         """Else its limits come back without a lease when all is stopped."""
         if len(os.sched_getaffinity(0)) < 2:
@@ -364,6 +384,7 @@ class LoopTest(LoopTestCase):
         self.keep_busy()
         loop = self.loop(isolated=True)
         self.addCleanup(loop.close)
+        others = set(threading.enumerate())
         loop.tick(self.now)
         self.wait_for('the set is narrowed',
                       lambda: self.cpu_set() != before)
@@ -375,7 +396,7 @@ class LoopTest(LoopTestCase):
         self.assertEqual((before, {}),
                          (self.cpu_set(), dict(self.leases.held())))
         self.assertNotIn('fast-loop', [
-            thread.name for thread in threading.enumerate()])
+            thread.name for thread in {*threading.enumerate()} - others])
 
     def keep_busy(self) -> list[subprocess.Popen[str]]:
         return [self.spawn('while True: pass', self.tree, '/batch/a')

@@ -74,7 +74,7 @@ class NetworkTestCase(base.FunctionalTestCase):
                      for name in (self.wire.near, self.wire.far))
         with near, far:
             far.bind(('10.99.0.2', 0))
-            far.settimeout(10)
+            far.settimeout(30)
             for number in range(64):    # 18 KB more than a bucketful
                 near.sendto(bytes([number]) * 1400, far.getsockname())
             backlog = self.tc('-s', 'qdisc', 'show', 'dev', 'scv0')
@@ -157,7 +157,7 @@ class NetworkTestCase(base.FunctionalTestCase):
                      for name in (self.wire.near, self.wire.far))
         with near, far:
             far.bind(('10.99.0.2', 0))
-            far.settimeout(10)
+            far.settimeout(30)
             near.sendto(b'hello', far.getsockname())
             far.recv(2000)
             before = self.driver.link_tx()[self.wire.device]

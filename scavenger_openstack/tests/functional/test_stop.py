@@ -78,9 +78,11 @@ class StopTest(agents.AgentTestCase):
                       done.stdout)
 
     def test_when_the_agent_hangs(self) -> None:
-        """The watcher does it, long before the leases run out."""
+        """The watcher does it, long before the leases run out; it looks
+        for the stop file where the configuration says."""
         self.configure('[scavenger]', 'mode = enforce',
-                       '[agent]', 'lease_s = 60')
+                       '[agent]', 'lease_s = 60',
+                       f'stop_file = {self.directory}/elsewhere')
         standalone = self.limited()
         only = self.only(standalone)
         standalone.send_signal(signal.SIGSTOP)
@@ -101,7 +103,8 @@ class StopTest(agents.AgentTestCase):
     def test_when_the_watcher_hangs_too(self) -> None:
         """Then it restores the limits itself, after some patience."""
         self.configure('[scavenger]', 'mode = enforce',
-                       '[agent]', 'lease_s = 60')
+                       '[agent]', 'lease_s = 60',
+                       f'stop_file = {self.directory}/elsewhere')
         standalone = self.limited()
         only = self.only(standalone)
         watcher = self.watcher()

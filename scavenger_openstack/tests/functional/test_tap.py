@@ -67,7 +67,7 @@ class Rates(taps.TapTestCase):
                 namespaces.socket_in(self.vm.guest,
                                      socket.SOCK_DGRAM) as near:
             far.bind((taps.FAR, 0))
-            far.settimeout(5)
+            far.settimeout(30)
             far.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 24)
 
             def limit() -> None:
@@ -84,7 +84,7 @@ class Rates(taps.TapTestCase):
                 near.sendto(b'%d' % sent, far.getsockname())
                 sent += 1
                 time.sleep(0.001)
-            limiter.join(10)
+            limiter.join(60)
             got = {int(far.recv(99)) for _ in range(sent)}
         self.assertGreater(sent, 100)
         self.assertEqual(set(range(sent)), got)
@@ -97,7 +97,7 @@ class Rates(taps.TapTestCase):
                 namespaces.socket_in(self.vm.guest,
                                      socket.SOCK_DGRAM) as near:
             far.bind((taps.FAR, 0))
-            far.settimeout(10)
+            far.settimeout(30)
             far.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 24)
             # Until the neighbour has answered, few packets may wait for it.
             near.sendto(b'known', far.getsockname())
@@ -341,8 +341,8 @@ class Lowered(base.FunctionalTestCase):
                 namespaces.socket_in(wire.near) as sender:
             listener.bind(('10.99.0.2', 0))
             listener.listen()
-            listener.settimeout(10)
-            sender.settimeout(10)
+            listener.settimeout(30)
+            sender.settimeout(30)
             sender.connect(listener.getsockname())
             receiver = listener.accept()[0]
             receiver.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,

@@ -23,7 +23,7 @@ from scavenger_openstack.drivers.libvirt import domain_cache
 from scavenger_openstack.drivers.libvirt import domains
 
 NOVA = 'http://openstack.org/xmlns/libvirt/nova/1.1'
-DEADLINE_S = 10.0
+DEADLINE_S = 30.0
 WAIT_S = 0.000123
 MEMORY_KIB = 2**20
 UUID = '11111111-2222-3333-4444-555555555555'

@@ -22,8 +22,12 @@ PRIVATE: Mapping[str, tuple[Collection[str], str]] = {
         {'_groups', '_known'}, 'sets a counter of the kernel back'),
     'tests/unit/agent/apply/test_trees.py': (
         {'_let_go'}, 'a cgroup that vanishes for a moment cannot be made'),
+    'tests/unit/agent/lease/test_leases.py': (
+        {'_clock'}, 'moves the clock of leases'),
     'tests/unit/agent/test_domain_limits.py': (
         {'_health'}, 'a fault that libvirtd has only in a race'),
+    'tests/unit/agent/test_loop.py': (
+        {'_clock'}, 'moves the clock of leases'),
     'tests/unit/algorithms/attribution/test_controller.py': (
         {'_disturbances'}, 'a base that is wrong from the start'),
     'tests/unit/decision/test_tags.py': (

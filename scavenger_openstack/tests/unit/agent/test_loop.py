@@ -4,9 +4,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+import errno
 import json
 import os
 import pathlib
+import subprocess
 import time
 from typing import Any
 
@@ -33,7 +36,7 @@ A, B, SERVICE = '/batch/a', '/batch/b', '/services/s'
 CORES, MEMORY = Knob.CPU_CORES, Knob.MEMORY_BYTES
 FREE = 'max 100000'
 LIMIT = 256 * host_tree.MIB
-DEADLINE_S = 20.0
+DEADLINE_S = 30.0
 
 
 class Wish:
@@ -49,6 +52,7 @@ class Wish:
         self.caps: tuple[Cap, ...] = ()
         self.removal_reasons: dict[KnobKey, str] = {}
         self.seen: list[str] = []
+        self.shortage_bytes = 0.0
 
     def want(self, *caps: tuple[str, Knob, float | str]) -> None:
         self.removal_reasons |= {cap[:2]: 'a test' for cap in self.caps}
@@ -59,7 +63,8 @@ class Wish:
 
     def step(self, now: float, rates: Rates) -> Decision:
         self.seen = [one.workload.id for one in rates.workloads]
-        return Decision(self.caps, removal_reasons=self.removal_reasons)
+        return Decision(self.caps, shortage_bytes=self.shortage_bytes,
+                        removal_reasons=self.removal_reasons)
 
     def state(self) -> dict[str, object]:
         return {}
@@ -82,11 +87,12 @@ class LoopTest(testtools.TestCase):
         self.now = 1000.0
 
     def loop(self, mode: Mode = Mode.ENFORCE, *, lease_s: float = 600.0,
-             watched: bool = True) -> loop_.Loop:
+             watched: bool = True, options: Sequence[str] = ()
+             ) -> loop_.Loop:
         file = self.state_dir.parent / 'agent.conf'
-        file.write_text('[cgroups]\nbackground_parents = /batch\n'
-                        'foreground_parents = /services\n'
-                        '[libvirt]\nuri =\n')
+        file.write_text('\n'.join((
+            '[libvirt]', 'uri =', '[cgroups]', 'background_parents = /batch',
+            'foreground_parents = /services', *options)))
         conf = cfg.ConfigOpts()
         conf_.register(conf)
         conf_.load(conf, ['--config-file', str(file), '--root-dir',
@@ -154,6 +160,42 @@ class LoopTest(testtools.TestCase):
         self.assertEqual([[A], [A]], found)
         self.assertEqual([], self.records())
 
+    def test_no_limit_while_leases_do_not_reach_the_disk(self) -> None:
+        def fail(fd: int) -> None:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        loop = self.loop()
+        before = self.files()
+        with fixtures.MonkeyPatch('os.fsync', fail):
+            tick = self.turn(loop, (A, CORES, 0.5))
+        self.assertEqual((before, []), (self.files(), self.records()))
+        self.assertEqual((0, 1), (tick.outcome.written,
+                                  len(tick.outcome.problems)))
+        self.turn(loop, (A, CORES, 0.5))
+        self.assertEqual('50000 100000', self.quota())
+
+    def test_no_limit_once_the_leases_have_run_out(self) -> None:
+        """Nor for a moment, where they do between decision and write."""
+        clock, step = time.clock_gettime, self.wish.step
+        moved_s = 0.0
+
+        def late(now: float, rates: Rates) -> Decision:
+            nonlocal moved_s
+            moved_s = 600.0
+            return step(now, rates)
+
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.agent.lease.heartbeat._clock',
+            lambda which: clock(which) + moved_s))
+        loop = self.loop()
+        quotas = []
+        self.host.before_write = lambda: quotas.append(self.quota())
+        with fixtures.MonkeyPatch('time.clock_gettime',
+                                  lambda which: clock(which) + moved_s):
+            self.wish.step = late   # type: ignore[method-assign]
+            self.turn(loop, (A, CORES, 0.5))
+        self.assertEqual({FREE}, {*quotas, self.quota()})
+
     def test_observing_touches_nothing(self) -> None:
         before = self.files()
         tick = self.turn(self.loop(Mode.OBSERVE), (A, CORES, 0.5))
@@ -205,6 +247,11 @@ class LoopTest(testtools.TestCase):
         self.assertEqual('10000 100000', self.quota())
         self.assertEqual(FREE, self.quota(SERVICE))
 
+    def test_the_floor_that_the_configuration_sets(self) -> None:
+        self.turn(self.loop(options=['floor_cpu_cores = 0.3']),
+                  (A, CORES, 0.001))
+        self.assertEqual('30000 100000', self.quota())
+
     def test_memory_that_cannot_be_reclaimed_pauses(self) -> None:
         """Without its parent's consent nothing is killed."""
         loop = self.loop()
@@ -216,6 +263,24 @@ class LoopTest(testtools.TestCase):
         self.assertEqual('0', self.host.read(B, 'cgroup.freeze'))
         self.turn(loop)
         self.assertEqual([], self.records())
+
+    def test_a_kill_is_leased_as_a_pause(self) -> None:
+        """It freezes first where the kernel has no call for it, and may end
+        half-way."""
+        child = subprocess.Popen(['sleep', '600'])
+        self.addCleanup(child.wait)
+        self.addCleanup(child.kill)
+        loop = self.loop(options=['killable_parents = /batch'])
+        self.host.write(B, 'cgroup.procs', str(child.pid))
+        self.host.write(B, 'cgroup.kill', '')
+        found: list[list[str]] = []
+        self.host.before_write = lambda: found.append(
+            [one['knob'] for one in self.records()])
+        self.wish.shortage_bytes = 1.0
+        self.turn(loop, (B, MEMORY, 64 * host_tree.MIB))
+        self.assertEqual((1, '1'), (loop.counters['kills'],
+                                    self.host.read(B, 'cgroup.kill')))
+        self.assertIn(Knob.PAUSED, found[-1])
 
     def test_a_workload_that_vanishes(self) -> None:
         """The others keep their limits, and its lease goes."""

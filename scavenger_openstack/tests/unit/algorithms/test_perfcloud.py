@@ -339,6 +339,20 @@ class SeriesTest(testtools.TestCase):
             'hog': HOG, 'short': [use or 0.0 for use in short],
             'new': [use or 0.0 for use in new]})
 
+    def test_foreground_is_never_named(self) -> None:
+        """Neither that of another application nor that of none."""
+        vms = members('spark')
+        others = [Workload('alone', Priority.FOREGROUND),
+                  Workload('hadoop', Priority.FOREGROUND,
+                           application='hadoop')]
+        for use in HOG:
+            self.interval([*waits(vms, 0.01 * use), *(
+                WorkloadRates(one, 1.0, io_bytes_per_s=use * MB)
+                for one in (*vms, *others))])
+            self.assertEqual({}, self.caps)
+        self.assertEqual(((), ()), (self.incident('spark').suspects,
+                                    self.incident('spark').antagonists))
+
     def test_never_known_is_never_named(self) -> None:
         vms = members('spark')
         for use in HOG:

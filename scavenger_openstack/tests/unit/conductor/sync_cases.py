@@ -69,6 +69,10 @@ class Sync(cloud.Mixin):
              ('db', 'u-db', 'app-db', NOW + 10, None)],
             self.rows(tables.workloads, 'name', 'instance', 'application',
                       'since_s', 'until_s'))
+        self.assertEqual(
+            [{}, {'cpu_cores': 0.1}, {}],
+            [floor for _, floor in self.rows(tables.workloads, 'name',
+                                             'floor')])
 
     def test_another_vm_of_the_same_name(self) -> None:
         self.sync(report(workloads=[vm('web')], digest='d1'))

@@ -132,6 +132,18 @@ class Overrides(testtools.TestCase):
         self.refused('foreground', override('/services/s'))
         self.refused('foreground', override('fg', instance='fg'))
 
+    def test_a_group_with_one_that_is_foreground(self) -> None:
+        for first, second in ((Priority.BACKGROUND, Priority.FOREGROUND),
+                              (Priority.FOREGROUND, Priority.BACKGROUND)):
+            found = orders.resolve(1.0, Rates(1.0, 1.0, tuple(
+                WorkloadRates(Workload(f'/mixed/{name}', priority,
+                                       group='/mixed'), 1.0)
+                for name, priority in (('a', first), ('b', second)))), Orders(
+                    overrides=orders.Overrides(
+                        [override('/mixed', 1, Knob.CPU_IDLE)])))
+            self.assertEqual({}, found.overrides)
+            self.assertIn('foreground', found.refused['override o'])
+
     def test_unknown(self) -> None:
         self.refused('no such workload', override('/batch/c'))
         self.refused('no such workload', override(instance='gone'))

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A host on which links and libvirt come after the agent."""
+"""A host on which links and libvirt come after the agent, and floors."""
 
 from __future__ import annotations
 
 import pathlib
 import socket
+import time
 
 import fixtures
 from oslo_config import cfg
@@ -16,7 +17,40 @@ from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.host import Host
 from scavenger_openstack import errors
 from scavenger_openstack.tests.unit import host_tree
+from scavenger_openstack.tests.unit import libvirtd
+from scavenger_openstack.types import Floor
 from scavenger_openstack.types import HostSample
+from scavenger_openstack.types import Knob
+
+
+class TestFloors(testtools.TestCase):
+
+    def test_of_a_vm(self) -> None:
+        """Those of the configuration, but for its memory."""
+        daemon = self.useFixture(libvirtd.Libvirtd())
+        where = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        (where / 'conf').write_text('\n'.join((
+            '[cgroups]', 'floor_cpu_cores = 0.3', 'floor_io_ops_per_s = 7',
+            'floor_memory_bytes = 5', '[perf]', 'enabled = off', '[libvirt]',
+            'uri = qemu:///system', f'run_dir = {daemon.path}', '')))
+        conf = cfg.ConfigOpts()
+        conf_.register(conf)
+        conf_.load(conf, ['--config-file', str(where / 'conf'),
+                          '--state-dir', str(where / 'state')], 'test')
+        host = Host(conf)
+        self.addCleanup(host.close)
+        end_s = time.monotonic() + libvirtd.DEADLINE_S
+        floors: list[Floor] = []
+        while not floors:
+            self.assertLess(time.monotonic(), end_s)
+            time.sleep(0.01)
+            floors = [one.workload.floor for one in host.sample().workloads
+                      if one.workload.instance]
+        [floor] = floors
+        self.assertEqual((0.3, 7.0), (floor[Knob.CPU_CORES],
+                                      floor[Knob.IO_OPS_PER_S]))
+        self.assertEqual(daemon.snapshot.domain.memory_allotment_bytes,
+                         floor[Knob.MEMORY_BYTES])
 
 
 class TestLinks(testtools.TestCase):

@@ -18,6 +18,7 @@ import testtools
 
 from scavenger_openstack.agent.isolation import blind_isolation
 from scavenger_openstack.agent.lease import leases
+from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.decision import settle
 from scavenger_openstack import errors
@@ -131,17 +132,18 @@ class IsolationTestCase(testtools.TestCase):
     def follow(self, cpus: Iterable[int], *more: WorkloadRates,
                claim: str = '', now: float = 1.0,
                busy_s: Mapping[int, float] = {},
-               isolated: Iterable[int] = ()) -> settle.FastLoopState:
+               isolated: Iterable[int] = (), held_back: bool = False,
+               floor: Mapping[Knob, float] = {}) -> settle.FastLoopState:
         host: Any = self.host
         batch = WorkloadRates(Workload('/batch/a', Priority.BACKGROUND,
-                                       group=GROUP), 1.0)
+                                       group=GROUP, floor=floor), 1.0)
         wishes = [Cap(GROUP, Knob.CPU_SET, claim, 'scavenger', '')] * bool(
             claim)
         return self.isolation.follow(
             wishes, Rates(now, 1.0, (batch, *more), topology={
                 cpu: Cpu(cpu, 0, 0, cpu in isolated or None)
                 for cpu in cpus}, cpu_busy_s=busy_s),
-            False, host)
+            held_back, host)
 
     def state(self) -> str:
         return str(self.isolation.facts()['state'])
@@ -149,7 +151,7 @@ class IsolationTestCase(testtools.TestCase):
     def settled(self) -> frozenset[int]:
         """What the group has after the loop had some polls more."""
         end = self.isolation.facts()['polls'] + 200
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 30
         while self.isolation.facts()['polls'] < end:
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.001)
@@ -232,6 +234,21 @@ class TestCpusComeAndGo(IsolationTestCase):
         self.follow(range(8))
         self.assertIn('running on CPUs 0-7', self.state())
         self.assertLessEqual(self.settled(), set(range(8)))
+
+
+class TestHeldBack(IsolationTestCase):
+    """As by the stop file, or where no watcher runs."""
+
+    def test_it_ends(self) -> None:
+        self.start()
+        self.follow(range(16))
+        self.settled()
+        self.assertEqual(settle.NO_FAST_LOOP,
+                         self.follow(range(16), held_back=True))
+        self.assertFalse(self.isolation.owns((GROUP, Knob.CPU_SET)))
+        self.assertIn('observing', self.state())
+        self.follow(range(16))
+        self.assertIn('running', self.state())
 
 
 class TestRefused(IsolationTestCase):
@@ -318,7 +335,7 @@ class TestNotTaken(IsolationTestCase):
             self.follow(range(16), now=self.now)
             if Cpus.made > made:
                 self.starts.append(self.now)
-                deadline = time.monotonic() + 20
+                deadline = time.monotonic() + 30
                 while not (self.isolation.facts()['problem']
                            or self.host.group.written):
                     self.assertLess(time.monotonic(), deadline)
@@ -339,7 +356,7 @@ class TestHangs(IsolationTestCase):
 
     def hang(self, cpus: frozenset[int]) -> None:
         self.hangs.set()
-        self.goes_on.wait(20)
+        self.goes_on.wait(60)
 
     def test_its_record_stays_when_the_agent_ends(self) -> None:
         """The write may come into force after the last look."""
@@ -357,7 +374,7 @@ class TestHangs(IsolationTestCase):
         self.isolation = blind_isolation.BlindIsolation(
             host, held, perfiso.Params(), Mode.ENFORCE)
         self.follow(range(16))
-        self.assertTrue(self.hangs.wait(20))
+        self.assertTrue(self.hangs.wait(30))
         self.isolation.stop()
         held.close()
         self.assertEqual(1, len(list((directory / 'leases').iterdir())))
@@ -367,7 +384,7 @@ class TestHangs(IsolationTestCase):
     def test_it_stays_the_only_writer(self) -> None:
         self.start()
         self.follow(range(16))
-        self.assertTrue(self.hangs.wait(20))
+        self.assertTrue(self.hangs.wait(30))
         self.isolation.mode = Mode.OFF
         self.assertEqual(settle.FastLoopState((GROUP,)),
                          self.follow(range(16), claim='0-3'))
@@ -382,12 +399,13 @@ class TestObserve(IsolationTestCase):
     def test_no_thread_and_no_bpf(self) -> None:
         self.start(Mode.OBSERVE)
         busy = dict.fromkeys(range(16), 0.0)
+        others = set(threading.enumerate())
         for now in range(1, 4):
             self.assertEqual(settle.NO_FAST_LOOP, self.follow(
                 range(16), claim='0-15', now=now, busy_s=busy))
         self.assertEqual(0, Cpus.made)
         self.assertNotIn('fast-loop', [
-            thread.name for thread in threading.enumerate()])
+            thread.name for thread in {*threading.enumerate()} - others])
         self.assertEqual([], self.host.group.written)
         self.assertIn('observing on CPUs 0-15', self.state())
 
@@ -477,7 +495,11 @@ class TestPins(IsolationTestCase):
         self.assertEqual({15}, self.settled())
         Cpus.idle = frozenset()
         self.follow(range(16), *guests)
-        self.settled()
-        self.assertEqual(['/batch/a'], [
-            cap.workload
-            for cap in self.follow(range(16), *guests).floors])
+        for floor, cores in (({}, DEFAULT_FLOORS[Knob.CPU_CORES]),
+                             ({Knob.CPU_CORES: 0.7}, 0.7),
+                             ({Knob.CPU_CORES: 0.01}, 0.01)):
+            self.settled()
+            self.assertEqual(
+                [('/batch/a', Knob.CPU_CORES, cores)],
+                [cap[:3] for cap in self.follow(
+                    range(16), *guests, floor=floor).floors])

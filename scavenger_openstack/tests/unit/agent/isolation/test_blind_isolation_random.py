@@ -27,7 +27,7 @@ from scavenger_openstack.tests.unit import cpusets
 
 SEED = 1
 CHANGES = 84        # 504 on six hosts
-DEADLINE_S = 20.0
+DEADLINE_S = 30.0
 
 
 class Clock:

@@ -76,10 +76,10 @@ class FastLoopTestCase(testtools.TestCase):
             raise self.lease_failure
 
     def wait_for(self, condition):
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 30
         while not condition():
             if time.monotonic() > deadline:
-                self.fail(f'not within 5 s; {self.loop.facts()}')
+                self.fail(f'not within 30 s; {self.loop.facts()}')
             time.sleep(0.001)
 
     def wait_polls(self, number):
@@ -226,23 +226,23 @@ class FastLoopTestCase(testtools.TestCase):
 
         def hang(cpus):
             entered.set()
-            release.wait(10)
+            release.wait(60)
 
         self.loop = fast_loop.FastLoop(
             self.cpus, perfiso.Controller(topology=TOPOLOGY), hang,
             self.check, perfiso.Bounds(FOUR, FOUR, 1), 0.001)
         self.loop.start()
-        entered.wait(5)
+        self.assertTrue(entered.wait(30))
         exc = self.assertRaises(errors.DriverError, self.loop.stop)
         self.assertIn('tries again', str(exc))
-        fast_loop.STOP_TIMEOUT_S = 5
+        fast_loop.STOP_TIMEOUT_S = 40
         began_s = time.monotonic()
         self.assertRaises(errors.DriverError, self.loop.stop)
-        self.assertLess(time.monotonic() - began_s, 4)  # the tick goes on
+        self.assertLess(time.monotonic() - began_s, 30)  # the tick goes on
         self.assertEqual(0, self.cpus.closed)
         release.set()
         self.useFixture(fixtures.MonkeyPatch(
-            'scavenger_openstack.agent.isolation.fast_loop.STOP_AGAIN_S', 5))
+            'scavenger_openstack.agent.isolation.fast_loop.STOP_AGAIN_S', 30))
         self.loop.stop()
         self.assertEqual(1, self.cpus.closed)
 

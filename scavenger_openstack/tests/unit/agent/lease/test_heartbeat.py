@@ -16,7 +16,7 @@ from scavenger_openstack.agent.lease import heartbeat
 from scavenger_openstack import errors
 from scavenger_openstack.restore import records
 
-DEADLINE_S = 20.0
+DEADLINE_S = 30.0
 
 
 class HeartbeatTest(testtools.TestCase):

@@ -197,6 +197,14 @@ class GoodTest(CapControlTestCase):
         self.answer(one)
         self.assertEqual(math.inf, self.cap())
 
+    def test_what_comes_back_keeps_its_floor(self) -> None:
+        self.good()
+        self.turn(uses(hog=4.0), 1.0)
+        self.assertTrue(0.1 < self.cap() < 4.0)
+        for _ in range(300):
+            self.turn(uses(hog=min(4.0, self.cap())), 1.4)
+            self.assertGreaterEqual(self.cap(), 0.1)
+
     def test_unless_the_evidence_names_it_again(self) -> None:
         one = self.good()
         for _ in range(21):     # so much is work now

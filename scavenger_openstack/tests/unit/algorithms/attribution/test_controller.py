@@ -65,6 +65,13 @@ class NamingTest(ShopCase):
         for decision in self.turn(200):
             self.assertEqual(first, {one.id for one in decision.incidents})
 
+    def test_background_has_no_antagonists(self) -> None:
+        self.shop = [dataclasses.replace(one, priority=Priority.BACKGROUND)
+                     for one in SHOP]
+        for decision in self.turn(400):
+            self.assertEqual(((), ()), (decision.caps, decision.incidents))
+            self.assertEqual({}, decision.facts['suffering'])
+
     def test_nothing_disturbs(self) -> None:
         self.harm = 0.0
         for decision in self.turn(900):

@@ -211,6 +211,20 @@ class AnotherTest(ShopCase):
         for decision in self.turn(300):
             self.assertEqual((), decision.caps)
 
+    def test_what_is_foreground_after_a_restart_is_not_limited(self) -> None:
+        self.until(lambda decision: decision.caps)
+        self.wants = lambda now: 0.0
+        self.until(lambda decision: not decision.caps, 100)
+        self.wants = lambda now: 4.0
+        state = self.controller.state()
+        self.assertEqual(['hog'], [name for name, *_ in state['good']])
+        self.controller = attribution.Controller(host='h', boot_id='b')
+        self.controller.load(state, self.now)
+        self.other(dataclasses.replace(HOG, priority=Priority.FOREGROUND))
+        for decision in self.turn(10):
+            self.assertEqual((), decision.caps)
+        self.assertEqual([], self.controller.state()['good'])
+
     def test_who_is_made_again_is_innocent(self) -> None:
         self.until(lambda decision: decision.caps)
         self.wants = lambda now: 4.0
@@ -245,6 +259,17 @@ class RebootTest(ShopCase):
             for decision in self.turn(away_s):
                 self.assertEqual((), decision.caps)
         self.hog = dataclasses.replace(hog, created_s=hog.created_s + 1)
+
+    def test_only_background_is_remembered(self) -> None:
+        assert self.hog is not None
+        for priority, names in ((Priority.FOREGROUND, []),
+                                (Priority.BACKGROUND, ['hog'])):
+            hog = self.hog = dataclasses.replace(self.hog, priority=priority)
+            for self.hog in (hog, None):
+                self.turn(5)
+                self.assertEqual(names, [name for name, _ in self.controller
+                                         .state()['instances']])
+            self.hog = hog
 
     def test_its_cap_awaits_it(self) -> None:
         self.wants = lambda now: 4.0 if (now // 60) % 2 else 0.1

@@ -8,6 +8,7 @@ import random
 
 import testtools
 
+from scavenger_openstack.algorithms.attribution import disturbance
 from scavenger_openstack.algorithms.attribution import history
 from scavenger_openstack.tests.unit.examples import SEED
 from scavenger_openstack.types import Priority
@@ -45,3 +46,21 @@ class TestLevels(testtools.TestCase):
                     [sample[name].level(signal) if name in sample else None
                      for sample in one.samples],
                     list(one.levels(name, signal)), f'{tick} {name}')
+
+
+class TestOwnLoad(testtools.TestCase):
+
+    def test_background_is_no_load_of_the_foreground(self) -> None:
+        one = history.History(sample_s=1.0, samples=SAMPLES)
+        for now in (1.0, 2.0):
+            one.add(now, Rates(now, 1.0, tuple(
+                WorkloadRates(Workload(name, priority), 1.0, cpu_cores=cores,
+                              run_delay=0.1)
+                for name, priority, cores in (
+                    ('a', Priority.FOREGROUND, 1.0),
+                    ('b', Priority.FOREGROUND, 3.0),
+                    ('c', Priority.FOREGROUND, 5.0),
+                    ('hog', Priority.BACKGROUND, 7.0)))))
+        for signal, loads in (('cpi', [[2.0]]), ('run_delay', [[2.0], [9.0]])):
+            self.assertEqual(loads, disturbance.own_load(
+                signal, 'cores', ['a', 'b'], list(one.samples)[-1:]))

@@ -66,6 +66,22 @@ class SufferingTest(ShopCase):
         self.cores = 0.004      # it hardly runs
         self.assertEqual('', self.told(30))
 
+    def test_background_does_not_suffer(self) -> None:
+        """Whatever it waits."""
+        whole = self.rates
+        self.rates = lambda: dataclasses.replace(  # type: ignore[method-assign]
+            found := whole(), workloads=tuple([
+                one._replace(cpu_cores=0.5, run_delay=1.0)
+                for one in found.workloads]))
+        self.assertNotEqual('', self.told())
+
+    def test_without_background(self) -> None:
+        whole = self.rates
+        self.rates = lambda: dataclasses.replace(  # type: ignore[method-assign]
+            found := whole(), workloads=tuple([
+                one for one in found.workloads if one.workload in SHOP]))
+        self.assertIn('no background', self.told())
+
     def test_what_does_not_wait(self) -> None:
         self.wants = lambda now: 0.1
         self.assertEqual('', self.told(300))

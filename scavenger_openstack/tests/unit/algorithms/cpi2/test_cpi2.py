@@ -174,6 +174,13 @@ class ControllerTest(testtools.TestCase):
         self.assertEqual((('hog',), UNPROTECTED), (
             incident.antagonists, incident.action))
 
+    def test_background_is_no_victim(self) -> None:
+        self.victim = dataclasses.replace(WEB, priority=Priority.BACKGROUND)
+        self.learn()
+        for _ in range(6):
+            self.assertEqual([], self.see(3.0, 2.0))
+        self.assertEqual((), self.decision.incidents)
+
     def test_the_evidence(self) -> None:
         """The victim's CPI and the use of suspects, as in figures 8 to 11;
         the correlation of section 4.2 can be computed again from it."""

@@ -305,6 +305,10 @@ class ForegroundTest(ControllerTest):
             self.assertEqual('off', found.facts['rule'])
             self.assertIn('io_wait', found.facts['why'])
 
+    def test_what_background_waits_is_no_signal(self) -> None:
+        found = self.step(vm(9.0, workload=A), vm(9.0, workload=B), vm(None))
+        self.assertEqual(({}, 'off'), (caps(found), found.facts['rule']))
+
     def test_the_static_limit_needs_no_signal(self) -> None:
         self.use(STATIC)
         found = self.step(use(A, 900.0), vm(None))

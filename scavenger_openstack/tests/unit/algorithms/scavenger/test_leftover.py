@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+import dataclasses
 import json
 import math
 from typing import Any
@@ -155,6 +156,13 @@ class EquationsTest(testtools.TestCase):
         for number, least in ((1, FLOOR), (50, FLOOR)):
             one, = leftover.units([use(f'{GROUP}/{i}', 0.0)
                                    for i in range(number)], 1.25, {})
+            self.assertAlmostEqual(least, one.floor)
+        # Its own floor, if it has one.
+        for least in (0.7, 0.02):
+            own = dataclasses.replace(
+                made(B, 2.0), floor={Knob.CPU_CORES: least})
+            one, = leftover.units([WorkloadRates(own, 1.0, cpu_cores=0.0)],
+                                  1.25, {})
             self.assertAlmostEqual(least, one.floor)
         # Held back, or not known: it may want all that it can use.
         for cores, quota, need in ((0.9, 1.0, 2.0), (0.8, 1.0, 1.0),

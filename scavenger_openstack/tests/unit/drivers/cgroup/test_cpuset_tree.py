@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 import gc
-import os
 
 import fixtures
 import testtools
@@ -16,6 +15,7 @@ from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
 from scavenger_openstack import errors
 from scavenger_openstack.restore import actions
+from scavenger_openstack.tests import descriptors
 from scavenger_openstack.tests.unit import cpusets
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
@@ -391,13 +391,13 @@ class TestMany(testtools.TestCase):
         for name in 'defg':
             self.host.cgroup(f'/batch/a/{name}')
         self.assertRaises(errors.DriverError, one.refresh)
-        before = os.listdir('/proc/self/fd')
+        before = descriptors.of_process()
         for call in (one.refresh, one.actions,
                      lambda: one.set(frozenset({1}))):
             self.assertIn('4 more cgroups, and 4 are followed', str(
                 self.assertRaises(errors.DriverError, call)))
         self.assertEqual(set(range(8)), self.host.set_of(BATCH))
-        self.assertEqual(before, os.listdir('/proc/self/fd'))
+        self.assertEqual(set(), descriptors.of_process() - before)
         for name in 'efg':
             self.host.delete(f'/batch/a/{name}')
         one.set(frozenset({1}))
@@ -407,11 +407,11 @@ class TestMany(testtools.TestCase):
     def test_too_many_from_the_start(self) -> None:
         for name in 'cdefg':
             self.host.cgroup(f'/batch/b/{name}')
-        before = os.listdir('/proc/self/fd')
+        before = descriptors.of_process()
         for _ in range(9):
             try:
                 self.fail(self.driver.restore_actions(BATCH, Knob.CPU_SET))
             except errors.DriverError:
                 pass
         # The top one is kept, and a file in it.
-        self.assertEqual(len(before) + 2, len(os.listdir('/proc/self/fd')))
+        self.assertEqual(2, len(descriptors.of_process() - before))
