@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from scavenger_openstack.agent.base import Leaser
-from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.decision import settle
 from scavenger_openstack.simulator.driver import GROUP
@@ -21,7 +20,6 @@ from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import parse_cpus
-from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
 
 
@@ -74,22 +72,11 @@ class SimulatedIsolation:
         for cap in wishes:
             if self.owns((cap.workload, cap.knob)):
                 self._allowed &= parse_cpus(str(cap.value))
-        return settle.FastLoopState((GROUP,), tuple(self._floors(rates)))
+        return settle.FastLoopState((GROUP,), self._floors(rates))
 
-    def _floors(self, rates: Rates) -> list[Cap]:
-        """The quota floor, while one CPU is still more than there is.
-
-        Source: DESIGN 7.7.
-        """
-        if not self._shortage.look(self._polls,
-                                   self._controller.short_steps):
-            return []
-        return [Cap(one.workload.id, Knob.CPU_CORES, DEFAULT_FLOORS[
-                    Knob.CPU_CORES], perfiso.Controller.name,
-                    'the background has one CPU left and the foreground '
-                    'still lacks idle ones')
-                for one in rates.workloads
-                if one.workload.priority is Priority.BACKGROUND]
+    def _floors(self, rates: Rates) -> tuple[Cap, ...]:
+        return (perfiso.quota_floors(rates) if self._shortage.look(
+            self._polls, self._controller.short_steps) else ())
 
     def stop(self) -> settle.FastLoopState:
         """No thread runs here."""

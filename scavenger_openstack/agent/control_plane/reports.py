@@ -209,31 +209,32 @@ def _headroom(document: Mapping[str, Any], rates: Rates | None,
                   if one.workload.priority is Priority.BACKGROUND]
     found: dict[Resource, float | None] = {Resource.CPU: idle_cores}
     memory = budgets.get('memory', {}).get('budget')
-    if memory is not None:
-        found[Resource.MEMORY] = max(0.0, memory - sum(
-            one.memory_bytes or 0 for one in background))
+    used = _total(one.memory_bytes for one in background)
+    if memory is not None and used is not None:
+        found[Resource.MEMORY] = max(0.0, memory - used)
     links = [one['budget'] for one in budgets.get('network', {}).values()
              if isinstance(one, dict) and one.get('budget') is not None]
-    if links:
-        found[Resource.NETWORK] = max(0.0, sum(links) - sum(
-            one.net_tx_bytes_per_s or 0.0 for one in background))
+    sent = _total(one.net_tx_bytes_per_s for one in background)
+    if links and sent is not None:
+        found[Resource.NETWORK] = max(0.0, sum(links) - sent)
     return _amounts(found)
 
 
 def _used(rates: Rates | None) -> Amounts:
-    """What all background work uses, of what is measured of each of it."""
+    """What all background work uses, where that of each is known."""
     if rates is None or not rates.complete:
         return {}
     background = [one for one in rates.workloads
                   if one.workload.priority is Priority.BACKGROUND]
-    found: dict[Resource, float | None] = {}
-    for resource, values in (
-            (Resource.CPU, [one.cpu_cores for one in background]),
-            (Resource.MEMORY, [one.memory_bytes for one in background])):
-        known = [value for value in values if value is not None]
-        if len(known) == len(values):
-            found[resource] = sum(known)
-    return _amounts(found)
+    return _amounts({
+        Resource.CPU: _total(one.cpu_cores for one in background),
+        Resource.MEMORY: _total(one.memory_bytes for one in background)})
+
+
+def _total(values: Iterable[float | None]) -> float | None:
+    """The sum, ``None`` where a part of it is not known."""
+    known = list(values)
+    return None if None in known else sum(filter(None, known))
 
 
 def entry(happened: Happened) -> report.AnyEntry:

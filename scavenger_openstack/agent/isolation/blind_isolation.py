@@ -21,7 +21,6 @@ from scavenger_openstack.agent import base as base_
 from scavenger_openstack.agent.isolation import fast_loop
 from scavenger_openstack.agent.isolation import preview
 from scavenger_openstack.algorithms import back_off
-from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.algorithms.scavenger import pins as pins_
 from scavenger_openstack.algorithms.scavenger import scavenger
@@ -186,21 +185,9 @@ class BlindIsolation:
         return found
 
     def _floors(self, rates: Rates) -> tuple[Cap, ...]:
-        """The quota floor, while one CPU is still more than there is.
-
-        Source: DESIGN 7.7.
-        """
         if self._fast is None or not self._fast.short():
             return ()
-        return tuple(
-            [Cap(w.workload.id, Knob.CPU_CORES,
-                 w.workload.floor.get(Knob.CPU_CORES,
-                                      DEFAULT_FLOORS[Knob.CPU_CORES]),
-                 perfiso.Controller.name,
-                 'the background has one CPU left and the foreground '
-                 'still lacks idle ones')
-             for w in rates.workloads
-             if w.workload.priority is Priority.BACKGROUND])
+        return perfiso.quota_floors(rates)
 
     def _problem(self) -> str:
         """Why the fast loop that runs has to end; '' if it has not."""

@@ -19,8 +19,13 @@ import dataclasses
 import math
 from typing import NamedTuple
 
+from scavenger_openstack.algorithms import floors
+from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Cpu
+from scavenger_openstack.types import Knob
 from scavenger_openstack.types import MAX_CPU
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Rates
 
 BUFFER_SHARE = 8 / 48
 """Buffer of the paper's servers: 8 of 48 logical CPUs kept the 99th
@@ -167,6 +172,21 @@ def choose_cpus(count: int, allowed: Collection[int],
         return held.union(sorted(
             frozenset(allowed) - held, key=order)[:count - len(held)])
     return held.difference(sorted(held, key=order)[:len(held) - count])
+
+
+def quota_floors(rates: Rates) -> tuple[Cap, ...]:
+    """What the background keeps while one CPU is still more than there is.
+
+    Source: DESIGN 7.7.
+    """
+    background = [one for one in rates.workloads
+                  if one.workload.priority is Priority.BACKGROUND]
+    return tuple(
+        Cap(one.workload.id, Knob.CPU_CORES, floor, Controller.name,
+            'the background has one CPU left and the foreground still lacks '
+            'idle ones')
+        for one, floor in zip(background, floors.floors(
+            background, Knob.CPU_CORES), strict=True))
 
 
 class _Counts:

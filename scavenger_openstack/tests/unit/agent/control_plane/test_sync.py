@@ -166,20 +166,23 @@ class ReportTest(SyncTestCase):
         self.assertEqual(('/batch/\\udcff', 'container'),
                          (batch.id, batch.kind))
 
-    def test_the_use_of_all_only_where_that_of_each_is_known(self) -> None:
+    def test_sums_only_where_each_part_is_known(self) -> None:
         other = Workload('/batch/b', Priority.BACKGROUND, group='/batch')
-        cases: tuple[tuple[dict[str, Any], dict[str, float]], ...] = (
-                ({}, {'cpu': 2.0, 'memory': 1e9 + 5}),
-                ({'cpu_s': None}, {'memory': 1e9 + 5}),
-                ({'memory_bytes': None}, {'cpu': 2.0}))
-        for unknown, used in cases:
+        cases: tuple[tuple[dict[str, Any], dict[str, float], float | None],
+                     ...] = (
+                ({}, {'cpu': 2.0, 'memory': 1e9 + 5}, 2e9 - 5),
+                ({'cpu_s': None}, {'memory': 1e9 + 5}, 2e9 - 5),
+                ({'memory_bytes': None}, {'cpu': 2.0}, None))
+        for unknown, used, free_bytes in cases:
             self.sync = self.make()
             self.turn(*(dataclasses.replace(one, workloads=(
                 *one.workloads, WorkloadSample(
                     other, cpu_s=one.time_s,
                     memory_bytes=5)._replace(**unknown)))
                 for one in (sample(10), sample(20))))
-            self.assertEqual(used, self.conductor.reports[-1].facts.used)
+            facts = self.conductor.reports[-1].facts
+            self.assertEqual((used, free_bytes), (
+                facts.used, facts.headroom.get('memory')))
 
     def test_why_it_sets_no_limits(self) -> None:
         """The field says that it is stopped: what it holds does not."""
