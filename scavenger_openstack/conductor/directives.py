@@ -60,7 +60,7 @@ class Asker(NamedTuple):
     settings: dict[str, Any]
     holds: str
     cpu_model: str = ''
-    tags: tuple[float, int] = (0.0, 0)
+    tags: int = 0
 
 
 class Wishes:

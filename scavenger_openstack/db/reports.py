@@ -62,8 +62,8 @@ _PROGRESS = select(
         _runs.host_id == bindparam('host_id'),
         _runs.run_id == bindparam('run')).scalar_subquery(),
     select(func.max(tables.audit.c.id)).scalar_subquery(),
-    *(select(told).where(host_rows.of(_tags)).scalar_subquery()
-      for told in (func.max(_tags.changed_s), func.count())))
+    select(func.sum(_tags.stamp)).where(
+        host_rows.of(_tags)).scalar_subquery())
 _UPDATE_HOST = update(tables.hosts).where(_hosts.id == bindparam('row'))
 _UPDATE_RUN = update(tables.runs).where(
     _runs.host_id == bindparam('of_host'), _runs.run_id == bindparam('run'))
@@ -95,13 +95,14 @@ class Progress(NamedTuple):
     ``sequence``: of its last entry, ``None`` before its first report;
     ``last_s``: when that happened.
     ``generation``: grows with whatever an operator changes.  ``tags``:
-    differs when what the flavors of the host's instances say has changed.
+    differs when what the flavors of the host's instances say has changed,
+    whatever the clocks of those that told it.
     """
 
     sequence: int | None
     last_s: float | None
     generation: int
-    tags: tuple[float, int]
+    tags: int
 
 
 def hour(time_s: float) -> int:
@@ -136,11 +137,10 @@ def progress(connection: Connection, host_id: int, host: str, run: str
 
     :param host: its name
     """
-    sequence, last_s, generation, newest_s, count = connection.execute(
+    sequence, last_s, generation, tags = connection.execute(
         _PROGRESS, {'host_id': host_id, 'run': run,
                     **host_rows.parameters(host)}).one()
-    return Progress(sequence, last_s, generation or 0,
-                    (newest_s or 0.0, count))
+    return Progress(sequence, last_s, generation or 0, int(tags or 0))
 
 
 def newest_run(connection: Connection, host_id: int) -> str | None:

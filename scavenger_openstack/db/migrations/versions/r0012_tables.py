@@ -281,9 +281,10 @@ flavor_tags = _table(
     Column('floor', JSON, nullable=False),
     Column('protect', Boolean, nullable=False),
     Column('changed_s', Double, nullable=False),
+    Column('stamp', BigInteger, nullable=False),
     Column('from_broker', Boolean, nullable=False),
     Index('ix_flavor_tags_from_broker', 'from_broker', 'changed_s'),
-    Index('ix_flavor_tags_short', 'short', 'host', 'changed_s'))
+    Index('ix_flavor_tags_short', 'short', 'host', 'stamp'))
 
 compute_services = _table(
     'compute_services', _id(),
