@@ -27,8 +27,8 @@ from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import report
 
 RELOAD_S = 10.0
-"""All is read again after so long: what operators want is read when they have
-changed something, aggregates only then."""
+"""All is read again after so long, though nothing has changed: which overrides
+have expired goes by the clock, and that may be set."""
 
 SEEN_S = 86400.0
 """The governor shares among the hosts that have reported within that."""
@@ -83,8 +83,8 @@ class Wishes:
                    generation: int, now: float) -> report.Directives | None:
         """The directives of a host, ``None`` when it has them.
 
-        :param generation: differs whenever an operator has changed
-            something
+        :param generation: as of :class:`~scavenger_openstack.db.reports\
+.Progress`
         """
         wanted, governed, serial = self._current(connection, generation, now)
         overrides = tuple(
@@ -118,19 +118,16 @@ class Wishes:
         """What is wanted, where there is a governor, and a number that
         changes with what is wanted."""
         with self._lock:
-            recent = 0 <= now - self._read_s < RELOAD_S
-            if recent and generation == self._generation:
+            if (generation == self._generation
+                    and 0 <= now - self._read_s < RELOAD_S):
                 return self._wanted, self._governed, self._serial
-            before = self._wanted if recent else None
-        wanted = rows.wanted(connection, now, before)
+        wanted = rows.wanted(connection, now)
         with self._lock:
             if wanted != self._wanted or self._generation < 0:
                 self._wanted = wanted
                 self._governed = governor.governed(wanted)
                 self._serial += 1
-            self._generation = generation
-            if not before:
-                self._read_s = now
+            self._generation, self._read_s = generation, now
             return self._wanted, self._governed, self._serial
 
     def _budget(self, connection: reports.Connection, host: str,

@@ -311,7 +311,7 @@ def _apply(connection: reports.Connection, host_id: int, report: Report,
          'n': entry.n, 'mean': entry.mean, 'm2': entry.m2,
          'least': entry.least, 'most': entry.most}
         for entry in _usable(report.host, [one.entry for one in entries])])
-    reports.add_audit(connection, audit)
+    reports.add_audit(connection, audit, by_agent=True)
 
 
 def _usable(host: str, entries: Iterable[AnyEntry]) -> list[Statistics]:

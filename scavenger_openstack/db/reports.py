@@ -31,6 +31,7 @@ from sqlalchemy import update
 
 from scavenger_openstack.db import host_rows
 from scavenger_openstack.db import tables
+from scavenger_openstack.db import wishes
 from scavenger_openstack.outcomes import OUTCOME_OF
 
 Row = dict[str, Any]
@@ -61,7 +62,8 @@ _PROGRESS = select(
     select(_runs.time_s).where(
         _runs.host_id == bindparam('host_id'),
         _runs.run_id == bindparam('run')).scalar_subquery(),
-    select(func.max(tables.audit.c.id)).scalar_subquery(),
+    select(tables.claims.c.beat).where(
+        tables.claims.c.name == wishes.NAME).scalar_subquery(),
     select(func.sum(_tags.stamp)).where(
         host_rows.of(_tags)).scalar_subquery())
 _UPDATE_HOST = update(tables.hosts).where(_hosts.id == bindparam('row'))
@@ -94,7 +96,7 @@ class Progress(NamedTuple):
 
     ``sequence``: of its last entry, ``None`` before its first report;
     ``last_s``: when that happened.
-    ``generation``: grows with whatever an operator changes.  ``tags``:
+    ``generation``: of :mod:`.wishes`.  ``tags``:
     differs when what the flavors of the host's instances say has changed,
     whatever the clocks of those that told it.
     """
@@ -352,12 +354,18 @@ def add_statistics(connection: Connection, rows: Sequence[Row]) -> None:
     _insert(connection, tables.statistics, rows)
 
 
-def add_audit(connection: Connection, rows: Sequence[Row]) -> None:
+def add_audit(connection: Connection, rows: Sequence[Row], *,
+              by_agent: bool = False) -> None:
     """Append to the audit; ``time_s``, ``actor``, ``action``, ``target`` and
-    ``reason`` are needed, the rest is empty where it is missing."""
+    ``reason`` are needed, the rest is empty where it is missing.
+
+    :param by_agent: an agent is the cause, and nobody wants anything else
+    """
     _insert(connection, tables.audit, [
         {'project': '', 'request_id': '', 'before': None, 'after': None,
          'actor_name': row['actor'], **row} for row in rows])
+    if rows and not by_agent:
+        wishes.changed(connection)
 
 
 def _insert(connection: Connection, table: Table, rows: Sequence[Row]

@@ -6,10 +6,19 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from typing import get_args
+
+import sqlalchemy
 
 from scavenger_openstack.conductor import directives
+from scavenger_openstack.conductor import service
+from scavenger_openstack.conductor import specs
 from scavenger_openstack.conductor import sync
+from scavenger_openstack.db import claims
+from scavenger_openstack.db import directives as rows
 from scavenger_openstack.db import tables
+from scavenger_openstack.db import wishes
+from scavenger_openstack import errors
 from scavenger_openstack.tests.unit.conductor import cloud
 from scavenger_openstack.tests.unit.conductor.cloud import batch
 from scavenger_openstack.tests.unit.conductor.cloud import HOST
@@ -48,11 +57,6 @@ class Directives(cloud.Mixin):
         found = self.get(**more)
         assert found is not None
         return found
-
-    def changed(self) -> None:
-        """What each write of an operator leaves."""
-        self.add(tables.audit, time_s=NOW, actor='admin', action='x',
-                 target='', reason='')
 
     def switch(self, scope: str, target: str, **more: Any) -> None:
         self.add(tables.switches, scope=scope, target=target, **{
@@ -168,6 +172,52 @@ class Directives(cloud.Mixin):
         self.assertIsNotNone(self.get(holds=held,
                                       now=NOW + directives.RELOAD_S))
 
+    def generation(self) -> int:
+        with self.engine.begin() as connection:
+            return wishes.generation(connection)
+
+    def test_no_report_is_a_wish(self) -> None:
+        """However often agents start, and whatever they report: else each
+        conductor would read all rules again."""
+        self.rule('priority', 'project', 'p1', 'background')
+        held = self.got().digest
+        before, reads = self.generation(), []
+
+        def execute(connection: Any, cursor: Any, statement: str,
+                    *more: Any) -> None:
+            reads.extend(['rules'] * ('FROM rules' in statement))
+
+        sqlalchemy.event.listen(self.engine, 'after_cursor_execute', execute)
+        self.addCleanup(sqlalchemy.event.remove, self.engine,
+                        'after_cursor_execute', execute)
+        conductor = service.Conductor(self.engine, lambda: NOW,
+                                      require_token=True)
+        self.sync(report(cloud.incident(1, number=7), host='node-2'),
+                  wishes=self.wishes)
+        event = wire.AgentEvent(sequence=1, time_s=NOW, what='started')
+        entries: list[wire.AnyEntry] = [
+            cloud.incident(1, number=7), cloud.limit(1),
+            wire.Kill(sequence=1, time_s=NOW, processes=2,
+                      workload='/batch/a', owner='memory'),
+            cloud.statistics(1, NOW, 5, 1.0, 0.1),
+            event, codec.replace(event, what='state'),
+            codec.replace(event, what='ended')]
+        self.assertEqual(set(get_args(wire.AnyEntry)), set(map(type, entries)))
+        for number, entry in enumerate(entries):
+            found = report(entry, run=f'run-{number}', digest='d1',
+                           holds=held)
+            self.assertIsNone(self.sync(
+                found, wishes=self.wishes).directives)
+            self.assertRaises(errors.ForeignReport, conductor.answer,
+                              codec.encode(found), 'node-3')
+            self.assertRaises(errors.ForeignReport, conductor.answer,
+                              codec.encode(found))
+        self.assertEqual(
+            {'agent.started', 'agent.state', 'agent.ended', 'kill',
+             'report.refused'}, set(self.rows(tables.audit, 'action')))
+        self.assertEqual([], reads)
+        self.assertEqual(before, self.generation())
+
     def test_settings(self) -> None:
         held = self.got().digest
         settings = {'modes': {'attribution': 'enforce'},
@@ -202,7 +252,7 @@ class Directives(cloud.Mixin):
         self.assertEqual({'io_shares': 'off'}, self.got(host='node-2').modes)
         self.delete(tables.aggregate_hosts)
         self.changed()
-        found = self.got(now=NOW + directives.RELOAD_S)
+        found = self.got()
         self.assertEqual(({'scavenger': 'observe'}, {}),
                          (found.modes, found.parameters))
 
@@ -231,7 +281,7 @@ class Directives(cloud.Mixin):
         self.rule('exemption', 'aggregate', 'racks')
         self.assertEqual(
             ['p1', 'u-db', 'u-web'],
-            self.got(now=NOW + directives.RELOAD_S).exempt)
+            self.got().exempt)
 
     def test_overrides(self) -> None:
         self.override(NOW + 60)
@@ -267,6 +317,12 @@ class Directives(cloud.Mixin):
             *(vm(f'web-{number}', 'p1', 'shop') for number in range(count)),
             vm('other', 'p2', 'shop')], host='node-2', digest=f'd{count}'))
 
+    def specs_made(self) -> None:
+        """What a conductor leaves that has made specs."""
+        with self.engine.begin() as connection:
+            claims.count(connection, rows.SPECS_CHANGED)
+            wishes.changed(connection)
+
     def test_specs(self) -> None:
         """Those that the host can use: of its applications and CPUs, and of
         enough samples."""
@@ -276,34 +332,40 @@ class Directives(cloud.Mixin):
                       {'project': 'p2'}, {'signal': 'io_wait', 'n': 499}):
             self.spec(**other)
         self.assertEqual([], self.got().specs)  # nothing says that they are
-        self.add(tables.audit, time_s=NOW, actor='conductor', action='specs',
-                 target='', reason='')
+        self.specs_made()
         held = self.got()
         self.assertEqual([wire.Spec(
             project='p1', application='shop', cpu_model='epyc', signal='cpi',
             mean=1.8, stddev=0.16, n=500)], held.specs)
         self.assertIsNone(self.get(holds=held.digest))
         self.spec(signal='run_delay')
-        self.add(tables.audit, time_s=NOW, actor='conductor', action='specs',
-                 target='', reason='')
+        self.specs_made()
         self.assertEqual(2, len(self.got(holds=held.digest).specs))
+
+    def test_specs_without_the_audit(self) -> None:
+        """Its old rows are deleted; the specs are not."""
+        self.tasks(4)
+        self.sync(report(cloud.statistics(1, NOW, 500, 1.0, 0.1)))
+        list(specs.refresh(self.engine, NOW + 7200))
+        self.delete(tables.audit)
+        [spec] = self.got().specs
+        self.assertEqual(('p1', 'shop', 1.0),
+                         (spec.project, spec.application, spec.mean))
 
     def test_specs_of_few_tasks(self) -> None:
         """None below five on all hosts together: CPI2, section 3.1."""
         self.spec(n=10 ** 6)
-        for count, specs in ((0, 0), (3, 0), (4, 1), (30, 1), (3, 0)):
+        for count, there in ((0, 0), (3, 0), (4, 1), (30, 1), (3, 0)):
             self.tasks(count)
-            self.add(tables.audit, time_s=NOW, actor='conductor',
-                     action='specs', target='', reason='')
-            self.assertEqual(specs, len(self.got().specs),
+            self.specs_made()
+            self.assertEqual(there, len(self.got().specs),
                              f'{count} on the other host')
 
     def test_specs_of_another_cpu(self) -> None:
         """A host whose CPUs are others gets others at once."""
         self.tasks(4)
         self.spec(cpu_model='xeon')
-        self.add(tables.audit, time_s=NOW, actor='conductor', action='specs',
-                 target='', reason='')
+        self.specs_made()
         held = self.got()
         self.assertEqual([], held.specs)
         answer = self.sync(report(

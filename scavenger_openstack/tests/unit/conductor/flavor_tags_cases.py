@@ -62,8 +62,7 @@ class FlavorTags(cloud.Mixin):
         self.add(tables.rules, uuid=f'{scope:0>32}', kind='priority',
                  scope=scope, target=target, value=value, application='',
                  reason='because', created_by='admin', created_s=NOW)
-        self.add(tables.audit, time_s=NOW, actor='admin', action='x',
-                 target='', reason='')
+        self.changed()
 
     def test_it_reaches_the_agent(self) -> None:
         _, holds = self.tags()
