@@ -139,9 +139,8 @@ def progress(connection: Connection, host_id: int, host: str, run: str
 
     :param host: its name
     """
-    sequence, last_s, generation, tags = connection.execute(
-        _PROGRESS, {'host_id': host_id, 'run': run,
-                    **host_rows.parameters(host)}).one()
+    sequence, last_s, generation, tags = connection.execute(_PROGRESS, {
+        'host_id': host_id, 'run': run, **host_rows.parameters(host)}).one()
     return Progress(sequence, last_s, generation or 0, int(tags or 0))
 
 
@@ -359,11 +358,12 @@ def add_audit(connection: Connection, rows: Sequence[Row], *,
     """Append to the audit; ``time_s``, ``actor``, ``action``, ``target`` and
     ``reason`` are needed, the rest is empty where it is missing.
 
-    :param by_agent: an agent is the cause, and nobody wants anything else
+    :param by_agent: an agent is the cause, and nothing else is wanted
     """
     _insert(connection, tables.audit, [
         {'project': '', 'request_id': '', 'before': None, 'after': None,
-         'actor_name': row['actor'], **row} for row in rows])
+         'actor_name': row['actor'], 'by_agent': by_agent, **row}
+        for row in rows])
     if rows and not by_agent:
         wishes.changed(connection)
 

@@ -419,6 +419,9 @@ audit = _table(
     Column('before', MAYBE_JSON),
     Column('after', MAYBE_JSON),
     Column('reason', Text, nullable=False),
+    # An agent was the cause, of which there may be any number of rows.
+    Column('by_agent', Boolean, nullable=False, default=False),
+    Index('ix_audit_by_agent', 'by_agent', 'id'),
     Index('ix_audit_target', 'target', 'id'),
     Index('ix_audit_actor', 'actor', 'id'),
     Index('ix_audit_actor_name', 'actor_name', 'id'),

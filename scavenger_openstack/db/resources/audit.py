@@ -20,13 +20,13 @@ _A = tables.audit.c
 
 def page(connection: Connection, *, action: str | None = None,
          target: str | None = None, actor: str | None = None,
-         actor_name: str | None = None,
+         actor_name: str | None = None, by_agent: bool | None = None,
          since_s: float | None = None, after: int | None = None, limit: int
          ) -> list[Row]:
     return rows.newest(
         connection, select(tables.audit), tables.audit,
         {_A.target: target, _A.action: action, _A.actor: actor,
-         _A.actor_name: actor_name}, after,
+         _A.actor_name: actor_name, _A.by_agent: by_agent}, after,
         limit, [] if since_s is None else [_A.time_s >= since_s])
 
 

@@ -351,6 +351,8 @@ audit = _table(
     Column('before', MAYBE_JSON),
     Column('after', MAYBE_JSON),
     Column('reason', Text, nullable=False),
+    Column('by_agent', Boolean, nullable=False),
+    Index('ix_audit_by_agent', 'by_agent', 'id'),
     Index('ix_audit_target', 'target', 'id'),
     Index('ix_audit_actor', 'actor', 'id'),
     Index('ix_audit_actor_name', 'actor_name', 'id'),
