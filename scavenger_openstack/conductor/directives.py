@@ -4,7 +4,7 @@
 
 Directives are worked out when something that they are made of has changed,
 and sent when the agent holds others.  The budget of new limits is for one
-minute of the clock, so where there is a governor they change each minute.
+minute of the clock, and comes with each answer.
 """
 
 from __future__ import annotations
@@ -80,8 +80,10 @@ class Wishes:
         self._known: dict[int, tuple[tuple[Any, ...], str]] = {}
 
     def directives(self, connection: reports.Connection, asker: Asker,
-                   generation: int, now: float) -> report.Directives | None:
-        """The directives of a host, ``None`` when it has them.
+                   generation: int, now: float
+                   ) -> tuple[report.Directives | None, report.Budget | None]:
+        """The directives of a host, ``None`` when it has them, and its
+        budget, ``None`` where there is no governor.
 
         :param generation: as of :class:`~scavenger_openstack.db.reports\
 .Progress`
@@ -96,12 +98,13 @@ class Wishes:
                 connection, asker.name,
                 not governed.isdisjoint(wanted.scopes(asker.name)), now)
         key = (serial, asker.workloads_digest, asker.settings, overrides,
-               budget, asker.cpu_model, asker.tags)
+               budget is not None, asker.cpu_model, asker.tags)
         with self._lock:
             known = self._known.get(asker.host_id)
         if known is not None and known == (key, asker.holds):
-            return None
-        content = _content(connection, wanted, asker, overrides, budget)
+            return None, budget
+        content = _content(connection, wanted, asker, overrides,
+                           budget is not None)
         content['schema'] = report.SCHEMA
         digest = hashlib.sha256(codec.encode(report.Directives(
             issued_s=0.0, digest='-', **content))).hexdigest()[:32]
@@ -109,9 +112,8 @@ class Wishes:
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
             self._known[asker.host_id] = key, digest
-        if digest == asker.holds:
-            return None
-        return report.Directives(issued_s=now, digest=digest, **content)
+        return (None if digest == asker.holds else report.Directives(
+            issued_s=now, digest=digest, **content)), budget
 
     def _current(self, connection: reports.Connection, generation: int,
                  now: float) -> tuple[rows.Wanted, governor.Scopes, int]:
@@ -161,7 +163,7 @@ class Wishes:
 
 def _content(connection: reports.Connection, wanted: rows.Wanted,
              asker: Asker, overrides: Sequence[rows.Override],
-             budget: report.Budget | None) -> dict[str, Any]:
+             governed: bool) -> dict[str, Any]:
     """The fields of the directives, but for time and digest."""
     present = rows.present(connection, asker.host_id)
     aggregates = wanted.aggregates.of(asker.name)
@@ -180,7 +182,7 @@ def _content(connection: reports.Connection, wanted: rows.Wanted,
             instance=one.instance) for one in overrides[:MOST]],
         'specs': specs(connection, asker.cpu_model, present)
         if wanted.specs else [],
-        'budget': budget, 'notice': notice(wanted, asker.name)}
+        'governed': governed, 'notice': notice(wanted, asker.name)}
 
 
 def notice(wanted: rows.Wanted, host: str) -> str:

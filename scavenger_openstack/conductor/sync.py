@@ -140,7 +140,7 @@ def sync(connection: reports.Connection, report: Report, now: float,
             connection, host.id, report.run_id, acknowledged,
             entries[-1].time_s if entries else last_s or 0.0, now,
             new=sequence is None)
-    directives = (wishes or directives_.Wishes()).directives(
+    directives, budget = (wishes or directives_.Wishes()).directives(
         connection, directives_.Asker(
             host.id, report.host, digest, host.settings,
             report.directives_digest, report.facts.cpu_model, tags),
@@ -156,7 +156,7 @@ def sync(connection: reports.Connection, report: Report, now: float,
             'workloads_digest': digest,
             'last_seen_s': now, 'removed_s': None})
     return Answer(acknowledged=acknowledged, workloads_digest=digest,
-                  time_s=now, directives=directives)
+                  time_s=now, directives=directives, budget=budget)
 
 
 def _check_token(host: reports.Host | None, name: str, token: str,

@@ -43,15 +43,18 @@ class Directives(cloud.Mixin):
         [self.host_id] = self.rows(tables.hosts, 'id')
         self.uuids = 0
 
-    def get(self, holds: str = '', now: float = NOW, host: str = HOST
-            ) -> wire.Directives | None:
+    def answer(self, holds: str = '', now: float = NOW, host: str = HOST
+               ) -> wire.Answer:
         answer = self.sync(report(digest='d1', holds=holds, host=host,
                                   sent_s=now), now,
                            wishes=self.wishes)
         # An agent would take it.
         codec.decode(codec.encode(answer), wire.Answer,
                      wire.MAX_ANSWER_BYTES)
-        return answer.directives
+        return answer
+
+    def get(self, **more: Any) -> wire.Directives | None:
+        return self.answer(**more).directives
 
     def got(self, **more: Any) -> wire.Directives:
         found = self.get(**more)
@@ -88,9 +91,10 @@ class Directives(cloud.Mixin):
 
     def test_nothing_wanted(self) -> None:
         found = self.got()
-        self.assertEqual((True, '', [], [], [], [], None), (
+        self.assertEqual((True, '', [], [], [], [], False), (
             found.protection, found.protection_reason, found.tags,
-            found.exempt, found.overrides, found.specs, found.budget))
+            found.exempt, found.overrides, found.specs, found.governed))
+        self.assertIsNone(self.answer().budget)
         self.assertEqual(NOW, found.issued_s)
         self.assertIsNone(self.get(holds=found.digest))
         self.assertIsNone(self.get(holds=found.digest, now=NOW + 500))
@@ -396,7 +400,7 @@ class Directives(cloud.Mixin):
         minute = NOW // 60 * 60
         for turn in range(6):
             begin = minute + 60 * turn
-            found = {host: self.got(host=host, now=begin + 10).budget
+            found = {host: self.answer(host=host, now=begin + 10).budget
                      for host in hosts}
             limits = {host: budget.limits for host, budget in found.items()
                       if budget is not None}
@@ -406,12 +410,40 @@ class Directives(cloud.Mixin):
             self.assertLessEqual(limits[HOST] + limits['node-2'], 3)
             self.assertLessEqual(sum(limits.values()), 7)
             self.assertEqual(1, limits['node-3'])
-        held = self.got(now=minute + 10).digest
-        self.assertIsNone(self.get(holds=held, now=minute + 59))
-        self.assertIsNotNone(self.get(holds=held, now=minute + 60))
+
+    def test_a_budget_is_no_other_directives(self) -> None:
+        """Else all of them are worked out and sent each minute."""
+        free = self.got().digest
+        self.switch('cloud', '', caps_per_minute=7)
+        found = self.got(holds=free)
+        self.assertTrue(found.governed)
+        reads: list[str] = []
+
+        def execute(connection: Any, cursor: Any, statement: str,
+                    *more: Any) -> None:
+            reads.extend(['tags'] * ('SELECT flavor_tags.' in statement))
+
+        sqlalchemy.event.listen(self.engine, 'after_cursor_execute', execute)
+        self.addCleanup(sqlalchemy.event.remove, self.engine,
+                        'after_cursor_execute', execute)
+        self.get(holds=found.digest)
+        del reads[:]
+        for minute in range(1, 5):
+            now = (NOW // 60 + minute) * 60
+            answer = self.answer(holds=found.digest, now=now)
+            self.assertIsNone(answer.directives)
+            self.assertEqual(wire.Budget(limits=7, until_s=now + 60),
+                             answer.budget)
+        self.assertEqual([], reads)
+        self.delete(tables.switches)
+        self.changed()
+        answer = self.answer(holds=found.digest, now=NOW + 600)
+        assert answer.directives is not None
+        self.assertEqual((None, free),
+                         (answer.budget, answer.directives.digest))
 
     def limits(self, host: str = HOST, now: float = NOW) -> int | None:
-        budget = self.got(host=host, now=now).budget
+        budget = self.answer(host=host, now=now).budget
         return None if budget is None else budget.limits
 
     def test_a_host_that_joins(self) -> None:
