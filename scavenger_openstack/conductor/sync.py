@@ -152,7 +152,8 @@ def sync(connection: reports.Connection, report: Report, now: float,
         reports.update_host(connection, host.id, {
             'boot_id': report.boot_id, 'version': report.facts.version,
             'enforcing': report.facts.enforcing,
-            'facts': _facts(report, host, now, holds=directives is None),
+            'facts': _facts(report, host, now, holds=(
+                generation if directives is None else None)),
             'workloads_digest': digest,
             'last_seen_s': now, 'removed_s': None})
     return Answer(acknowledged=acknowledged, workloads_digest=digest,
@@ -205,15 +206,17 @@ def _fitted(entry: AnyEntry) -> AnyEntry:
     return codec.replace(entry, **changes) if changes else entry
 
 
-def _facts(report: Report, host: reports.Host, now: float, holds: bool
+def _facts(report: Report, host: reports.Host, now: float, holds: int | None
            ) -> reports.Row:
     """What is kept of a host's facts; logs once that its clock is off.
 
-    :param holds: its directives are all that is asked for now
+    :param holds: the generation that its directives are of, ``None`` where it
+        gets others with this answer
     """
     facts = codec.plain(report.facts)
-    facts['followed_s'] = (now if holds
-                           else host.facts.get('followed_s', 0.0))
+    facts['followed'], facts['followed_s'] = (
+        (holds, now) if holds is not None else
+        (host.facts.get('followed', -1), host.facts.get('followed_s', 0.0)))
     for name in facts.keys() & {'capacity', 'headroom', 'used'}:
         facts[name] = {resource: min(MOST_AMOUNT, value)
                        for resource, value in facts[name].items()}

@@ -273,6 +273,8 @@ overrides = _table(
     Column('reason', Text, nullable=False),
     Column('created_by', NAME, nullable=False),
     Column('created_s', Double, nullable=False),
+    # The number of db.wishes by which conductors see it.
+    Column('generation', BigInteger, nullable=False, default=0),
     Column('expires_s', Double, nullable=False),
     Column('deleted_s', Double),
     Index('ix_overrides_host', 'host_id', 'expires_s'),
@@ -290,6 +292,7 @@ rules = _table(
     Column('reason', Text, nullable=False),
     Column('created_by', NAME, nullable=False),
     Column('created_s', Double, nullable=False),
+    Column('generation', BigInteger, nullable=False, default=0),
     UniqueConstraint('kind', 'scope', 'target'))
 
 # Kill switch and governor of the cloud ('cloud', ''), an aggregate, a host.

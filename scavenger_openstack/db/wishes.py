@@ -16,9 +16,11 @@ NAME = 'wishes'
 """The number in :mod:`.claims`."""
 
 
-def changed(connection: Connection) -> None:
-    """Something may be another when this transaction has ended."""
+def changed(connection: Connection) -> int:
+    """Something may be another when this transaction has ended; the number
+    that only those see who see it."""
     claims.count(connection, NAME)
+    return generation(connection)
 
 
 def generation(connection: Connection) -> int:

@@ -222,6 +222,7 @@ overrides = _table(
     Column('reason', Text, nullable=False),
     Column('created_by', NAME, nullable=False),
     Column('created_s', Double, nullable=False),
+    Column('generation', BigInteger, nullable=False),
     Column('expires_s', Double, nullable=False),
     Column('deleted_s', Double),
     Index('ix_overrides_host', 'host_id', 'expires_s'),
@@ -238,6 +239,7 @@ rules = _table(
     Column('reason', Text, nullable=False),
     Column('created_by', NAME, nullable=False),
     Column('created_s', Double, nullable=False),
+    Column('generation', BigInteger, nullable=False),
     UniqueConstraint('kind', 'scope', 'target'))
 
 switches = _table(

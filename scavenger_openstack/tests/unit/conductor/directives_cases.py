@@ -105,6 +105,11 @@ class Directives(cloud.Mixin):
         found: float = facts['followed_s']
         return found
 
+    def followed(self) -> int:
+        [facts] = self.rows(tables.hosts, 'facts')
+        found: int = facts['followed']
+        return found
+
     def test_up_to_when_a_host_has_got_all(self) -> None:
         """What is asked for after that is not known to be followed."""
         held = self.got().digest
@@ -112,11 +117,15 @@ class Directives(cloud.Mixin):
         for later in (10.0, 20.0):
             self.get(holds=held, now=NOW + later)
             self.assertEqual(NOW + later, self.followed_s())
+        before = self.generation()
+        self.assertEqual(before, self.followed())
         self.switch('cloud', '', protection=False)
         held = self.got(holds=held, now=NOW + 30.0).digest
         self.assertEqual(NOW + 20.0, self.followed_s())
+        self.assertEqual(before, self.followed())
         self.get(holds=held, now=NOW + 40.0)
         self.assertEqual(NOW + 40.0, self.followed_s())
+        self.assertEqual(before + 1, self.followed())
 
     def test_without_memory(self) -> None:
         """Another conductor process says the same."""
