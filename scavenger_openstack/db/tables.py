@@ -309,8 +309,8 @@ switches = _table(
 
 # How the governor divides a minute of the clock: {host: limits}.
 governor_minutes = _table(
-    'governor_minutes',
-    Column('minute', BigInteger, primary_key=True, autoincrement=False),
+    'governor_minutes', _id(),
+    Column('minute', BigInteger, nullable=False, unique=True),
     Column('shares', JSON, nullable=False))
 
 # Which hosts an operator named for an aggregate, and which Nova has in it; a

@@ -254,8 +254,8 @@ switches = _table(
     UniqueConstraint('scope', 'target'))
 
 governor_minutes = _table(
-    'governor_minutes',
-    Column('minute', BigInteger, primary_key=True, autoincrement=False),
+    'governor_minutes', _id(),
+    Column('minute', BigInteger, nullable=False, unique=True),
     Column('shares', JSON, nullable=False))
 
 aggregate_hosts = _table(

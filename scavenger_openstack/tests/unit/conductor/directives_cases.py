@@ -535,9 +535,22 @@ class Directives(cloud.Mixin):
 
     def test_old_minutes_are_deleted(self) -> None:
         self.switch('cloud', '', caps_per_minute=100)
-        for minute in range(15):
+        for minute in range(rows.KEPT_MINUTES + 5):
             self.got(now=NOW + 60 * minute)
-        self.assertEqual(11, len(self.rows(tables.governor_minutes)))
+        self.assertEqual(rows.KEPT_MINUTES,
+                         len(self.rows(tables.governor_minutes)))
+
+    def test_a_conductor_with_another_clock(self) -> None:
+        """What it divides does not end what others have divided."""
+        self.switch('cloud', '', caps_per_minute=7)
+        self.assertEqual(7, self.limits())
+        for ahead_s in (3600.0, 32 * 86400.0, -3600.0):
+            self.wishes = directives.Wishes()
+            self.got(now=NOW + ahead_s)
+        self.delete(tables.switches)
+        self.switch('cloud', '', caps_per_minute=100)
+        self.wishes = directives.Wishes()
+        self.assertEqual(7, self.limits())
 
     def test_the_same_in_every_process(self) -> None:
         self.rule('priority', 'project', 'p1', 'background')
