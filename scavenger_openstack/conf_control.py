@@ -40,7 +40,9 @@ DATABASE_OPTS: list[cfg.Opt] = [
                sample_default='200000 where scavenger-standalone has a '
                               'control plane of its own, else 0',
                help='Rows of each table above which a conductor deletes by '
-                    'itself the oldest of what is over, however young.  '
+                    'itself the oldest of what is over, however young; audit '
+                    'records that agents caused are counted apart from '
+                    'others.  '
                     'What is open, in force or still there stays.  0 deletes '
                     'nothing.'),
 ]

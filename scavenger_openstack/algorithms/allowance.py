@@ -32,6 +32,21 @@ class Budget(NamedTuple):
     lease: float
 
 
+def lease(limits: int, until_s: float, time_s: float, now: float,
+          since_s: float) -> Budget:
+    """Return the budget of a lease.
+
+    :param until_s: its end, where it is ``time_s``, by the conductor's clock
+    :param now: CLOCK_BOOTTIME when the conductor was asked; it answered later,
+        so the lease ends here no later than there
+    :param since_s: when this run of the agent began, likewise: the run before
+        may have used the lease of that minute
+    """
+    ends_s = now + min(until_s - time_s, LEASE_S)
+    return Budget(limits if ends_s - LEASE_S >= since_s else 0, ends_s,
+                  until_s)
+
+
 class Allowance:
     """What is left of the budget."""
 

@@ -4,7 +4,7 @@
 
 Directives are worked out when something that they are made of has changed,
 and sent when the agent holds others.  The budget of new limits is for one
-minute of the clock, so where there is a governor they change each minute.
+minute of the clock, and comes with each answer.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import report
 
 RELOAD_S = 10.0
-"""All is read again after so long: what operators want is read when they have
-changed something, aggregates only then."""
+"""All is read again after so long, though nothing has changed: which overrides
+have expired goes by the clock, and that may be set."""
 
 SEEN_S = 86400.0
 """The governor shares among the hosts that have reported within that."""
@@ -60,7 +60,7 @@ class Asker(NamedTuple):
     settings: dict[str, Any]
     holds: str
     cpu_model: str = ''
-    tags: tuple[float, int] = (0.0, 0)
+    tags: int = 0
 
 
 class Wishes:
@@ -80,11 +80,13 @@ class Wishes:
         self._known: dict[int, tuple[tuple[Any, ...], str]] = {}
 
     def directives(self, connection: reports.Connection, asker: Asker,
-                   generation: int, now: float) -> report.Directives | None:
-        """The directives of a host, ``None`` when it has them.
+                   generation: int, now: float
+                   ) -> tuple[report.Directives | None, report.Budget | None]:
+        """The directives of a host, ``None`` when it has them, and its
+        budget, ``None`` where there is no governor.
 
-        :param generation: differs whenever an operator has changed
-            something
+        :param generation: as of :class:`~scavenger_openstack.db.reports\
+.Progress`
         """
         wanted, governed, serial = self._current(connection, generation, now)
         overrides = tuple(
@@ -96,12 +98,13 @@ class Wishes:
                 connection, asker.name,
                 not governed.isdisjoint(wanted.scopes(asker.name)), now)
         key = (serial, asker.workloads_digest, asker.settings, overrides,
-               budget, asker.cpu_model, asker.tags)
+               budget is not None, asker.cpu_model, asker.tags)
         with self._lock:
             known = self._known.get(asker.host_id)
         if known is not None and known == (key, asker.holds):
-            return None
-        content = _content(connection, wanted, asker, overrides, budget)
+            return None, budget
+        content = _content(connection, wanted, asker, overrides,
+                           budget is not None)
         content['schema'] = report.SCHEMA
         digest = hashlib.sha256(codec.encode(report.Directives(
             issued_s=0.0, digest='-', **content))).hexdigest()[:32]
@@ -109,28 +112,24 @@ class Wishes:
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
             self._known[asker.host_id] = key, digest
-        if digest == asker.holds:
-            return None
-        return report.Directives(issued_s=now, digest=digest, **content)
+        return (None if digest == asker.holds else report.Directives(
+            issued_s=now, digest=digest, **content)), budget
 
     def _current(self, connection: reports.Connection, generation: int,
                  now: float) -> tuple[rows.Wanted, governor.Scopes, int]:
         """What is wanted, where there is a governor, and a number that
         changes with what is wanted."""
         with self._lock:
-            recent = 0 <= now - self._read_s < RELOAD_S
-            if recent and generation == self._generation:
+            if (generation == self._generation
+                    and 0 <= now - self._read_s < RELOAD_S):
                 return self._wanted, self._governed, self._serial
-            before = self._wanted if recent else None
-        wanted = rows.wanted(connection, now, before)
+        wanted = rows.wanted(connection, now)
         with self._lock:
             if wanted != self._wanted or self._generation < 0:
                 self._wanted = wanted
                 self._governed = governor.governed(wanted)
                 self._serial += 1
-            self._generation = generation
-            if not before:
-                self._read_s = now
+            self._generation, self._read_s = generation, now
             return self._wanted, self._governed, self._serial
 
     def _budget(self, connection: reports.Connection, host: str,
@@ -164,7 +163,7 @@ class Wishes:
 
 def _content(connection: reports.Connection, wanted: rows.Wanted,
              asker: Asker, overrides: Sequence[rows.Override],
-             budget: report.Budget | None) -> dict[str, Any]:
+             governed: bool) -> dict[str, Any]:
     """The fields of the directives, but for time and digest."""
     present = rows.present(connection, asker.host_id)
     aggregates = wanted.aggregates.of(asker.name)
@@ -183,7 +182,7 @@ def _content(connection: reports.Connection, wanted: rows.Wanted,
             instance=one.instance) for one in overrides[:MOST]],
         'specs': specs(connection, asker.cpu_model, present)
         if wanted.specs else [],
-        'budget': budget, 'notice': notice(wanted, asker.name)}
+        'governed': governed, 'notice': notice(wanted, asker.name)}
 
 
 def notice(wanted: rows.Wanted, host: str) -> str:

@@ -368,7 +368,7 @@ class Conductor:
     def _audit(self, now: float, actor: str, host: str, why: str) -> None:
         try:
             with connect.writing(self._engine) as connection:
-                reports.add_audit(connection, [{
+                reports.add_audit(connection, by_agent=True, rows=[{
                     'time_s': now, 'action': 'report.refused',
                     'actor': actor, 'target': host, 'reason': why}])
         except errors.DatabaseError as failed:

@@ -22,6 +22,7 @@ from oslo_log import log
 
 from scavenger_openstack.algorithms.cpi2.specs import Statistics
 from scavenger_openstack.conductor import periodic
+from scavenger_openstack.db import claims
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import directives
 from scavenger_openstack.db import reports
@@ -103,6 +104,7 @@ def refresh(engine: connect.Engine, now: float
                     'time_s': now, 'actor': 'conductor',
                     'action': directives.SPECS, 'target': '',
                     'reason': f'specs changed: {changed}'}])
+                claims.count(connection, directives.SPECS_CHANGED)
             LOG.info('specs changed: %d', changed)
 
 

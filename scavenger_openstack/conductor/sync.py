@@ -124,7 +124,7 @@ def sync(connection: reports.Connection, report: Report, now: float,
             connection, host.id, report.run_id, acknowledged,
             entries[-1].time_s if entries else last_s or 0.0, now,
             new=sequence is None)
-    directives = (wishes or directives_.Wishes()).directives(
+    directives, budget = (wishes or directives_.Wishes()).directives(
         connection, directives_.Asker(
             host.id, report.host, digest, host.settings,
             report.directives_digest, report.facts.cpu_model, tags),
@@ -136,11 +136,12 @@ def sync(connection: reports.Connection, report: Report, now: float,
         reports.update_host(connection, host.id, {
             'boot_id': report.boot_id, 'version': report.facts.version,
             'enforcing': report.facts.enforcing,
-            'facts': _facts(report, host, now, holds=directives is None),
+            'facts': _facts(report, host, now, holds=(
+                generation if directives is None else None)),
             'workloads_digest': digest,
             'last_seen_s': now, 'removed_s': None})
     return Answer(acknowledged=acknowledged, workloads_digest=digest,
-                  time_s=now, directives=directives)
+                  time_s=now, directives=directives, budget=budget)
 
 
 def _check_token(host: reports.Host | None, name: str, required: bool,
@@ -167,15 +168,17 @@ def _new(entries: Iterable[AnyEntry], done: int) -> Iterator[AnyEntry]:
             yield entry
 
 
-def _facts(report: Report, host: reports.Host, now: float, holds: bool
+def _facts(report: Report, host: reports.Host, now: float, holds: int | None
            ) -> reports.Row:
     """What is kept of a host's facts; logs once that its clock is off.
 
-    :param holds: its directives are all that is asked for now
+    :param holds: the generation that its directives are of, ``None`` where it
+        gets others with this answer
     """
     facts = codec.plain(report.facts)
-    facts['followed_s'] = (now if holds
-                           else host.facts.get('followed_s', 0.0))
+    facts['followed'], facts['followed_s'] = (
+        (holds, now) if holds is not None else
+        (host.facts.get('followed', -1), host.facts.get('followed_s', 0.0)))
     for name in facts.keys() & {'capacity', 'headroom', 'used'}:
         facts[name] = {resource: min(MOST_AMOUNT, value)
                        for resource, value in facts[name].items()}
@@ -273,7 +276,7 @@ def _apply(connection: reports.Connection, host_id: int, report: Report,
          'n': entry.n, 'mean': entry.mean, 'm2': entry.m2,
          'least': entry.least, 'most': entry.most}
         for entry in _usable(report.host, [one.entry for one in entries])])
-    reports.add_audit(connection, audit)
+    reports.add_audit(connection, audit, by_agent=True)
 
 
 def _usable(host: str, entries: Iterable[AnyEntry]) -> list[Statistics]:

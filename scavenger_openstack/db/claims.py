@@ -72,6 +72,25 @@ def noted(connection: Connection, name: str) -> float | None:
     return until_s
 
 
+def count(connection: Connection, name: str) -> None:
+    """Raise a number that all processes see, as a claim that none has.
+
+    No other transaction can before this one ends: a larger number is of what
+    was written later.
+    """
+    more = update(tables.claims).where(_claims.name == name).values(
+        beat=_claims.beat + 1)
+    if not connection.execute(more).rowcount:
+        _add(connection, name, {'holder': '', 'expires_s': 0.0})
+        connection.execute(more)
+
+
+def counted(connection: Connection, name: str) -> int:
+    """That number, 0 before the first."""
+    return connection.execute(select(_claims.beat).where(
+        _claims.name == name)).scalar() or 0
+
+
 class Lead:
     """What one process knows of a claim that is extended all the time.
 

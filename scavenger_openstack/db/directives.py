@@ -12,11 +12,11 @@ from sqlalchemy import and_
 from sqlalchemy import bindparam
 from sqlalchemy import Connection
 from sqlalchemy import delete
-from sqlalchemy import func
 from sqlalchemy import insert
 from sqlalchemy import select
 from sqlalchemy import tuple_
 
+from scavenger_openstack.db import claims
 from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import aggregates
 from scavenger_openstack.db.resources.aggregates import ByHost
@@ -28,10 +28,14 @@ from scavenger_openstack import host_names
 SPECS = 'specs'
 """The action of the audit's row that says that specs have changed."""
 
+SPECS_CHANGED = 'specs-changed'
+"""The number in :mod:`.claims` that is another one then."""
+
 WORDS = {'cloud': 'the cloud', 'aggregate': 'aggregate', 'host': 'host'}
 
-KEPT_MINUTES = 10
-"""Of what the governor divided."""
+KEPT_MINUTES = 30
+"""Of what the governor divided, the last ones by their ids: conductors whose
+clocks differ divide minutes that are far apart."""
 
 
 class Switch(NamedTuple):
@@ -127,30 +131,25 @@ def of_host(connection: Connection, host: str) -> Wanted:
                 common.aggregate.in_(names))).tuples().all()))
 
 
-def wanted(connection: Connection, now: float, before: Wanted | None = None
-           ) -> Wanted:
-    """Read it all; of overrides those that have not expired.
-
-    :param before: has the aggregates and services, which no operator changes
-        and which may be many
-    """
+def wanted(connection: Connection, now: float) -> Wanted:
+    """Read it all; of overrides those that have not expired."""
     switches, rules = tables.switches.c, tables.rules.c
-    audit, common = tables.audit.c, tables.aggregate_settings.c
+    common = tables.aggregate_settings.c
     return Wanted(
         {(scope, target): Switch(*switch) for scope, target, *switch
          in connection.execute(select(
              switches.scope, switches.target, switches.protection,
              switches.reason, switches.caps_per_minute))},
-        before.aggregates if before else aggregates.by_host(connection),
+        aggregates.by_host(connection),
         {(kind, scope, target): Rule(*rule) for kind, scope, target, *rule
          in connection.execute(select(
              rules.kind, rules.scope, rules.target, rules.value,
              rules.application, rules.reason))},
-        _overrides(connection, now), specs=connection.execute(select(
-            func.max(audit.id)).where(audit.action == SPECS)).scalar() or 0,
+        _overrides(connection, now),
+        specs=claims.counted(connection, SPECS_CHANGED),
         settings=dict(connection.execute(select(
             common.aggregate, common.settings)).tuples().all()),
-        services=before.services if before else services.index(connection))
+        services=services.index(connection))
 
 
 def hosts(connection: Connection, since_s: float) -> list[str]:
@@ -177,9 +176,11 @@ def add_shares(connection: Connection, minute: int, shares: dict[str, int]
     :raises IntegrityError: another conductor has done it meanwhile.
     """
     table = tables.governor_minutes
-    connection.execute(insert(table).values(minute=minute, shares=shares))
+    key = connection.execute(insert(table).values(
+        minute=minute, shares=shares)).inserted_primary_key
+    assert key is not None
     connection.execute(delete(table).where(
-        table.c.minute < minute - KEPT_MINUTES))
+        table.c.id <= key[0] - KEPT_MINUTES))
 
 
 def _overrides(connection: Connection, now: float

@@ -54,7 +54,8 @@ def put(connection: Connection, tag: dict[str, Any], now_s: float, *,
     :param from_broker: the broker has sent it, and Nova was not asked
     """
     row = {**tag, 'short': host_names.short(tag['host']),
-           'changed_s': now_s, 'from_broker': from_broker}
+           'changed_s': now_s, 'stamp': tables.stamp(tag),
+           'from_broker': from_broker}
     changed = connection.execute(
         update(tables.flavor_tags).where(_T.instance == tag['instance'])
         .values(row)).rowcount

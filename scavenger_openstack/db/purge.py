@@ -49,12 +49,16 @@ PAGE = 10_000
 
 class Rule(NamedTuple):
     """Rows of ``table`` go that ended before the time; those of ``parts``,
-    by their column, with them."""
+    by their column, with them.
+
+    ``only``: a rule for some of the rows, which are counted by themselves.
+    """
 
     table: Table
     ended_s: Column[float]
     parts: tuple[Column[int], ...] = ()
     at_least_s: float = 0.0
+    only: ColumnElement[bool] = sqlalchemy.true()
 
 
 RULES = (
@@ -66,7 +70,9 @@ RULES = (
     Rule(tables.statistics, tables.statistics.c.hour_s),
     Rule(tables.overrides, tables.overrides.c.expires_s),
     Rule(tables.evictions, tables.evictions.c.ended_s),
-    Rule(tables.audit, tables.audit.c.time_s),
+    # However much agents do, what operators did stays as long.
+    *(Rule(tables.audit, tables.audit.c.time_s, only=only)
+      for only in (tables.audit.c.by_agent, ~tables.audit.c.by_agent)),
     Rule(tables.runs, tables.runs.c.last_seen_s, at_least_s=RUNS_S),
 )
 """NULL, which is "not yet", is never before a time."""
@@ -78,18 +84,17 @@ _W = tables.workloads.c
 def count(connection: Connection, *, now_s: float, older_than_s: float,
           audit_older_than_s: float) -> dict[str, int]:
     """How many rows :func:`run` would delete, by table."""
-    found: dict[str, int] = {}
+    found = {name: 0 for rule in RULES for name in _names(rule)}
     for rule in RULES:
         before_s = _before_s(rule, now_s, older_than_s, audit_older_than_s)
         if before_s is None:
-            found |= dict.fromkeys(_names(rule), 0)
             continue
-        old = rule.ended_s < before_s
-        found[rule.table.name] = connection.execute(
+        old = sqlalchemy.and_(rule.ended_s < before_s, rule.only)
+        found[rule.table.name] += connection.execute(
             sqlalchemy.select(sqlalchemy.func.count()).select_from(
                 rule.table).where(old)).scalar_one()
         for part in rule.parts:
-            found[part.table.name] = connection.execute(
+            found[part.table.name] += connection.execute(
                 sqlalchemy.select(sqlalchemy.func.count()).select_from(
                     part.table).where(part.in_(sqlalchemy.select(
                         rule.table.c.id).where(old)))).scalar_one()
@@ -154,12 +159,13 @@ def trim(engine: Engine, *, now_s: float, rows: int, batch: int = BATCH
     What is open, in force or still there is not over, and statistics are not
     within :data:`SHORTEST_S`; runs stay, of which there are few.
 
-    :param rows: so many of each table
+    :param rows: so many of each table, and of the audit so many that agents
+        caused and so many others
     """
     for rule in RULES:
         if rule.table is tables.runs:
             continue
-        there = connect.read(engine, functools.partial(_count, rule.table))
+        there = connect.read(engine, functools.partial(_count, rule))
         before_s = math.ceil(now_s - (
             SHORTEST_S if rule.table is tables.statistics else 0.0))
         while there > rows:
@@ -176,9 +182,10 @@ def _names(rule: Rule) -> list[str]:
     return [rule.table.name, *(part.table.name for part in rule.parts)]
 
 
-def _count(table: Table, connection: Connection) -> int:
+def _count(rule: Rule, connection: Connection) -> int:
     return connection.execute(sqlalchemy.select(
-        sqlalchemy.func.count()).select_from(table)).scalar_one()
+        sqlalchemy.func.count()).select_from(rule.table).where(
+            rule.only)).scalar_one()
 
 
 def _before_s(rule: Rule, now_s: float, older_than_s: float,
@@ -222,7 +229,7 @@ def _some(connection: Connection, rule: Rule, before_s: int, batch: int,
     """
     ids = connection.execute(
         sqlalchemy.select(rule.table.c.id)
-        .where(rule.ended_s < before_s)
+        .where(rule.ended_s < before_s, rule.only)
         # By id a database would look at all that are not over.
         .order_by(*[rule.table.c.id] * oldest)
         .limit(batch)).scalars().all()

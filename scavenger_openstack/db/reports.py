@@ -31,6 +31,7 @@ from sqlalchemy import update
 
 from scavenger_openstack.db import host_rows
 from scavenger_openstack.db import tables
+from scavenger_openstack.db import wishes
 from scavenger_openstack.outcomes import OUTCOME_OF
 
 Row = dict[str, Any]
@@ -61,9 +62,10 @@ _PROGRESS = select(
     select(_runs.time_s).where(
         _runs.host_id == bindparam('host_id'),
         _runs.run_id == bindparam('run')).scalar_subquery(),
-    select(func.max(tables.audit.c.id)).scalar_subquery(),
-    *(select(told).where(host_rows.of(_tags)).scalar_subquery()
-      for told in (func.max(_tags.changed_s), func.count())))
+    select(tables.claims.c.beat).where(
+        tables.claims.c.name == wishes.NAME).scalar_subquery(),
+    select(func.sum(_tags.stamp)).where(
+        host_rows.of(_tags)).scalar_subquery())
 _UPDATE_HOST = update(tables.hosts).where(_hosts.id == bindparam('row'))
 _UPDATE_RUN = update(tables.runs).where(
     _runs.host_id == bindparam('of_host'), _runs.run_id == bindparam('run'))
@@ -94,14 +96,15 @@ class Progress(NamedTuple):
 
     ``sequence``: of its last entry, ``None`` before its first report;
     ``last_s``: when that happened.
-    ``generation``: grows with whatever an operator changes.  ``tags``:
-    differs when what the flavors of the host's instances say has changed.
+    ``generation``: of :mod:`.wishes`.  ``tags``:
+    differs when what the flavors of the host's instances say has changed,
+    whatever the clocks of those that told it.
     """
 
     sequence: int | None
     last_s: float | None
     generation: int
-    tags: tuple[float, int]
+    tags: int
 
 
 def hour(time_s: float) -> int:
@@ -136,11 +139,9 @@ def progress(connection: Connection, host_id: int, host: str, run: str
 
     :param host: its name
     """
-    sequence, last_s, generation, newest_s, count = connection.execute(
-        _PROGRESS, {'host_id': host_id, 'run': run,
-                    **host_rows.parameters(host)}).one()
-    return Progress(sequence, last_s, generation or 0,
-                    (newest_s or 0.0, count))
+    sequence, last_s, generation, tags = connection.execute(_PROGRESS, {
+        'host_id': host_id, 'run': run, **host_rows.parameters(host)}).one()
+    return Progress(sequence, last_s, generation or 0, int(tags or 0))
 
 
 def newest_run(connection: Connection, host_id: int) -> str | None:
@@ -352,12 +353,19 @@ def add_statistics(connection: Connection, rows: Sequence[Row]) -> None:
     _insert(connection, tables.statistics, rows)
 
 
-def add_audit(connection: Connection, rows: Sequence[Row]) -> None:
+def add_audit(connection: Connection, rows: Sequence[Row], *,
+              by_agent: bool = False) -> None:
     """Append to the audit; ``time_s``, ``actor``, ``action``, ``target`` and
-    ``reason`` are needed, the rest is empty where it is missing."""
+    ``reason`` are needed, the rest is empty where it is missing.
+
+    :param by_agent: an agent is the cause, and nothing else is wanted
+    """
     _insert(connection, tables.audit, [
         {'project': '', 'request_id': '', 'before': None, 'after': None,
-         'actor_name': row['actor'], **row} for row in rows])
+         'actor_name': row['actor'], 'by_agent': by_agent, **row}
+        for row in rows])
+    if rows and not by_agent:
+        wishes.changed(connection)
 
 
 def _insert(connection: Connection, table: Table, rows: Sequence[Row]

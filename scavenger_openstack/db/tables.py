@@ -10,6 +10,8 @@ JSON column.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+import hashlib
 import itertools
 from typing import Any
 
@@ -28,6 +30,7 @@ from sqlalchemy import Text
 from sqlalchemy import UniqueConstraint
 
 from scavenger_openstack import host_names
+from scavenger_openstack import text
 
 METADATA = MetaData(naming_convention={
     'ix': 'ix_%(table_name)s_%(column_0_N_name)s',
@@ -68,6 +71,19 @@ def _short(name: str) -> Column:
         return host_names.short(context.get_current_parameters()[name])
 
     return Column('short', NAME, nullable=False, default=default)
+
+
+def stamp(row: Mapping[str, Any]) -> int:
+    """Return 48 bits that differ when what a flavor says of an instance, or
+    the instance's host, does."""
+    said = [row['instance'], row['host'], row['priority'], row['source'],
+            row['application'], row['protect'], sorted(row['floor'].items())]
+    return int.from_bytes(hashlib.sha256(text.json_line(
+        said).encode()).digest()[:6], 'big')
+
+
+def _stamp(context: Any) -> int:
+    return stamp(context.get_current_parameters())
 
 
 hosts = _table(
@@ -257,6 +273,8 @@ overrides = _table(
     Column('reason', Text, nullable=False),
     Column('created_by', NAME, nullable=False),
     Column('created_s', Double, nullable=False),
+    # The number of db.wishes by which conductors see it.
+    Column('generation', BigInteger, nullable=False, default=0),
     Column('expires_s', Double, nullable=False),
     Column('deleted_s', Double),
     Index('ix_overrides_host', 'host_id', 'expires_s'),
@@ -274,6 +292,7 @@ rules = _table(
     Column('reason', Text, nullable=False),
     Column('created_by', NAME, nullable=False),
     Column('created_s', Double, nullable=False),
+    Column('generation', BigInteger, nullable=False, default=0),
     UniqueConstraint('kind', 'scope', 'target'))
 
 # Kill switch and governor of the cloud ('cloud', ''), an aggregate, a host.
@@ -290,8 +309,8 @@ switches = _table(
 
 # How the governor divides a minute of the clock: {host: limits}.
 governor_minutes = _table(
-    'governor_minutes',
-    Column('minute', BigInteger, primary_key=True, autoincrement=False),
+    'governor_minutes', _id(),
+    Column('minute', BigInteger, nullable=False, unique=True),
     Column('shares', JSON, nullable=False))
 
 # Which hosts an operator named for an aggregate, and which Nova has in it; a
@@ -323,10 +342,12 @@ flavor_tags = _table(
     Column('floor', JSON, nullable=False),
     Column('protect', Boolean, nullable=False),
     Column('changed_s', Double, nullable=False),
+    # The sum of a host's is the version of what flavors say there.
+    Column('stamp', BigInteger, nullable=False, default=_stamp),
     # A notification of the broker was the source; Nova was not asked since.
     Column('from_broker', Boolean, nullable=False),
     Index('ix_flavor_tags_from_broker', 'from_broker', 'changed_s'),
-    Index('ix_flavor_tags_short', 'short', 'host', 'changed_s'))
+    Index('ix_flavor_tags_short', 'short', 'host', 'stamp'))
 
 # The hosts that have a compute service of Nova, if that was read.
 compute_services = _table(
@@ -401,6 +422,9 @@ audit = _table(
     Column('before', MAYBE_JSON),
     Column('after', MAYBE_JSON),
     Column('reason', Text, nullable=False),
+    # An agent was the cause, of which there may be any number of rows.
+    Column('by_agent', Boolean, nullable=False, default=False),
+    Index('ix_audit_by_agent', 'by_agent', 'id'),
     Index('ix_audit_target', 'target', 'id'),
     Index('ix_audit_actor', 'actor', 'id'),
     Index('ix_audit_actor_name', 'actor_name', 'id'),

@@ -335,7 +335,8 @@ class Directives(Wire, frozen=True):
     set; ``protection_reason`` says why.  ``modes`` and ``parameters``
     (section.option) replace what the host's file says, as far as the agent
     follows them.  ``exempt`` lists instances and projects that only an
-    override may limit.  ``notice`` is for the operator of the host.
+    override may limit.  ``governed``: each answer has a budget.  ``notice``
+    is for the operator of the host.
     """
 
     issued_s: Time
@@ -349,7 +350,7 @@ class Directives(Wire, frozen=True):
     exempt: Annotated[list[GivenName], Meta(max_length=2000)] = []
     overrides: Annotated[list[Override], Meta(max_length=2000)] = []
     specs: Annotated[list[Spec], Meta(max_length=10000)] = []
-    budget: Budget | None = None
+    governed: bool = False
     notice: GivenSentence = ''
 
 
@@ -360,13 +361,15 @@ class Answer(Wire, frozen=True):
     received: the agent may forget the entries up to it, also those that the
     conductor left out.  ``time_s`` is by the conductor's clock, 0 where it
     does not say.  ``directives`` is
-    ``None`` when those that the agent holds still hold.
+    ``None`` when those that the agent holds still hold.  ``budget`` is the
+    host's part in this minute, ``None`` where there is no governor.
     """
 
     acknowledged: Count
     workloads_digest: MaybeId = ''
     time_s: Time = 0.0
     directives: Directives | None = None
+    budget: Budget | None = None
 
 
 class KillSwitch(Wire, frozen=True):

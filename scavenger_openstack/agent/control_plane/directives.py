@@ -83,19 +83,12 @@ class Directives:
     def load(self, now: float, wall_s: float) -> None:
         """Follow what was kept.
 
-        But for a budget: what was used of it is not known any more, nor
-        what other hosts have now.  Then no limit of a detector is set before
-        the first answer, or the time for it.
-
         :param now: CLOCK_BOOTTIME in seconds
         :param wall_s: UNIX time
         """
         self._loaded_s = now
         self._tries.load()
         self._load(now, wall_s)
-        if self.orders.budget is not None:
-            self.orders = self.orders._replace(
-                budget=allowance.Budget(0, now, 0.0))
 
     def _load(self, now: float, wall_s: float) -> None:
         ended = b''
@@ -140,6 +133,28 @@ class Directives:
                    'control plane answers')
         self._take(_stop(data, report.KillSwitch) or _stopped(reason), now,
                    0.0)
+
+    def follow_answer(self, answer: report.Answer, data: bytes, now: float
+                      ) -> None:
+        """Follow what an answer says that was asked for at ``now``; see
+        :meth:`follow`.
+
+        :param data: the answer as it came
+        :raises WireError: its directives are of another version.
+        """
+        budget, known = None, self.orders.budget
+        if answer.budget is not None:
+            budget = allowance.lease(
+                answer.budget.limits, answer.budget.until_s, answer.time_s,
+                now, self._loaded_s)
+        if budget is None or known is None or budget.lease != known.lease:
+            self.orders = self.orders._replace(budget=budget)
+        if answer.directives is not None:
+            try:
+                self.follow(answer.directives, now)
+            except errors.WireError:
+                self.follow_kill_switch(data, now)
+                raise
 
     def follow(self, found: report.Directives, now: float) -> None:
         """Keep and follow directives that were asked for at ``now``; see
@@ -286,14 +301,11 @@ class Directives:
         foreground = frozenset(tagged)
         for instance in foreground & background.keys():
             del background[instance]
-        budget = None
-        if found.budget is not None:
-            until_s = now + found.budget.until_s - since_s
-            # The run before may have used that of the minute of the start.
-            began_s = until_s - allowance.LEASE_S
-            budget = allowance.Budget(
-                found.budget.limits if began_s >= self._loaded_s else 0,
-                until_s, found.budget.until_s)
+        budget = self.orders.budget
+        if budget is None and found.governed:
+            # What the run before used, and what other hosts have, is not
+            # known: none before the first answer, or the time for it.
+            budget = allowance.Budget(0, now, 0.0)
         self.orders = orders_.Orders(
             '' if found.protection else 'the control plane: '
             + _reason(found),

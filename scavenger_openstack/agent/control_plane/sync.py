@@ -328,12 +328,7 @@ class Sync:
         self._answered_s = time.time()
         self._their_digest = answer.workloads_digest
         more = self._acknowledge(run_id, entries, answer.acknowledged)
-        if answer.directives is not None:
-            try:
-                self.directives.follow(answer.directives, began_s)
-            except errors.WireError:
-                self.directives.follow_kill_switch(found, now_s())
-                raise
+        self.directives.follow_answer(answer, found, began_s)
         return more
 
     def _acknowledge(self, run_id: str, entries: list[report.AnyEntry],

@@ -18,6 +18,8 @@ from scavenger_openstack.db.resources import audit
 FILTERS = {'action': schemas.SHORT, 'target': schemas.NAME,
            'actor': described(schemas.NAME, 'The name, or the id, of a user '
                                             'or of what else did it.'),
+           'by_agent': described(schemas.FLAG, 'Only what agents caused, or '
+                                               'only the rest.'),
            'since': schemas.TIME}
 
 ACTIONS = (
@@ -36,6 +38,7 @@ FIELDS = {
     'actor': described(schemas.TEXT, 'The id of a user, or what else did '
                                      'it.'),
     'actor_name': described(schemas.TEXT, 'What it is called.'),
+    'by_agent': described(schemas.FLAG, 'Whether an agent caused it.'),
     'project': described(schemas.TEXT, 'The project of the actor.'),
     'request_id': schemas.TEXT,
     'action': schemas.TEXT,
@@ -49,7 +52,8 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
     query = call.query
     found = audit.page(
         connection, action=query.get('action'), target=query.get('target'),
-        **_of_actor(query.get('actor')), since_s=call.time_s('since'),
+        **_of_actor(query.get('actor')), by_agent=query.get('by_agent'),
+        since_s=call.time_s('since'),
         after=call.after_id(), limit=call.limit + 1)
     if not found:
         validation.check_word(

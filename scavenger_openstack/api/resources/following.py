@@ -27,14 +27,14 @@ FIELDS = {
                                        'to be; empty if it is.')}
 
 
-def of_parts(host: Row | None, parts: Iterable[str], since_s: float, *,
+def of_parts(host: Row | None, parts: Iterable[str], generation: int, *,
              limit: bool = False) -> dict[str, Any]:
-    """The :data:`FIELDS` of what was asked for at a time.
+    """The :data:`FIELDS` of what was asked for.
 
     :param host: its ``name``, ``facts`` and ``last_seen_s``; ``None``: no
         host reports the workload that it is for
     :param parts: what agents call it in ``refused``
-    :param since_s: when it was asked for
+    :param generation: the number by which conductors see it
     :param limit: it is a limit, and there are none on a host that is stopped
     """
     if host is None:
@@ -47,7 +47,7 @@ def of_parts(host: Row | None, parts: Iterable[str], since_s: float, *,
                        f'{facts["stopped"]}')
     if reasons:
         return _state(False, '; '.join(reasons))
-    if facts.get('followed_s', 0.0) < since_s:
+    if facts.get('followed', -1) < generation:
         return _state(None, not_yet(host))
     if len(refused) >= MAX_REFUSED:
         return _state(None, f'{host["name"]} does not follow more things '

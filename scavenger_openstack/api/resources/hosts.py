@@ -202,7 +202,7 @@ def _shown(row: Mapping[str, Any], call: Call, connection: Any
         'facts': {
             **{name: value for name, value in facts.items()
                if name not in TIMES_S and name not in FIELDS
-               and name != 'refused'},
+               and name not in ('refused', 'followed')},
             **({'used': amounts(facts['used'])} if 'used' in facts else {}),
             **{f'{name.removesuffix("_s")}_at': times.iso(facts[name])
                for name in TIMES_S if name in facts

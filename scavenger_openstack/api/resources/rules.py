@@ -19,6 +19,7 @@ from scavenger_openstack.api.schemas import described
 from scavenger_openstack.db.resources import hosts as db_hosts
 from scavenger_openstack.db.resources import rules
 from scavenger_openstack.db.resources import workloads
+from scavenger_openstack.db import wishes
 
 SCOPES = schemas.one_of(('instance', 'project', 'aggregate'))
 
@@ -105,7 +106,8 @@ def _set(call: Call, connection: Any, kind: rules.Kind) -> dict[str, Any]:
     values = {'value': call.body.get('value', ''),
               'application': call.body.get('application', ''),
               'reason': call.body['reason'],
-              'created_by': call.caller.name, 'created_s': call.now_s}
+              'created_by': call.caller.name, 'created_s': call.now_s,
+              'generation': wishes.changed(connection)}
     before = rules.of(connection, kind, scope, target)
     if before is None:
         rules.add(connection, uuid=uuid.uuid4().hex, kind=kind, scope=scope,
@@ -157,7 +159,7 @@ def _shown(row: Mapping[str, Any], host: Mapping[str, Any] | None,
     if row['scope'] == 'instance':
         state = following.of_parts(host, [
             f'{part} {row["target"]}' for part in PARTS
-            if row['kind'] == 'priority'], row['created_s'])
+            if row['kind'] == 'priority'], row['generation'])
     return {**_shape(row), **state, 'name': names.get(row['target'], '')}
 
 

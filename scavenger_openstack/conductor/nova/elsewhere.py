@@ -53,7 +53,7 @@ def end(connection: connect.Connection, now: float, read_s: float,
         reports.add_audit(connection, [{
             'time_s': now, 'actor': f'agent {one.host}',
             'action': 'report.refused', 'target': one.instance,
-            'reason': f'{WHY}: {one.placed_on}'}])
+            'reason': f'{WHY}: {one.placed_on}'}], by_agent=True)
     return found
 
 

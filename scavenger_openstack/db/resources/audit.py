@@ -7,9 +7,9 @@ from __future__ import annotations
 from typing import Any
 
 from sqlalchemy import Connection
-from sqlalchemy import insert
 from sqlalchemy import select
 
+from scavenger_openstack.db import reports
 from scavenger_openstack.db import rows
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db import tables
@@ -20,13 +20,13 @@ _A = tables.audit.c
 
 def page(connection: Connection, *, action: str | None = None,
          target: str | None = None, actor: str | None = None,
-         actor_name: str | None = None,
+         actor_name: str | None = None, by_agent: bool | None = None,
          since_s: float | None = None, after: int | None = None, limit: int
          ) -> list[Row]:
     return rows.newest(
         connection, select(tables.audit), tables.audit,
         {_A.target: target, _A.action: action, _A.actor: actor,
-         _A.actor_name: actor_name}, after,
+         _A.actor_name: actor_name, _A.by_agent: by_agent}, after,
         limit, [] if since_s is None else [_A.time_s >= since_s])
 
 
@@ -39,12 +39,14 @@ def has_action(connection: Connection, action: str) -> bool:
 def add(connection: Connection, *, time_s: float, actor: str, project: str,
         request_id: str, action: str, target: str, before: Any, after: Any,
         reason: str, actor_name: str = '') -> None:
-    """Write a row, in the transaction of what it tells of.
+    """Write a row, in the transaction of what it tells of, which operators
+    want, or Nova in their place.
 
     :param actor_name: what the actor is called, where ``actor`` is an id
     """
-    connection.execute(insert(tables.audit).values(
-        time_s=time_s, actor=fit.name(actor),
-        actor_name=fit.name(actor_name or actor), project=project[:64],
-        request_id=request_id[:64], action=action, target=fit.name(target),
-        before=before, after=after, reason=reason))
+    reports.add_audit(connection, [{
+        'time_s': time_s, 'actor': fit.name(actor),
+        'actor_name': fit.name(actor_name or actor), 'project': project,
+        'request_id': request_id, 'action': action,
+        'target': fit.name(target), 'before': before, 'after': after,
+        'reason': reason}])

@@ -119,6 +119,6 @@ def _overrides(now_s: float) -> Select:
     return select(
         _O.id, _O.uuid, _O.host_id, tables.hosts.c.name.label('host'),
         _O.workload, _O.instance, _O.project, _O.knob, _O.value, _O.reason,
-        _O.created_by, _O.created_s, _O.expires_s
+        _O.created_by, _O.created_s, _O.generation, _O.expires_s
     ).join_from(tables.overrides, tables.hosts).where(
         _O.deleted_s.is_(None), _O.expires_s > now_s)

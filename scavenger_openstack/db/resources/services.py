@@ -13,6 +13,7 @@ from sqlalchemy import select
 
 from scavenger_openstack.db import reports
 from scavenger_openstack.db import tables
+from scavenger_openstack.db import wishes
 from scavenger_openstack import host_names
 
 _S = tables.compute_services.c
@@ -34,6 +35,8 @@ def follow(connection: Connection, names: Collection[str]) -> int:
     if has - had:
         connection.execute(insert(tables.compute_services), [
             {'host': name} for name in sorted(has - had)])
+    if had != has:
+        wishes.changed(connection)
     return len(had ^ has)
 
 

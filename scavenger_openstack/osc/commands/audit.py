@@ -24,6 +24,7 @@ LONG = (
     table.Column('at', 'Time (UTC)', table.time),
     table.Column('actor_name', 'By'),
     table.Column('actor', 'User ID'),
+    table.Column('by_agent', 'By an Agent'),
     table.Column('project', 'Project'),
     table.Column('action', 'Action'),
     table.Column('target', 'Target'),
@@ -56,6 +57,11 @@ class ListAudit(command.Lister):
             help='Only what this user changed, by its name or id. Default: '
                  'all. Example: --actor admin')
         parser.add_argument(
+            '--without-agents', dest='by_agent', action='store_const',
+            const=False, default=None,
+            help='Leave out what agents caused: their starts, kills, and '
+                 'reports that were refused. Default: all.')
+        parser.add_argument(
             '--since', metavar='<time>', type=times.since,
             help=f'Only from this time on: {times.HOW}. A duration means '
                  'that long ago. Default: all that is kept. Example: '
@@ -66,7 +72,7 @@ class ListAudit(command.Lister):
         return listing.take(
             self.app, parsed_args, 'audit', '/v1/audit', COLUMNS, long=LONG,
             shape=dict if parsed_args.long else _shape,
-            filters=('action', 'target', 'actor', 'since'))
+            filters=('action', 'target', 'actor', 'by_agent', 'since'))
 
 
 def _shape(row: listing.Row) -> listing.Row:

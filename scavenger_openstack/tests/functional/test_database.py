@@ -21,8 +21,10 @@ from sqlalchemy import exc
 import testtools
 
 from scavenger_openstack.db import connect
+from scavenger_openstack.db.resources import audit
 from scavenger_openstack.db import schema
 from scavenger_openstack.db import tables
+from scavenger_openstack.db import wishes
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional.servers import databases
 from scavenger_openstack.tests.functional.servers import mariadb
@@ -110,6 +112,28 @@ class Transactions(databases.Mixin):
                     host_id=99, run_id='r', sequence=1, last_seen_s=1.0))
 
         self.assertRaises(exc.IntegrityError, orphan)
+
+    def generation(self) -> int:
+        with connect.reading(self.engine) as connection:
+            return wishes.generation(connection)
+
+    def test_a_wish_that_began_first_and_ends_last(self) -> None:
+        """It is noticed, though another one was noticed meanwhile."""
+        def record(connection: Connection) -> None:
+            audit.add(connection, time_s=1.0, actor='a', project='',
+                      request_id='', action='b', target='c', before=None,
+                      after=None, reason='')
+
+        other = threading.Thread(
+            target=connect.retried, args=(self.engine, record))
+        with connect.writing(self.engine) as connection:
+            record(connection)
+            other.start()
+            other.join(0.5)     # as far as it gets
+            before = self.generation()
+        other.join()
+        self.assertEqual(2, self.generation())
+        self.assertLess(before, 2)
 
     def test_a_deadlock_is_done_again(self) -> None:
         """Two transactions want the same two rows, in opposite order."""

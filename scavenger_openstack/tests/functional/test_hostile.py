@@ -106,13 +106,16 @@ class Hostile:
                 'mean': chance.choice((0.0, -1.0, 1e-300, 1.0, 1e308)),
                 'stddev': chance.choice((0.0, 1e308)), 'n': 1}
                 for _ in range(chance.randrange(2))],
-            'budget': {'limits': chance.randrange(9), 'until_s': issued_s}}
+            'governed': chance.random() < 0.5}
         for _ in range(chance.choice((0, 0, 0, 1, 2))):
             self._spoil(found)
         self.last = found
         return json.dumps({
             'acknowledged': chance.choice((0, 1, 2 ** 53)),
-            'directives': found, 'later': chance.choice(ODD)}).encode(
+            'directives': found, 'later': chance.choice(ODD),
+            'time_s': chance.choice((0, issued_s)), 'budget': chance.choice((
+                None, {'limits': chance.randrange(9), 'until_s': chance.choice(
+                    (0, issued_s, issued_s + 60, 2 ** 53))}))}).encode(
                 errors='replace')
 
     def _parameter(self) -> str:

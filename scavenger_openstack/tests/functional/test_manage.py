@@ -24,6 +24,7 @@ from scavenger_openstack.db import enrollment
 from scavenger_openstack.db import purge
 from scavenger_openstack.db import schema
 from scavenger_openstack.db import tables
+from scavenger_openstack.db import wishes
 from scavenger_openstack.tests.functional import managing
 from scavenger_openstack.tests.functional.servers import databases
 from scavenger_openstack.tests.functional.servers import process
@@ -256,6 +257,26 @@ class Manage(managing.Command):
             [('host.enroll', 'h1'), ('host.enroll', 'h2'),
              ('host.enroll', 'h3'), ('host.unenroll', 'h1'),
              ('host.unenroll', 'h3')], self.audit())
+
+    def test_conductors_notice_each_command(self) -> None:
+        """Those that change something."""
+        self.reporting('h1', ago_s=3600.0)
+        for changes, command in (
+                (True, 'aggregate set racks h1'), (False, 'aggregate list'),
+                (True, 'aggregate unset racks'), (True, 'host enroll h1'),
+                (False, 'host list'), (True, 'host unenroll h1'),
+                (False, 'host unenroll h1'), (True, 'host remove h1'),
+                (True, 'db purge --older-than 30d'),
+                (False, 'db purge --older-than 30d --dry-run'),
+                (False, 'db version'), (False, 'db upgrade')):
+            before = self.generation()
+            self.assertEqual(0, self.command(
+                self.url, *command.split())[0], command)
+            self.assertEqual(changes, self.generation() > before, command)
+
+    def generation(self) -> int:
+        with connect.reading(self.engine) as connection:
+            return wishes.generation(connection)
 
     def test_remove(self) -> None:
         self.reporting('h1')

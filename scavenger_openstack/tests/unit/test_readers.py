@@ -269,7 +269,7 @@ class Readers(testtools.TestCase):
             parameters={'scavenger.memory_c': 3.0}, specs=[report.Spec(
                 project='p', application='p/web', cpu_model='cpu',
                 signal='cpi', mean=1.8, stddev=0.1, n=500)],
-            budget=report.Budget(limits=3, until_s=1060.0),
+            governed=True,
             overrides=[report.Override(
                 id='o', workload='/batch/a', knob=knob, value=value,
                 reason='why', expires_s=1100.0) for knob, value in (

@@ -222,6 +222,7 @@ overrides = _table(
     Column('reason', Text, nullable=False),
     Column('created_by', NAME, nullable=False),
     Column('created_s', Double, nullable=False),
+    Column('generation', BigInteger, nullable=False),
     Column('expires_s', Double, nullable=False),
     Column('deleted_s', Double),
     Index('ix_overrides_host', 'host_id', 'expires_s'),
@@ -238,6 +239,7 @@ rules = _table(
     Column('reason', Text, nullable=False),
     Column('created_by', NAME, nullable=False),
     Column('created_s', Double, nullable=False),
+    Column('generation', BigInteger, nullable=False),
     UniqueConstraint('kind', 'scope', 'target'))
 
 switches = _table(
@@ -252,8 +254,8 @@ switches = _table(
     UniqueConstraint('scope', 'target'))
 
 governor_minutes = _table(
-    'governor_minutes',
-    Column('minute', BigInteger, primary_key=True, autoincrement=False),
+    'governor_minutes', _id(),
+    Column('minute', BigInteger, nullable=False, unique=True),
     Column('shares', JSON, nullable=False))
 
 aggregate_hosts = _table(
@@ -281,9 +283,10 @@ flavor_tags = _table(
     Column('floor', JSON, nullable=False),
     Column('protect', Boolean, nullable=False),
     Column('changed_s', Double, nullable=False),
+    Column('stamp', BigInteger, nullable=False),
     Column('from_broker', Boolean, nullable=False),
     Index('ix_flavor_tags_from_broker', 'from_broker', 'changed_s'),
-    Index('ix_flavor_tags_short', 'short', 'host', 'changed_s'))
+    Index('ix_flavor_tags_short', 'short', 'host', 'stamp'))
 
 compute_services = _table(
     'compute_services', _id(),
@@ -350,6 +353,8 @@ audit = _table(
     Column('before', MAYBE_JSON),
     Column('after', MAYBE_JSON),
     Column('reason', Text, nullable=False),
+    Column('by_agent', Boolean, nullable=False),
+    Index('ix_audit_by_agent', 'by_agent', 'id'),
     Index('ix_audit_target', 'target', 'id'),
     Index('ix_audit_actor', 'actor', 'id'),
     Index('ix_audit_actor_name', 'actor_name', 'id'),

@@ -13,6 +13,7 @@ from sqlalchemy import update
 from scavenger_openstack.api import times
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import tables
+from scavenger_openstack.db import wishes
 from scavenger_openstack.tests.unit.api import cloud
 
 if TYPE_CHECKING:
@@ -36,30 +37,39 @@ class Following(Base):
                 tables.hosts.c.name == host).values(
                     facts=facts, last_seen_s=seen_s, enforcing=enforcing))
 
+    def generation(self) -> int:
+        with connect.reading(self.engine) as connection:
+            return wishes.generation(connection)
+
     def override(self) -> tuple[Any, str]:
         found, = self.ok('GET', f'/v1/caps/overrides?workload={cloud.BATCH}'
                          )['overrides']
         return found['followed'], found['why_not']
 
     def test_an_override(self) -> None:
+        before = self.generation()
         made = self.ok('PUT', CAP, WISH)['override']
         self.assertIsNone(made['followed'])
         self.assertIn(f'{cloud.HOST} gets it with its next report',
                       made['why_not'])
         self.assertEqual((None, made['why_not']), self.override())
-        # It has reported since, but got the directives before.
-        self.report(followed_s=cloud.NOW_S - 1)
-        self.assertIsNone(self.override()[0])
-        self.report(followed_s=cloud.NOW_S + 10)
-        self.assertEqual((True, ''), self.override())
+        # It has reported since, but got the directives before, whatever the
+        # clock of its conductor says.
+        for later_s in (-1, 0, 3600):
+            self.report(followed=before, followed_s=cloud.NOW_S + later_s)
+            self.assertIsNone(self.override()[0])
+        holds = self.generation()
+        for later_s in (10, -3600):
+            self.report(followed=holds, followed_s=cloud.NOW_S + later_s)
+            self.assertEqual((True, ''), self.override())
         part = f'override {made["id"]}'
-        self.report(followed_s=cloud.NOW_S + 10, refused={part: 'no such'})
+        self.report(followed=holds, refused={part: 'no such'})
         self.assertEqual((False, 'no such'), self.override())
-        self.report(followed_s=cloud.NOW_S + 10, stopped='the stop file')
+        self.report(followed=holds, stopped='the stop file')
         followed, why_not = self.override()
         self.assertIs(False, followed)
         self.assertIn('the stop file', why_not)
-        self.report(followed_s=cloud.NOW_S + 10, refused={
+        self.report(followed=holds, refused={
             f'override {number}': 'no such' for number in range(200)})
         self.assertIsNone(self.override()[0])
         stored = self.audited()[0]['after']
@@ -165,13 +175,13 @@ class Following(Base):
         self.assertEqual((1, None, ''), made(cloud.OTHER, 'project'))
         self.assertEqual((0, None, ''), made('unknown', 'project'))
         self.assertEqual((2, None, ''), made('racks', 'aggregate'))
-        self.report(followed_s=cloud.NOW_S + 10, refused={
+        self.report(followed=self.generation(), refused={
             f'priority {cloud.NOISY}': 'only a flavor makes a VM so'})
         listed = {row['target']: (row['followed'], row['why_not'])
                   for row in self.ok('GET', '/v1/priorities')['priorities']}
         self.assertEqual((False, 'only a flavor makes a VM so'),
                          listed[cloud.NOISY])
-        self.report(followed_s=cloud.NOW_S + 10)
+        self.report(followed=self.generation())
         listed = {row['target']: row['followed'] for row in self.ok(
             'GET', '/v1/priorities')['priorities']}
         self.assertIs(True, listed[cloud.NOISY])
@@ -211,6 +221,7 @@ class Following(Base):
         self.report(headroom={'cpu': 3.5, 'memory': 1024.0},
                     capacity={'cpu': 8.0, 'network': 1e9},
                     used={'cpu': 0.5}, sent_s=cloud.NOW_S, followed_s=0.0,
+                    followed=7,
                     cpu_model='EPYC', missing=['disk: nothing is measured'])
         host = self.ok('GET', f'/v1/hosts/{cloud.HOST}')['host']
         self.assertEqual({'cpu_cores': 3.5, 'memory_bytes': 1024.0},

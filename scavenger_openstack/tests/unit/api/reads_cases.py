@@ -212,6 +212,8 @@ class Reads:
                 ('/v1/protection', 'enabled', [False, True]),
                 ('/v1/governor', 'caps_per_minute', [3, None]),
                 ('/v1/audit', 'actor', ['ann']),
+                ('/v1/audit?by_agent=false', 'actor', ['ann']),
+                ('/v1/audit?by_agent=true', 'actor', []),
                 (f'/v1/audit?since={at(-10)}', 'actor', [])):
             self.assertEqual(values, self.listed(url, field), url)
 

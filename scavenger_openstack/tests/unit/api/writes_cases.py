@@ -8,8 +8,11 @@ import threading
 from typing import Any
 
 
+from scavenger_openstack.api.routes import ROUTES
 from scavenger_openstack.api import times
+from scavenger_openstack.db import wishes
 from scavenger_openstack.tests.unit.api import cloud
+from scavenger_openstack.tests.unit.api.policies_cases import BODIES
 
 CAPS = f'/v1/caps/{cloud.HOST}'
 
@@ -272,6 +275,20 @@ class Writes:
             self.refused(404, 'GET', url)
             self.refused(404, 'PATCH', url, {
                 'modes': {'attribution': 'off'}, 'reason': 'x'})
+
+    def generation(self) -> int:
+        with self.engine.connect() as connection:
+            return wishes.generation(connection)
+
+    def test_conductors_notice_each_write(self) -> None:
+        for route in sorted(ROUTES, key=lambda route: (
+                route.method == 'DELETE', route.id)):
+            before, body = self.generation(), BODIES.get(route.id)
+            if body is not None and 'dry_run' in body:
+                body = {**body, 'dry_run': False}
+            self.ok(route.method, cloud.url(route), body)
+            self.assertEqual(route.method != 'GET',
+                             self.generation() > before, route.id)
 
     def test_two_at_once(self) -> None:
         """One override holds, one rule is there, and all are audited."""

@@ -107,7 +107,7 @@ class Aggregates(cloud.Mixin):
 
     def tags(self) -> dict[str, tuple[str, str]]:
         """What the agent of the host gets, of its two instances."""
-        self.now += directives.RELOAD_S
+        self.now += 1
         answer = self.sync(report(digest='d1', sent_s=self.now, workloads=[
             cloud.wire.Workload(id=one, priority='foreground',
                                 kind='instance', instance=one, project='p1')
@@ -201,7 +201,7 @@ class Aggregates(cloud.Mixin):
 
     def notice(self, host: str) -> str:
         """What the agent of that host gets."""
-        self.now += directives.RELOAD_S
+        self.now += 1
         answer = self.sync(report(host=host, holds='x', sent_s=self.now),
                            self.now, wishes=self.wishes).directives
         assert answer is not None

@@ -18,6 +18,7 @@ import testtools
 from scavenger_openstack.conductor import directives
 from scavenger_openstack.conductor import sync
 from scavenger_openstack.db import tables
+from scavenger_openstack.db import wishes
 from scavenger_openstack.wire import report as wire
 
 NOW = 1_750_000_000.0
@@ -53,6 +54,11 @@ class Mixin(_Base):
     def add(self, table: Table, **row: Any) -> None:
         with self.engine.begin() as connection:
             connection.execute(sqlalchemy.insert(table).values(**row))
+
+    def changed(self) -> None:
+        """What each write of an operator leaves."""
+        with self.engine.begin() as connection:
+            wishes.changed(connection)
 
     def delete(self, table: Table) -> None:
         with self.engine.begin() as connection:

@@ -6,10 +6,19 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from typing import get_args
+
+import sqlalchemy
 
 from scavenger_openstack.conductor import directives
+from scavenger_openstack.conductor import service
+from scavenger_openstack.conductor import specs
 from scavenger_openstack.conductor import sync
+from scavenger_openstack.db import claims
+from scavenger_openstack.db import directives as rows
 from scavenger_openstack.db import tables
+from scavenger_openstack.db import wishes
+from scavenger_openstack import errors
 from scavenger_openstack.tests.unit.conductor import cloud
 from scavenger_openstack.tests.unit.conductor.cloud import batch
 from scavenger_openstack.tests.unit.conductor.cloud import HOST
@@ -34,25 +43,23 @@ class Directives(cloud.Mixin):
         [self.host_id] = self.rows(tables.hosts, 'id')
         self.uuids = 0
 
-    def get(self, holds: str = '', now: float = NOW, host: str = HOST
-            ) -> wire.Directives | None:
+    def answer(self, holds: str = '', now: float = NOW, host: str = HOST
+               ) -> wire.Answer:
         answer = self.sync(report(digest='d1', holds=holds, host=host,
                                   sent_s=now), now,
                            wishes=self.wishes)
         # An agent would take it.
         codec.decode(codec.encode(answer), wire.Answer,
                      wire.MAX_ANSWER_BYTES)
-        return answer.directives
+        return answer
+
+    def get(self, **more: Any) -> wire.Directives | None:
+        return self.answer(**more).directives
 
     def got(self, **more: Any) -> wire.Directives:
         found = self.get(**more)
         assert found is not None
         return found
-
-    def changed(self) -> None:
-        """What each write of an operator leaves."""
-        self.add(tables.audit, time_s=NOW, actor='admin', action='x',
-                 target='', reason='')
 
     def switch(self, scope: str, target: str, **more: Any) -> None:
         self.add(tables.switches, scope=scope, target=target, **{
@@ -84,9 +91,10 @@ class Directives(cloud.Mixin):
 
     def test_nothing_wanted(self) -> None:
         found = self.got()
-        self.assertEqual((True, '', [], [], [], [], None), (
+        self.assertEqual((True, '', [], [], [], [], False), (
             found.protection, found.protection_reason, found.tags,
-            found.exempt, found.overrides, found.specs, found.budget))
+            found.exempt, found.overrides, found.specs, found.governed))
+        self.assertIsNone(self.answer().budget)
         self.assertEqual(NOW, found.issued_s)
         self.assertIsNone(self.get(holds=found.digest))
         self.assertIsNone(self.get(holds=found.digest, now=NOW + 500))
@@ -97,6 +105,11 @@ class Directives(cloud.Mixin):
         found: float = facts['followed_s']
         return found
 
+    def followed(self) -> int:
+        [facts] = self.rows(tables.hosts, 'facts')
+        found: int = facts['followed']
+        return found
+
     def test_up_to_when_a_host_has_got_all(self) -> None:
         """What is asked for after that is not known to be followed."""
         held = self.got().digest
@@ -104,11 +117,15 @@ class Directives(cloud.Mixin):
         for later in (10.0, 20.0):
             self.get(holds=held, now=NOW + later)
             self.assertEqual(NOW + later, self.followed_s())
+        before = self.generation()
+        self.assertEqual(before, self.followed())
         self.switch('cloud', '', protection=False)
         held = self.got(holds=held, now=NOW + 30.0).digest
         self.assertEqual(NOW + 20.0, self.followed_s())
+        self.assertEqual(before, self.followed())
         self.get(holds=held, now=NOW + 40.0)
         self.assertEqual(NOW + 40.0, self.followed_s())
+        self.assertEqual(before + 1, self.followed())
 
     def test_without_memory(self) -> None:
         """Another conductor process says the same."""
@@ -168,6 +185,52 @@ class Directives(cloud.Mixin):
         self.assertIsNotNone(self.get(holds=held,
                                       now=NOW + directives.RELOAD_S))
 
+    def generation(self) -> int:
+        with self.engine.begin() as connection:
+            return wishes.generation(connection)
+
+    def test_no_report_is_a_wish(self) -> None:
+        """However often agents start, and whatever they report: else each
+        conductor would read all rules again."""
+        self.rule('priority', 'project', 'p1', 'background')
+        held = self.got().digest
+        before, reads = self.generation(), []
+
+        def execute(connection: Any, cursor: Any, statement: str,
+                    *more: Any) -> None:
+            reads.extend(['rules'] * ('FROM rules' in statement))
+
+        sqlalchemy.event.listen(self.engine, 'after_cursor_execute', execute)
+        self.addCleanup(sqlalchemy.event.remove, self.engine,
+                        'after_cursor_execute', execute)
+        conductor = service.Conductor(self.engine, lambda: NOW,
+                                      require_token=True)
+        self.sync(report(cloud.incident(1, number=7), host='node-2'),
+                  wishes=self.wishes)
+        event = wire.AgentEvent(sequence=1, time_s=NOW, what='started')
+        entries: list[wire.AnyEntry] = [
+            cloud.incident(1, number=7), cloud.limit(1),
+            wire.Kill(sequence=1, time_s=NOW, processes=2,
+                      workload='/batch/a', owner='memory'),
+            cloud.statistics(1, NOW, 5, 1.0, 0.1),
+            event, codec.replace(event, what='state'),
+            codec.replace(event, what='ended')]
+        self.assertEqual(set(get_args(wire.AnyEntry)), set(map(type, entries)))
+        for number, entry in enumerate(entries):
+            found = report(entry, run=f'run-{number}', digest='d1',
+                           holds=held)
+            self.assertIsNone(self.sync(
+                found, wishes=self.wishes).directives)
+            self.assertRaises(errors.ForeignReport, conductor.answer,
+                              codec.encode(found), 'node-3')
+            self.assertRaises(errors.ForeignReport, conductor.answer,
+                              codec.encode(found))
+        self.assertEqual(
+            {'agent.started', 'agent.state', 'agent.ended', 'kill',
+             'report.refused'}, set(self.rows(tables.audit, 'action')))
+        self.assertEqual([], reads)
+        self.assertEqual(before, self.generation())
+
     def test_settings(self) -> None:
         held = self.got().digest
         settings = {'modes': {'attribution': 'enforce'},
@@ -202,7 +265,7 @@ class Directives(cloud.Mixin):
         self.assertEqual({'io_shares': 'off'}, self.got(host='node-2').modes)
         self.delete(tables.aggregate_hosts)
         self.changed()
-        found = self.got(now=NOW + directives.RELOAD_S)
+        found = self.got()
         self.assertEqual(({'scavenger': 'observe'}, {}),
                          (found.modes, found.parameters))
 
@@ -231,7 +294,7 @@ class Directives(cloud.Mixin):
         self.rule('exemption', 'aggregate', 'racks')
         self.assertEqual(
             ['p1', 'u-db', 'u-web'],
-            self.got(now=NOW + directives.RELOAD_S).exempt)
+            self.got().exempt)
 
     def test_overrides(self) -> None:
         self.override(NOW + 60)
@@ -267,6 +330,12 @@ class Directives(cloud.Mixin):
             *(vm(f'web-{number}', 'p1', 'shop') for number in range(count)),
             vm('other', 'p2', 'shop')], host='node-2', digest=f'd{count}'))
 
+    def specs_made(self) -> None:
+        """What a conductor leaves that has made specs."""
+        with self.engine.begin() as connection:
+            claims.count(connection, rows.SPECS_CHANGED)
+            wishes.changed(connection)
+
     def test_specs(self) -> None:
         """Those that the host can use: of its applications and CPUs, and of
         enough samples."""
@@ -276,34 +345,40 @@ class Directives(cloud.Mixin):
                       {'project': 'p2'}, {'signal': 'io_wait', 'n': 499}):
             self.spec(**other)
         self.assertEqual([], self.got().specs)  # nothing says that they are
-        self.add(tables.audit, time_s=NOW, actor='conductor', action='specs',
-                 target='', reason='')
+        self.specs_made()
         held = self.got()
         self.assertEqual([wire.Spec(
             project='p1', application='shop', cpu_model='epyc', signal='cpi',
             mean=1.8, stddev=0.16, n=500)], held.specs)
         self.assertIsNone(self.get(holds=held.digest))
         self.spec(signal='run_delay')
-        self.add(tables.audit, time_s=NOW, actor='conductor', action='specs',
-                 target='', reason='')
+        self.specs_made()
         self.assertEqual(2, len(self.got(holds=held.digest).specs))
+
+    def test_specs_without_the_audit(self) -> None:
+        """Its old rows are deleted; the specs are not."""
+        self.tasks(4)
+        self.sync(report(cloud.statistics(1, NOW, 500, 1.0, 0.1)))
+        list(specs.refresh(self.engine, NOW + 7200))
+        self.delete(tables.audit)
+        [spec] = self.got().specs
+        self.assertEqual(('p1', 'shop', 1.0),
+                         (spec.project, spec.application, spec.mean))
 
     def test_specs_of_few_tasks(self) -> None:
         """None below five on all hosts together: CPI2, section 3.1."""
         self.spec(n=10 ** 6)
-        for count, specs in ((0, 0), (3, 0), (4, 1), (30, 1), (3, 0)):
+        for count, there in ((0, 0), (3, 0), (4, 1), (30, 1), (3, 0)):
             self.tasks(count)
-            self.add(tables.audit, time_s=NOW, actor='conductor',
-                     action='specs', target='', reason='')
-            self.assertEqual(specs, len(self.got().specs),
+            self.specs_made()
+            self.assertEqual(there, len(self.got().specs),
                              f'{count} on the other host')
 
     def test_specs_of_another_cpu(self) -> None:
         """A host whose CPUs are others gets others at once."""
         self.tasks(4)
         self.spec(cpu_model='xeon')
-        self.add(tables.audit, time_s=NOW, actor='conductor', action='specs',
-                 target='', reason='')
+        self.specs_made()
         held = self.got()
         self.assertEqual([], held.specs)
         answer = self.sync(report(
@@ -334,7 +409,7 @@ class Directives(cloud.Mixin):
         minute = NOW // 60 * 60
         for turn in range(6):
             begin = minute + 60 * turn
-            found = {host: self.got(host=host, now=begin + 10).budget
+            found = {host: self.answer(host=host, now=begin + 10).budget
                      for host in hosts}
             limits = {host: budget.limits for host, budget in found.items()
                       if budget is not None}
@@ -344,12 +419,40 @@ class Directives(cloud.Mixin):
             self.assertLessEqual(limits[HOST] + limits['node-2'], 3)
             self.assertLessEqual(sum(limits.values()), 7)
             self.assertEqual(1, limits['node-3'])
-        held = self.got(now=minute + 10).digest
-        self.assertIsNone(self.get(holds=held, now=minute + 59))
-        self.assertIsNotNone(self.get(holds=held, now=minute + 60))
+
+    def test_a_budget_is_no_other_directives(self) -> None:
+        """Else all of them are worked out and sent each minute."""
+        free = self.got().digest
+        self.switch('cloud', '', caps_per_minute=7)
+        found = self.got(holds=free)
+        self.assertTrue(found.governed)
+        reads: list[str] = []
+
+        def execute(connection: Any, cursor: Any, statement: str,
+                    *more: Any) -> None:
+            reads.extend(['tags'] * ('SELECT flavor_tags.' in statement))
+
+        sqlalchemy.event.listen(self.engine, 'after_cursor_execute', execute)
+        self.addCleanup(sqlalchemy.event.remove, self.engine,
+                        'after_cursor_execute', execute)
+        self.get(holds=found.digest)
+        del reads[:]
+        for minute in range(1, 5):
+            now = (NOW // 60 + minute) * 60
+            answer = self.answer(holds=found.digest, now=now)
+            self.assertIsNone(answer.directives)
+            self.assertEqual(wire.Budget(limits=7, until_s=now + 60),
+                             answer.budget)
+        self.assertEqual([], reads)
+        self.delete(tables.switches)
+        self.changed()
+        answer = self.answer(holds=found.digest, now=NOW + 600)
+        assert answer.directives is not None
+        self.assertEqual((None, free),
+                         (answer.budget, answer.directives.digest))
 
     def limits(self, host: str = HOST, now: float = NOW) -> int | None:
-        budget = self.got(host=host, now=now).budget
+        budget = self.answer(host=host, now=now).budget
         return None if budget is None else budget.limits
 
     def test_a_host_that_joins(self) -> None:
@@ -432,9 +535,22 @@ class Directives(cloud.Mixin):
 
     def test_old_minutes_are_deleted(self) -> None:
         self.switch('cloud', '', caps_per_minute=100)
-        for minute in range(15):
+        for minute in range(rows.KEPT_MINUTES + 5):
             self.got(now=NOW + 60 * minute)
-        self.assertEqual(11, len(self.rows(tables.governor_minutes)))
+        self.assertEqual(rows.KEPT_MINUTES,
+                         len(self.rows(tables.governor_minutes)))
+
+    def test_a_conductor_with_another_clock(self) -> None:
+        """What it divides does not end what others have divided."""
+        self.switch('cloud', '', caps_per_minute=7)
+        self.assertEqual(7, self.limits())
+        for ahead_s in (3600.0, 32 * 86400.0, -3600.0):
+            self.wishes = directives.Wishes()
+            self.got(now=NOW + ahead_s)
+        self.delete(tables.switches)
+        self.switch('cloud', '', caps_per_minute=100)
+        self.wishes = directives.Wishes()
+        self.assertEqual(7, self.limits())
 
     def test_the_same_in_every_process(self) -> None:
         self.rule('priority', 'project', 'p1', 'background')

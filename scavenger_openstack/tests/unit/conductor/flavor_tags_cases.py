@@ -10,13 +10,17 @@ from typing import Any
 import fixtures
 
 from scavenger_openstack.conductor import directives
+from scavenger_openstack.conductor.nova import reconciling
 from scavenger_openstack.conductor import service
+from scavenger_openstack.db import flavor_tags
+from scavenger_openstack.db import reports
 from scavenger_openstack.db import tables
 from scavenger_openstack import errors
 from scavenger_openstack.tests.unit.conductor import cloud
 from scavenger_openstack.tests.unit.conductor.cloud import HOST
 from scavenger_openstack.tests.unit.conductor.cloud import NOW
 from scavenger_openstack.tests.unit.conductor.cloud import report
+from scavenger_openstack.tests.unit.conductor import reconciling_cases
 from scavenger_openstack.wire import report as wire
 
 WEB = '11111111-2222-4333-8444-555555555555'
@@ -58,8 +62,7 @@ class FlavorTags(cloud.Mixin):
         self.add(tables.rules, uuid=f'{scope:0>32}', kind='priority',
                  scope=scope, target=target, value=value, application='',
                  reason='because', created_by='admin', created_s=NOW)
-        self.add(tables.audit, time_s=NOW, actor='admin', action='x',
-                 target='', reason='')
+        self.changed()
 
     def test_it_reaches_the_agent(self) -> None:
         _, holds = self.tags()
@@ -169,6 +172,76 @@ class FlavorTags(cloud.Mixin):
         self.tell(floor={'cpu_cores': 1.0})
         [tag] = self.tags(holds)[0] or []
         self.assertEqual({'cpu_cores': 1.0}, tag.floor)
+
+    def version(self) -> int:
+        """Of what flavors say of the host's instances."""
+        [host_id] = self.rows(tables.hosts, 'id')
+        with self.engine.begin() as connection:
+            return reports.progress(connection, host_id, HOST, 'run-1').tags
+
+    def test_clocks_that_differ(self) -> None:
+        """What was told by the clock that is behind counts as well."""
+        self.tell()
+        self.tell(WEB)
+        self.now = NOW + 30
+        self.tell(priority='foreground')
+        _, holds = self.tags()
+        self.now = NOW + 10
+        self.tell(WEB, priority='foreground', protect=False)
+        tags, holds = self.tags(holds)
+        self.assertEqual({WEB: False, HOG: True}, {
+            tag.instance: tag.protect for tag in tags or ()})
+        for later_s in (3600.0, -3600.0):
+            self.now = NOW + later_s
+            self.tell(WEB, floor={'cpu_cores': later_s + 3600.0})
+            tags, holds = self.tags(holds)
+            self.assertEqual({'cpu_cores': later_s + 3600.0}, next(
+                tag.floor for tag in tags or () if tag.instance == WEB))
+
+    def test_nova_is_read_for_long(self) -> None:
+        """Its list began before nova-compute told of another one."""
+        self.tell()
+        self.tell(WEB)
+        self.now = NOW + 30
+        self.tell(application='render')
+        _, holds = self.tags()
+        nova = reconciling_cases.Nova()
+        nova.found = [reconciling_cases.Server(WEB, specs={
+            'scavenger:priority': 'foreground'})]
+        self.assertEqual(1, reconciling.Reconciler(
+            self.engine, nova, lambda: NOW + 10).turn(lambda: None))
+        tags, _ = self.tags(holds)
+        self.assertEqual('foreground', {
+            tag.instance: tag.priority for tag in tags or ()}[WEB])
+
+    def test_one_is_gone_and_another_is_new(self) -> None:
+        cart = '22222222-3333-4444-8555-666666666666'
+        self.sync(report(workloads=[
+            wire.Workload(id=one, priority='foreground', kind='instance',
+                          instance=one, project='p1')
+            for one in (WEB, HOG, cart)], digest='d1-3', sent_s=NOW))
+        self.tell(WEB)
+        self.now = NOW + 30
+        self.tell()
+        version = self.version()
+        self.now = NOW + 10
+        self.tell(WEB, source='default', priority='foreground', floor={})
+        self.tell(cart)
+        self.assertEqual(2, len(self.rows(tables.flavor_tags)))
+        self.assertNotEqual(version, self.version())
+
+    def test_the_same_is_no_news(self) -> None:
+        """Nor that Nova was asked, or works on the instance."""
+        self.tell()
+        version = self.version()
+        self.now += 60
+        self.tell()
+        with self.engine.begin() as connection:
+            flavor_tags.confirmed(connection, [HOG])
+            flavor_tags.touch(connection, [HOG], self.now + 60)
+        self.assertEqual([self.now + 60],
+                         self.rows(tables.flavor_tags, 'changed_s'))
+        self.assertEqual(version, self.version())
 
     def test_a_host_without_an_agent(self) -> None:
         """Nothing is kept, and the log has one line of it."""

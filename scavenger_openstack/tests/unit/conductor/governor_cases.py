@@ -47,11 +47,16 @@ class Host:
         self.directives.load(now - self._booted_s, now)
         self._allowance = allowance.Allowance()
 
-    def follow(self, found: cloud.wire.Directives, asked_s: float) -> None:
-        self.directives.follow(found, asked_s - self._booted_s)
+    def follow(self, answer: cloud.wire.Answer, asked_s: float) -> None:
+        self.directives.follow_answer(answer, b'', asked_s - self._booted_s)
 
     def sets(self, now: float) -> int:
-        """How many limits it sets."""
+        """How many limits it sets, in some ticks."""
+        for _ in range(agent.TICKS):
+            self.directives.ticked()
+        self.directives.keep()
+        if self.directives.orders.stopped:
+            return 0
         self._allowance.give(self.directives.orders.budget)
         for count in range(MANY):
             if not self._allowance.take(now - self._booted_s):
@@ -124,8 +129,7 @@ class Governor(cloud.Mixin):
                          holds=host.directives.digest), self.now,
             wishes=self.dice.choice(self.conductors))
         host.told_s = self.now
-        if answer.directives is not None:
-            host.follow(answer.directives, asked_s)
+        host.follow(answer, asked_s)
 
     def join(self) -> None:
         if len(self.hosts) < HOSTS:
@@ -157,7 +161,3 @@ class Governor(cloud.Mixin):
                      named=True, nova=False)
         if self.dice.random() < 0.5:
             self.changed()
-
-    def changed(self) -> None:
-        self.add(tables.audit, time_s=self.now, actor='admin', action='x',
-                 target='', reason='')

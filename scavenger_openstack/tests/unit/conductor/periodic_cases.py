@@ -13,11 +13,13 @@ from scavenger_openstack.conductor import purging
 from scavenger_openstack.db import claims
 from scavenger_openstack.db import placed
 from scavenger_openstack.db import purge
+from scavenger_openstack.db.resources import audit
 from scavenger_openstack.db import tables
 from scavenger_openstack.tests.unit.conductor import cloud
 from scavenger_openstack.tests.unit.conductor.cloud import NOW
 from scavenger_openstack.tests.unit.conductor.cloud import report
 from scavenger_openstack.tests.unit.conductor.cloud import vm
+from scavenger_openstack.wire import report as wire
 
 DAY_S = 86400.0
 MONTH_S = 30 * DAY_S
@@ -113,6 +115,38 @@ class Periodic(cloud.Mixin):
             audit_days=365, rows=0).turn()
         self.assertEqual(['2', '100'], self.rows(tables.audit, 'target'))
 
+    def test_a_flood_of_agents_leaves_what_operators_did(self) -> None:
+        def put(number: int) -> None:
+            with self.engine.begin() as connection:
+                audit.add(connection, time_s=NOW - 1000.0 + number,
+                          actor='admin', project='', request_id='',
+                          action='protection.set', target=f'host/{number}',
+                          before=None, after=None, reason='')
+
+        for number in range(5):
+            put(number)
+        for number in range(20):
+            self.sync(report(*(
+                wire.AgentEvent(sequence=500 * number + one, time_s=NOW - 500,
+                                what='state') for one in range(1, 501)),
+                sent_s=NOW + number), NOW + number)
+        self.assertEqual(10_005, len(self.rows(tables.audit, 'id')))
+        put(5)
+        self.now = NOW + 60
+        for rows, admins, agents in ((100, 6, 100), (4, 4, 4)):
+            purging.make_periodic(
+                self.engine, 'one', lambda: self.now, bool, days=0,
+                audit_days=0, rows=rows).turn()
+            self.now += 7200
+            with self.engine.begin() as connection:
+                for by_agent, there in ((False, admins), (True, agents)):
+                    self.assertEqual(there, len(audit.page(
+                        connection, by_agent=by_agent, limit=20_000)))
+        self.assertEqual(
+            [f'host/{number}' for number in range(2, 6)],
+            [target for target in self.rows(tables.audit, 'target')
+             if target != cloud.HOST])
+
     def test_what_is_kept_of_instances_that_are_gone(self) -> None:
         """Flavors and rules of instances that no host has had for so long;
         while Nova is read it says what flavors say."""
@@ -155,7 +189,8 @@ class Periodic(cloud.Mixin):
             sorted(self.rows(tables.audit, 'action', 'target')))
 
     def test_rows_are_counted_once(self) -> None:
-        """Not before each transaction: that reads all of them."""
+        """Not before each transaction: that reads all of them.  Of the audit
+        those of agents and the others."""
         with self.engine.begin() as connection:
             connection.execute(sqlalchemy.insert(tables.audit), [
                 {'time_s': NOW - 1, 'actor': 'a', 'action': 'b',
@@ -172,4 +207,4 @@ class Periodic(cloud.Mixin):
                         'before_cursor_execute', before)
         self.assertEqual(30, sum(purge.trim(
             self.engine, now_s=NOW, rows=10, batch=3)))
-        self.assertEqual(1, len(counted))
+        self.assertEqual(2, len(counted))

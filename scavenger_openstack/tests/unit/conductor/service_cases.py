@@ -467,8 +467,8 @@ class Service(cloud.Mixin):
             answer = codec.decode(conductors[number % 4].answer(
                 codec.encode(report(host=host))), wire.Answer,
                 wire.MAX_ANSWER_BYTES)
-            assert answer.directives and answer.directives.budget
-            limits.append(answer.directives.budget.limits)
+            assert answer.budget
+            limits.append(answer.budget.limits)
 
         threads = [threading.Thread(target=ask, args=one)
                    for one in enumerate(hosts)]

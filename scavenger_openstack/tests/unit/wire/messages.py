@@ -108,8 +108,9 @@ answers = st.builds(
             report.Spec, project=maybes, application=names,
             cpu_model=maybes, signal=names, mean=numbers, stddev=amounts,
             n=counts), max_size=2),
-        budget=st.none() | st.builds(report.Budget, limits=counts,
-                                     until_s=times)))
+        governed=st.booleans()),
+    budget=st.none() | st.builds(report.Budget, limits=counts,
+                                 until_s=times))
 
 scalars = (st.none() | st.booleans() | st.integers() | st.floats()
            | st.text(ENCODABLE, max_size=20))

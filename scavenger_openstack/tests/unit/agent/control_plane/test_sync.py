@@ -69,7 +69,7 @@ DIRECTIVES = report.Directives(
         mean=mean, stddev=0.1, n=500)
         for signal, mean in (('cpi', 1.8), ('x', 1.0), ('io_wait', 0.0),
                              ('run_delay', 1e300))],
-    budget=report.Budget(limits=3, until_s=1060.0),
+    governed=True,
     overrides=[report.Override(id='o', workload='/batch/a', knob='cpu_cores',
                                value=0.5, reason='why', expires_s=1100.0)])
 
@@ -560,7 +560,7 @@ class DirectivesTest(SyncTestCase):
             {'a': 'web'}, frozenset({'b'}),
             frozenset({'p'}), orders.Overrides((orders.Override(
                 'o', '/batch/a', '', Knob.CPU_CORES, 0.5, 'why', 105.0),)),
-            Budget(3, 65.0, 1060.0), {
+            Budget(0, 5.0, 0.0), {
                 ('p', 'p/web', 'cpu', 'cpi'): specs.Spec(
                     1.8, 0.1, 500, 0, 'directive')}), one.orders)
         self.assertEqual({}, one.refused)
@@ -647,11 +647,10 @@ class DirectivesTest(SyncTestCase):
     def test_a_clock_that_is_ahead(self) -> None:
         """What comes now lasts as long as the conductor says."""
         began, issued_s = records.now_s(), time.time() - 3600
-        self.conductor.answer = {'directives': codec.replace(
-            DIRECTIVES, issued_s=issued_s,
-            budget=report.Budget(limits=0, until_s=issued_s + 60),
-            overrides=[codec.replace(DIRECTIVES.overrides[0],
-                                     expires_s=issued_s + 100)])}
+        self.conductor.answer = {'time_s': issued_s, 'budget': report.Budget(
+            limits=0, until_s=issued_s + 60), 'directives': codec.replace(
+                DIRECTIVES, issued_s=issued_s, overrides=[codec.replace(
+                    DIRECTIVES.overrides[0], expires_s=issued_s + 100)])}
         self.turn()
         [one] = self.sync.orders.overrides
         self.assertGreater(one.until_s, began + 99)
@@ -670,24 +669,67 @@ class DirectivesTest(SyncTestCase):
 
     def test_a_budget_over_a_restart(self) -> None:
         """What was used of its minute is not known any more."""
-        self.follow(DIRECTIVES)
+        first = self.follow(DIRECTIVES)
+        self.budget(first, 3, 1060.0, 1000.0, 5.0)
+        self.assertEqual(Budget(3, 65.0, 1060.0), first.orders.budget)
         one = directives.Directives(self.directory)
         one.load(15.0, 1010.0)
         self.assertEqual(Budget(0, 15.0, 0.0), one.orders.budget)
-        one.follow(codec.replace(DIRECTIVES, issued_s=1020.0, digest='two'),
-                   25.0)
+        self.budget(one, 3, 1060.0, 1020.0, 25.0)
         self.assertEqual(Budget(0, 65.0, 1060.0), one.orders.budget)
-        one.follow(codec.replace(
-            DIRECTIVES, issued_s=1061.0, digest='three',
-            budget=report.Budget(limits=3, until_s=1120.0)), 66.0)
+        self.budget(one, 3, 1120.0, 1061.0, 66.0)
         self.assertEqual(Budget(3, 125.0, 1120.0), one.orders.budget)
+
+    def budget(self, one: directives.Directives, limits: int, until_s: float,
+               time_s: float, now: float, **more: Any) -> None:
+        """An answer that was given at ``time_s``."""
+        one.follow_answer(report.Answer(
+            acknowledged=0, time_s=time_s, budget=report.Budget(
+                limits=limits, until_s=until_s), **more), b'', now)
+
+    def test_a_budget_alone(self) -> None:
+        """With each answer, and never on disk."""
+        one = self.follow(DIRECTIVES)
+        path = self.directory / directives.FILE
+        kept = path.stat()
+        for minute in range(5):
+            self.budget(one, 3, 1060.0 + 60 * minute, 1000.0 + 60 * minute,
+                        5.0 + 60 * minute)
+            budget = one.orders.budget
+            self.assertEqual(Budget(3, 65.0 + 60 * minute,
+                                    1060.0 + 60 * minute), budget)
+            # Later in the minute: it ends when it was first known to.
+            self.budget(one, 3, 1060.0 + 60 * minute, 1010.0 + 60 * minute,
+                        14.0 + 60 * minute)
+            self.assertIs(budget, one.orders.budget)
+            self.assertEqual({'p'}, one.orders.exempt)
+        self.assertEqual((kept.st_ino, kept.st_mtime_ns), (
+            path.stat().st_ino, path.stat().st_mtime_ns))
+        one.follow_answer(report.Answer(acknowledged=0), b'', 400.0)
+        self.assertIsNone(one.orders.budget)
+
+    def test_a_budget_beside_directives_that_are_not_followed(self) -> None:
+        one = self.follow(DIRECTIVES)
+        self.assertRaises(
+            errors.WireError, self.budget, one, 3, 1060.0, 1000.0, 5.0,
+            directives=codec.replace(DIRECTIVES, schema=report.SCHEMA + 1))
+        self.assertEqual(Budget(3, 65.0, 1060.0), one.orders.budget)
+
+    def test_a_budget_lasts_a_minute_at_most(self) -> None:
+        """Whatever the conductor says the time is."""
+        one = directives.Directives(self.directory)
+        one.load(5.0, 1000.0)
+        for time_s, until_s in ((0.0, 1.7e9), (0.0, 2.0 ** 53),
+                                (1e9, 2.0 ** 53)):
+            self.budget(one, 3, until_s, time_s, 10.0)
+            self.assertEqual(Budget(3, 70.0, until_s), one.orders.budget)
 
     def test_without_a_governor_over_a_restart(self) -> None:
         """Detectors protect before the control plane answers."""
         one = directives.Directives(self.directory)
         one.load(15.0, 1010.0)
         self.assertIsNone(one.orders.budget)
-        self.follow(codec.replace(DIRECTIVES, budget=None))
+        self.follow(codec.replace(DIRECTIVES, governed=False))
         one.load(15.0, 1010.0)
         self.assertIsNone(one.orders.budget)
 
@@ -698,9 +740,9 @@ class DirectivesTest(SyncTestCase):
             asked_s.append(records.now_s())
             time.sleep(0.05)
             issued_s = time.time()
-            self.conductor.answer = {'directives': codec.replace(
-                DIRECTIVES, issued_s=issued_s, budget=report.Budget(
-                    limits=3, until_s=issued_s + 60))}
+            self.conductor.answer = {
+                'time_s': issued_s, 'directives': DIRECTIVES,
+                'budget': report.Budget(limits=3, until_s=issued_s + 60)}
             return self.conductor(data)
 
         self.sync = self.make(call)
