@@ -57,6 +57,9 @@ REFUSED = errors.WireError.__name__
 """What a conductor answers to what is wrong in a report; each other error,
 also one of a type that is not known here, may change: send it later."""
 
+BUSY = errors.Busy.__name__
+"""What it answers when it takes no more of this host now."""
+
 MAX_TOKEN = 256
 
 MESSAGE = 1000
@@ -137,6 +140,7 @@ class Client:
         """Send a report, wait for the answer.
 
         :raises WireError: the conductor refuses what is in it, and why
+        :raises Busy: it takes no more of this host now
         :raises Unreachable: no answer: send it again later
         """
         text, token = report.decode(), self._token()
@@ -157,6 +161,8 @@ class Client:
             text = printable(str(exc.value))[:MESSAGE]
             if exc.exc_type == REFUSED:
                 raise errors.WireError(text) from exc
+            if exc.exc_type == BUSY:
+                raise errors.Busy(text) from exc
             raise errors.Unreachable(
                 text or f'the conductor failed: {exc.exc_type}') from exc
         except oslo_messaging.UnsupportedVersion as exc:

@@ -149,12 +149,10 @@ class Wishes:
                 with self._lock:
                     self._shares = minute, found
             else:
-                # With this one, of which the report is not stored yet.
-                hosts = dict.fromkeys(
-                    [*rows.hosts(connection, now - SEEN_S), host])
                 # Not remembered before it is stored.
                 found = governor.divide(
-                    rows.wanted(connection, now), list(hosts), minute)
+                    rows.wanted(connection, now), rows.hosts(
+                        connection, now, now - SEEN_S, host), minute)
                 rows.add_shares(connection, minute, found)
             shares = found
         if host in shares or governed:

@@ -8,6 +8,7 @@ sequence.  A report may come twice, late, or after a later one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
@@ -27,6 +28,8 @@ from scavenger_openstack.conductor import workloads
 from scavenger_openstack.db import enrollment
 from scavenger_openstack.db import newest
 from scavenger_openstack.db import reports
+from scavenger_openstack.db.resources import services
+from scavenger_openstack.db import runs
 from scavenger_openstack import errors
 from scavenger_openstack.types import printable
 from scavenger_openstack.wire import codec
@@ -91,7 +94,9 @@ def check(report: Report, authenticated: str | None = None) -> None:
 def sync(connection: reports.Connection, report: Report, now: float,
          authenticated: str | None = None, token: str = '',
          require_token: bool = False,
-         wishes: directives_.Wishes | None = None) -> Answer:
+         wishes: directives_.Wishes | None = None,
+         admit: Callable[[str, bool | None], None] = lambda name, known: None
+         ) -> Answer:
     """Apply a report and answer it, in the caller's transaction.
 
     :param now: UNIX time in seconds
@@ -101,6 +106,7 @@ def sync(connection: reports.Connection, report: Report, now: float,
     :param require_token: every host has to be enrolled
     :param wishes: what is remembered of the operators' wishes from one
         report to the next, by the caller
+    :param admit: see :meth:`.budget.Budgets.admit`
     :raises WireError: as :func:`check`
     """
     check(report, authenticated)
@@ -110,7 +116,9 @@ def sync(connection: reports.Connection, report: Report, now: float,
     if host is not None and host.token_from_s is not None and (
             token or authenticated is not None):
         enrollment.proved(connection, host.id)
-    host = host or reports.add_host(connection, report.host, now)
+    if host is None:
+        admit(report.host, services.has(connection, report.host))
+        host = reports.add_host(connection, report.host, now)
     sequence, last_s, generation, tags = reports.progress(
         connection, host.id, report.host, report.run_id)
     # Also what is left out below has been received: an agent sends it again
@@ -128,7 +136,7 @@ def sync(connection: reports.Connection, report: Report, now: float,
         digest = listed
     if last_s is None and any(isinstance(entry, AgentEvent)
                               for entry in report.entries):
-        last_s = reports.last_entry_s(connection, host.id)
+        last_s = runs.last_entry_s(connection, host.id)
     entries = clocks.timed(_new(report.entries, sequence or 0),
                            last_s or 0.0, now)
     if entries:
@@ -136,7 +144,7 @@ def sync(connection: reports.Connection, report: Report, now: float,
                first=sequence is None)
     acknowledged = max(received, sequence or 0)
     if acknowledged > (sequence or 0):
-        reports.set_progress(
+        runs.set_progress(
             connection, host.id, report.run_id, acknowledged,
             entries[-1].time_s if entries else last_s or 0.0, now,
             new=sequence is None)
@@ -301,7 +309,7 @@ def _apply(connection: reports.Connection, host_id: int, report: Report,
     limits = [one for one in entries if isinstance(one.entry, Limit)]
     caps.apply(connection, host_id, limits, identities, now, newest=bool(
         limits) and (started if first else report.run_id ==
-                     reports.newest_run(connection, host_id)))
+                     runs.newest(connection, host_id)))
     reports.add_statistics(connection, [
         {'host_id': host_id, 'hour_s': interference.hour(
             entry.hour_s + clocks.moved_s(entry.hour_s, now)),

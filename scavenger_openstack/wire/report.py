@@ -260,6 +260,12 @@ class Report(Wire, frozen=True):
     directives_digest: MaybeName = ''
 
 
+class Speaker(Wire, frozen=True):
+    """The part of a report that says which host it is of."""
+
+    host: Name
+
+
 class Override(Wire, frozen=True):
     """An operator's limit: ``value`` on ``knob``, ``None`` for no limit.
 

@@ -54,6 +54,11 @@ class Mixin(_Base):
         with self.engine.begin() as connection:
             connection.execute(sqlalchemy.insert(table).values(**row))
 
+    def add_services(self, *hosts: str) -> None:
+        """Nova has a compute service on each of these hosts."""
+        for host in hosts:
+            self.add(tables.compute_services, host=host)
+
     def delete(self, table: Table) -> None:
         with self.engine.begin() as connection:
             connection.execute(sqlalchemy.delete(table))

@@ -328,9 +328,9 @@ class Directives(cloud.Mixin):
         for host in hosts[1:]:
             self.get(host=host)
         self.aggregate('racks', *hosts[:2])
-        self.switch('cloud', '', caps_per_minute=7)
-        self.switch('aggregate', 'racks', caps_per_minute=3)
-        self.switch('host', 'node-3', caps_per_minute=1)
+        self.govern('cloud', '', 7)
+        self.govern('aggregate', 'racks', 3)
+        self.govern('host', 'node-3', 1)
         minute = NOW // 60 * 60
         for turn in range(6):
             begin = minute + 60 * turn
@@ -348,13 +348,19 @@ class Directives(cloud.Mixin):
         self.assertIsNone(self.get(holds=held, now=minute + 59))
         self.assertIsNotNone(self.get(holds=held, now=minute + 60))
 
+    def govern(self, scope: str, target: str, limits: int) -> None:
+        """A governor's number; Nova knows the hosts."""
+        if not self.rows(tables.compute_services):
+            self.add_services(HOST, 'node-2', 'node-3', 'node-9')
+        self.switch(scope, target, caps_per_minute=limits)
+
     def limits(self, host: str = HOST, now: float = NOW) -> int | None:
         budget = self.got(host=host, now=now).budget
         return None if budget is None else budget.limits
 
     def test_a_host_that_joins(self) -> None:
         """It has its part from the next minute on."""
-        self.switch('cloud', '', caps_per_minute=100)
+        self.govern('cloud', '', 100)
         self.assertEqual([100, 0, 0, 100], [
             self.limits(), self.limits('node-9'),
             self.limits('node-9', NOW + directives.RELOAD_S),
@@ -364,7 +370,7 @@ class Directives(cloud.Mixin):
 
     def test_a_host_that_comes_back(self) -> None:
         """After more than a day; meanwhile the others have its part."""
-        self.switch('cloud', '', caps_per_minute=100)
+        self.govern('cloud', '', 100)
         self.got(host='node-2')
         later = NOW + directives.SEEN_S + 60
         self.assertEqual([100, 0, 100], [
@@ -376,7 +382,7 @@ class Directives(cloud.Mixin):
     def test_a_number_that_changes(self) -> None:
         """In the middle of a minute, whichever conductor is asked."""
         self.get(host='node-2')
-        self.switch('cloud', '', caps_per_minute=100)
+        self.govern('cloud', '', 100)
         self.assertEqual(50, self.limits())
         with self.engine.begin() as connection:
             connection.execute(tables.switches.update().values(
@@ -390,8 +396,8 @@ class Directives(cloud.Mixin):
 
     def test_a_number_that_is_removed(self) -> None:
         """It counts no more, at once where it was the last."""
-        self.switch('cloud', '', caps_per_minute=100)
-        self.switch('host', 'node-2', caps_per_minute=1)
+        self.govern('cloud', '', 100)
+        self.govern('host', 'node-2', 1)
         self.assertEqual([100, 0], [self.limits(), self.limits('node-2')])
         with self.engine.begin() as connection:
             connection.execute(tables.switches.update().where(
@@ -409,7 +415,7 @@ class Directives(cloud.Mixin):
         """Its part of the minute stays its own."""
         self.get(host='node-2')
         self.aggregate('racks', HOST, 'node-2')
-        self.switch('aggregate', 'racks', caps_per_minute=10)
+        self.govern('aggregate', 'racks', 10)
         self.assertEqual(5, self.limits())
         with self.engine.begin() as connection:
             connection.execute(tables.aggregate_hosts.delete().where(
@@ -422,7 +428,7 @@ class Directives(cloud.Mixin):
 
     def test_a_division_that_is_not_stored(self) -> None:
         """The transaction fails, and another conductor divides."""
-        self.switch('cloud', '', caps_per_minute=100)
+        self.govern('cloud', '', 100)
         with self.engine.connect() as connection:
             sync.sync(connection, report(), NOW, wishes=self.wishes)
             connection.rollback()
@@ -431,7 +437,7 @@ class Directives(cloud.Mixin):
         self.assertEqual(1, len(self.rows(tables.governor_minutes)))
 
     def test_old_minutes_are_deleted(self) -> None:
-        self.switch('cloud', '', caps_per_minute=100)
+        self.govern('cloud', '', 100)
         for minute in range(15):
             self.got(now=NOW + 60 * minute)
         self.assertEqual(11, len(self.rows(tables.governor_minutes)))
