@@ -38,10 +38,9 @@ FACTS = wire.Facts(
     version='1.0.0', enforcing=True, grade='B', cpu_model='AMD EPYC',
     modes={'scavenger': 'enforce', 'perfiso': 'enforce',
            'io_shares': 'observe', 'attribution': 'enforce'},
-    capacity={'cpu_cores': 64.0, 'memory_bytes': 2.7e11,
-              'egress_bytes_per_s': 1.25e9, 'io_bytes_per_s': 1e9},
-    headroom={'cpu_cores': 21.25, 'memory_bytes': 9.1e10,
-              'egress_bytes_per_s': 8.1e8, 'io_bytes_per_s': 4.4e8},
+    capacity={'cpu': 64.0, 'memory': 2.7e11, 'network': 1.25e9, 'disk': 1e9},
+    headroom={'cpu': 21.25, 'memory': 9.1e10, 'network': 8.1e8,
+              'disk': 4.4e8},
     precision={'attribution': wire.Precision(confirmed=12, refuted=1)},
     tick_cpu_share=0.0031)
 

@@ -42,6 +42,7 @@ class Known:
 
     def __init__(self, state: placement.State, until_s: float) -> None:
         self.state = state
+        self.root: placement.Inventory = {}     # of the host's own provider
         self.until_s = until_s
         self.traits: frozenset[str] | None = None
         self.traits_s = float('-inf')
@@ -186,6 +187,7 @@ class Writer:
                      name)
         child = self._children[name]
         known = self._read(name, child, now)
+        what = placement.within(what, known.root)
         known.state = placement.smoothed(known.state, what, now,
                                          self._params)
         wanted = placement.traits(what, now, self._params)
@@ -223,6 +225,7 @@ class Writer:
                            for kind in placement.CLASSES}, level_s=now)
         known.state = known.state._replace(written=inventory)
         known.traits = None
+        known.root = self._api.inventory(self._roots[name])
         known.until_s = now + TRUST_S * random.uniform(1, 2)
         return known
 

@@ -34,6 +34,8 @@ MAX_ENTRY_BYTES = 256 << 10
 MAX_ENTRIES = 500
 """Entries of one report; the rest waits for the next."""
 MAX_MISSING = 20
+MAX_PARTS = 50
+"""Controllers and knobs of a host."""
 MAX_REFUSED = 200
 """Sentences of one report; there may be more."""
 
@@ -46,6 +48,8 @@ NotNegative = Annotated[float, Meta(ge=0)]
 Value = float | Annotated[str, Meta(max_length=4096)]
 """A limit: a number in the unit of its knob, or a CPU list."""
 
+Resource = Literal['cpu', 'memory', 'network', 'disk']
+"""As in :class:`~scavenger_openstack.types.Resource`."""
 Priority = Literal['foreground', 'background']
 Mode = Literal['off', 'observe', 'enforce']
 Knob = Literal['cpu_cores', 'cpu_set', 'cpu_idle', 'memory_bytes',
@@ -114,14 +118,15 @@ class Facts(Wire, frozen=True):
     stopped: Sentence = ''
     grade: Literal['', 'A', 'B', 'C'] = ''
     cpu_model: MaybeName = ''
-    modes: dict[Name, Mode] = {}
-    own_modes: dict[Name, Mode] = {}
-    limited: list[Knob] | None = None
+    modes: Annotated[dict[Name, Mode], Meta(max_length=MAX_PARTS)] = {}
+    own_modes: Annotated[dict[Name, Mode], Meta(max_length=MAX_PARTS)] = {}
+    limited: Annotated[list[Knob], Meta(max_length=MAX_PARTS)] | None = None
     missing: Annotated[list[Sentence], Meta(max_length=MAX_MISSING)] = []
-    capacity: dict[Name, NotNegative] = {}
-    headroom: dict[Name, NotNegative] = {}
-    used: dict[Name, NotNegative] = {}
-    precision: dict[Name, Precision] = {}
+    capacity: dict[Resource, NotNegative] = {}
+    headroom: dict[Resource, NotNegative] = {}
+    used: dict[Resource, NotNegative] = {}
+    precision: Annotated[dict[Name, Precision],
+                         Meta(max_length=MAX_PARTS)] = {}
     tick_cpu_share: NotNegative | None = None
     spool_bytes: Count = 0
     dropped: Count = 0

@@ -180,12 +180,13 @@ def _amount(value: float | None) -> float | None:
     return value if value is not None and 0 <= value < math.inf else None
 
 
-def _amounts(found: Mapping[Resource, float | None]) -> dict[str, float]:
-    return {str(resource): value for resource, given in found.items()
+def _amounts(found: Mapping[Resource, float | None]
+             ) -> dict[report.Resource, float]:
+    return {resource.value: value for resource, given in found.items()
             if (value := _amount(given)) is not None}
 
 
-def _capacity(sample: HostSample | None) -> dict[str, float]:
+def _capacity(sample: HostSample | None) -> dict[report.Resource, float]:
     if sample is None:
         return {}
     return _amounts({
@@ -195,7 +196,7 @@ def _capacity(sample: HostSample | None) -> dict[str, float]:
 
 
 def _headroom(document: Mapping[str, Any], rates: Rates | None,
-              idle_cores: float | None) -> dict[str, float]:
+              idle_cores: float | None) -> dict[report.Resource, float]:
     """What the budget leaves above what the background uses."""
     if rates is None or not rates.complete:
         return {}
@@ -216,7 +217,7 @@ def _headroom(document: Mapping[str, Any], rates: Rates | None,
     return _amounts(found)
 
 
-def _used(rates: Rates | None) -> dict[str, float]:
+def _used(rates: Rates | None) -> dict[report.Resource, float]:
     """What all background work uses, of what is measured of each of it."""
     if rates is None or not rates.complete:
         return {}

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import threading
 import time
 import uuid
@@ -152,6 +153,20 @@ class Hostile(cloud.Mixin):
                          self.rows(tables.runs, 'run_id'))
         self.assertEqual(2, self.answer(report(limit(2), run='run-29')
                                         ).acknowledged)
+
+    def test_facts(self) -> None:
+        """What the summary has of a host is no longer than it needs."""
+        for name in ('capacity', 'headroom', 'used', 'modes', 'own_modes',
+                     'precision'):
+            many = {f'{name}-{number}': {
+                'modes': 'off', 'own_modes': 'off', 'precision': {}}.get(
+                    name, 1.0) for number in range(2000)}
+            self.assertRaises(
+                errors.WireError, self.conductor.answer,
+                codec.encode(report(host=EVIL)).replace(
+                    b'"facts":{', f'"facts":{{"{name}":'.encode()
+                    + json.dumps(many).encode() + b','))
+        self.assertEqual([], self.rows(tables.hosts))
 
     def budgets(self) -> dict[str, wire.Budget | None]:
         """What the honest hosts may set."""

@@ -70,7 +70,8 @@ reports = st.builds(
         stopped=sentences, grade=st.sampled_from(['', 'A', 'B', 'C']),
         modes=st.dictionaries(names, st.sampled_from(['off', 'enforce']),
                               max_size=2),
-        capacity=st.dictionaries(names, amounts, max_size=2),
+        capacity=st.dictionaries(st.sampled_from(
+            ['cpu', 'memory', 'network', 'disk']), amounts, max_size=2),
         tick_cpu_share=st.none() | amounts, dropped=counts,
         refused=st.dictionaries(names, sentences, max_size=2)),
     workloads_digest=maybes,
