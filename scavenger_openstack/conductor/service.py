@@ -150,7 +150,8 @@ class Conductor:
                 # Without its workloads, which are sent again: directives
                 # come with the answer.
                 report = codec.replace(report, workloads=None)
-            answer = self._stored(report, authenticated, token, now, added)
+            answer = self._stored(sender, report, authenticated, token, now,
+                                  added)
             taken = True
             return self._encoded(report.host, answer, now)
         finally:
@@ -212,8 +213,9 @@ class Conductor:
         self._log.token(host, address, self._clock())
         return False
 
-    def _stored(self, report: Report, authenticated: str | None, token: str,
-                now: float, added: dict[str, int]) -> Answer:
+    def _stored(self, sender: budget.Sender, report: Report,
+                authenticated: str | None, token: str, now: float,
+                added: dict[str, int]) -> Answer:
         """Store a report; what agents get, and in ``added`` the rows that it
         has added, by table."""
         def work(connection: reports.Connection) -> Answer:
@@ -221,7 +223,9 @@ class Conductor:
             answer = sync_.sync(
                 connection, report, now, authenticated=authenticated,
                 token=token, require_token=self._require_token,
-                wishes=self._wishes, admit=self._budgets.admit)
+                wishes=self._wishes, admit=self._budgets.admit,
+                take_hours=functools.partial(self._budgets.take_hours,
+                                             sender))
             added.update(reports.added(connection))
             return answer
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from oslo_log import log
 
-from scavenger_openstack.algorithms.signals import SIGNALS
+from scavenger_openstack.conductor.admission import samples
 from scavenger_openstack.conductor import caps
 from scavenger_openstack.conductor import clocks
 from scavenger_openstack.conductor import directives as directives_
@@ -53,9 +53,6 @@ before the last is from a clock that was set back."""
 MOST = {'run_id': 64, 'boot_id': 64, 'workloads_digest': 64}
 """Longest texts that reports are compared by."""
 
-MOST_MEAN = 1e30
-MOST_M2 = 1e80
-MOST_N = 2 ** 40
 MOST_AMOUNT = 2.0 ** 60
 """Larger numbers cannot be, and all hosts' together would overflow."""
 
@@ -95,8 +92,8 @@ def sync(connection: reports.Connection, report: Report, now: float,
          authenticated: str | None = None, token: str = '',
          require_token: bool = False,
          wishes: directives_.Wishes | None = None,
-         admit: Callable[[str, bool | None], None] = lambda name, known: None
-         ) -> Answer:
+         admit: Callable[[str, bool | None], None] = lambda name, known: None,
+         take_hours: Callable[[float], bool] = lambda hours: True) -> Answer:
     """Apply a report and answer it, in the caller's transaction.
 
     :param now: UNIX time in seconds
@@ -107,6 +104,7 @@ def sync(connection: reports.Connection, report: Report, now: float,
     :param wishes: what is remembered of the operators' wishes from one
         report to the next, by the caller
     :param admit: see :meth:`.budget.Budgets.admit`
+    :param take_hours: see :func:`.samples.usable`
     :raises WireError: as :func:`check`
     """
     check(report, authenticated)
@@ -141,7 +139,7 @@ def sync(connection: reports.Connection, report: Report, now: float,
                            last_s or 0.0, now)
     if entries:
         _apply(connection, host.id, report, entries, now,
-               first=sequence is None)
+               first=sequence is None, take_hours=take_hours)
     acknowledged = max(received, sequence or 0)
     if acknowledged > (sequence or 0):
         runs.set_progress(
@@ -263,8 +261,8 @@ def _boots(report: Report, host: reports.Host, now: float) -> reports.Row:
 
 
 def _apply(connection: reports.Connection, host_id: int, report: Report,
-           entries: Sequence[clocks.Timed], now: float, first: bool
-           ) -> None:
+           entries: Sequence[clocks.Timed], now: float, first: bool,
+           take_hours: Callable[[float], bool]) -> None:
     """Apply entries, each of which is new.
 
     :param first: they are the first of their run: what is known of limits
@@ -318,21 +316,11 @@ def _apply(connection: reports.Connection, host_id: int, report: Report,
          'signal': entry.signal,
          'n': entry.n, 'mean': entry.mean, 'm2': entry.m2,
          'least': entry.least, 'most': entry.most}
-        for entry in _usable(report.host, [one.entry for one in entries])])
+        for entry in samples.usable(
+            connection, host_id, report.host, [
+                one.entry for one in entries
+                if isinstance(one.entry, Statistics)], take_hours)])
     reports.add_audit(connection, audit)
-
-
-def _usable(host: str, entries: Iterable[AnyEntry]) -> list[Statistics]:
-    """The statistics that specs can be made of."""
-    found = [entry for entry in entries if isinstance(entry, Statistics)]
-    usable = [one for one in found if one.signal in SIGNALS and one.n <= MOST_N
-              and max(map(abs, (one.mean, one.least, one.most))) <= MOST_MEAN
-              and one.m2 <= MOST_M2]
-    if len(usable) < len(found):
-        LOG.warning('%s: %d of %d statistics are left out: the signal is '
-                    'unknown here, or the numbers cannot be', host,
-                    len(found) - len(usable), len(found))
-    return usable
 
 
 def _named(entries: Iterable[AnyEntry]) -> Iterator[str]:

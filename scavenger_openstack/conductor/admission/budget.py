@@ -45,12 +45,15 @@ class Sender(NamedTuple):
 
 TRUSTED = 'transport'
 
-CPU, BYTES, ROWS, AUDIT = 'cpu_s', 'bytes', 'rows', 'audit'
+CPU, BYTES, REPORTS = 'cpu_s', 'bytes', 'reports'
+ROWS, AUDIT, HOURS = 'rows', 'audit', 'hours'
 
 HOST: Mapping[str, Rate] = {
     CPU: Rate(0.05, 30.0), BYTES: Rate(64 << 10, 64 << 20),
-    ROWS: Rate(2.0, 50_000), AUDIT: Rate(0.1, 2000)}
-"""Of each sender."""
+    REPORTS: Rate(2.0, 1000), ROWS: Rate(2.0, 50_000),
+    AUDIT: Rate(0.1, 2000), HOURS: Rate(2 / 3600, 48)}
+"""Of each sender.  ``hours`` are those that its statistics of one application
+are of: an hour may come in two reports."""
 
 REQUESTS = 'requests'
 
@@ -158,8 +161,8 @@ class Budgets:
             if account is None:
                 self._newcomer(now_s)
             else:
-                self._check(sender, account, (CPU, BYTES), now_s)
-                account.take({BYTES: size_bytes}, now_s)
+                self._check(sender, account, (CPU, BYTES, REPORTS), now_s)
+                account.take({BYTES: size_bytes, REPORTS: 1}, now_s)
             self._at_work.add(sender)
 
     def has_rows(self, sender: Sender, needed: bool) -> bool:
@@ -175,6 +178,18 @@ class Budgets:
                 self._check(sender, account, (ROWS, AUDIT), now_s)
             return account is None or not account.overdrawn(
                 (ROWS, AUDIT), now_s)
+
+    def take_hours(self, sender: Sender, hours: float) -> bool:
+        """Whether a sender may report statistics of so many more hours."""
+        with self._lock:
+            account = self._accounts.get(sender)
+            now_s = self._elapsed()
+            if account is None:     # its first report here
+                return True
+            if account.overdrawn((HOURS,), now_s):
+                return False
+            account.take({HOURS: hours}, now_s)
+            return True
 
     def end(self, sender: Sender, taken: bool, amounts: Mapping[str, float]
             ) -> None:

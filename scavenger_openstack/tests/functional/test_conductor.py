@@ -321,12 +321,12 @@ class Processes(cloud.Mixin, databases.Mixin):
         dying = self.start('-c', DIES)
         self.until('calls are taken')
         self.assertRaises(errors.Unreachable, self.client.sync, codec.encode(
-            cloud.report(*entries, sent_s=now)))
+            cloud.of_shop(*entries, sent_s=now)))
         self.assertEqual(-signal.SIGKILL, dying.wait(START_S))
         self.assertEqual(1, len(self.rows(tables.incidents)))
         self.start()
         self.assertEqual(4, self.sent(
-            cloud.report(*entries, sent_s=now)).acknowledged)
+            cloud.of_shop(*entries, sent_s=now)).acknowledged)
         for table in (tables.incidents, tables.suspects, tables.caps,
                       tables.statistics, tables.audit):
             self.assertEqual(1, len(self.rows(table)), table.name)

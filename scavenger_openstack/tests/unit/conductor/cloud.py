@@ -145,6 +145,12 @@ def limit(sequence: int, time_s: float = NOW, what: str = 'set',
         **{'owner': 'attribution', 'reason': 'it disturbs web', **more})
 
 
+def of_shop(*entries: wire.AnyEntry, **more: Any) -> wire.Report:
+    """A report of a host that has the application of :func:`statistics`."""
+    return report(*entries, workloads=[vm('web', 'p1', 'shop')],
+                  digest='shop', **more)
+
+
 def statistics(sequence: int, hour_s: float, n: int, mean: float, m2: float,
                application: str = 'shop', project: str = 'p1',
                signal: str = 'run_delay') -> wire.Statistics:

@@ -333,9 +333,9 @@ class Service(cloud.Mixin):
 
     def test_one_host_at_once(self) -> None:
         """Two threads have the same report, of a host that is new."""
-        data = [codec.encode(report(incident(1), statistics(2, NOW, 1, 1, 0),
-                                    host=f'node-{number // 2}'))
-                for number in range(8)]
+        data = [codec.encode(cloud.of_shop(
+            incident(1), statistics(2, NOW, 1, 1, 0),
+            host=f'node-{number // 2}')) for number in range(8)]
         other = service.Conductor(self.engine, lambda: self.now)
 
         def send(conductor: service.Conductor, data: bytes) -> None:
@@ -386,12 +386,12 @@ class Service(cloud.Mixin):
     def test_specs_are_made_by_one(self) -> None:
         others = [service.Conductor(self.engine, lambda: self.now)
                   for _ in range(2)]
-        self.answer(report(statistics(1, NOW - 3600, 10, 1.0, 0.5)))
+        self.answer(cloud.of_shop(statistics(1, NOW - 3600, 10, 1.0, 0.5)))
         self.assertEqual(
             [1, None, None], [one.specs.turn()
                               for one in (self.conductor, *others)])
         self.now = (NOW // 3600 + 1) * 3600 + specs.DELAY_S
-        self.answer(report(statistics(2, NOW, 10, 2.0, 0.5)))
+        self.answer(cloud.of_shop(statistics(2, NOW, 10, 2.0, 0.5)))
         self.assertEqual([1, None], [one.specs.turn() for one in others])
 
     def test_directives_that_no_agent_takes(self) -> None:
@@ -419,7 +419,7 @@ class Service(cloud.Mixin):
 
     def test_specs_after_a_failure(self) -> None:
         """They are tried again after a minute."""
-        self.answer(report(statistics(1, NOW - 3600, 10, 1.0, 0.5)))
+        self.answer(cloud.of_shop(statistics(1, NOW - 3600, 10, 1.0, 0.5)))
         with self.engine.begin() as connection:
             connection.execute(sqlalchemy.text(
                 'ALTER TABLE specs RENAME TO gone'))
