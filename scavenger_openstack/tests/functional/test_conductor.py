@@ -30,6 +30,7 @@ from scavenger_openstack.tests.unit.conductor import directives_cases
 from scavenger_openstack.tests.unit.conductor import enrolling_cases
 from scavenger_openstack.tests.unit.conductor import eviction_cases
 from scavenger_openstack.tests.unit.conductor import governor_cases
+from scavenger_openstack.tests.unit.conductor import hostile_cases
 from scavenger_openstack.tests.unit.conductor import periodic_cases
 from scavenger_openstack.tests.unit.conductor import schedules_cases
 from scavenger_openstack.tests.unit.conductor import service_cases
@@ -91,6 +92,14 @@ class GovernorOnMariaDb(governor_cases.Governor, databases.MariaDb):
 
 class GovernorOnPostgreSql(governor_cases.Governor, databases.PostgreSql):
     seeds = tiers.seeds(2)
+
+
+class HostileOnMariaDb(hostile_cases.Hostile, databases.MariaDb):
+    pass
+
+
+class HostileOnPostgreSql(hostile_cases.Hostile, databases.PostgreSql):
+    pass
 
 
 class AntagonistsOnMariaDb(eviction_cases.Antagonists, databases.MariaDb):
