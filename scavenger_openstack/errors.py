@@ -104,3 +104,9 @@ class OtherRelease(WireError):
 
 class Unreachable(ScavengerError):
     """The control plane cannot be reached or did not answer: try later."""
+
+
+class Busy(Unreachable):
+    """The conductor takes no more from this host now.  That says nothing of
+    what was sent: send it again later.
+    """

@@ -74,3 +74,27 @@ class LogOnce:
         """Note that something has ended: that says nothing of a cause."""
         self._problems.pop(about, None)
         self._logged_s.pop(about, None)
+
+
+class Quota:
+    """At most ``most`` lines in ``every_s``, each once in that time: for what
+    a client may have logged as often as it likes.
+    """
+
+    def __init__(self, most: int, every_s: float) -> None:
+        self._most = most
+        self._every_s = every_s
+        self._logged_s: dict[Hashable, float] = {}
+
+    def take(self, about: Hashable, now_s: float) -> int | None:
+        """How many lines are left after this one, ``None`` when it is not to
+        be logged."""
+        # In the order of their times, unless the clock was set.
+        while oldest := next(iter(self._logged_s.items()), None):
+            if 0 <= now_s - oldest[1] < self._every_s:
+                break
+            self._logged_s.pop(oldest[0], None)
+        if about in self._logged_s or len(self._logged_s) >= self._most:
+            return None
+        self._logged_s[about] = now_s
+        return self._most - len(self._logged_s)

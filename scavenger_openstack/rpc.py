@@ -33,6 +33,7 @@ from oslo_messaging import opts
 from oslo_messaging.rpc import server as rpc_server
 
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 from scavenger_openstack.types import printable
 from scavenger_openstack.wire import proof
 from scavenger_openstack.wire.report import MAX_ANSWER_BYTES
@@ -58,6 +59,9 @@ REFUSED = errors.WireError.__name__
 """What a conductor answers to what is wrong in a report; each other error,
 also one of a type that is not known here, may change: send it later."""
 
+BUSY = errors.Busy.__name__
+"""What it answers when it takes no more of this host now."""
+
 MESSAGE = 1000
 """So much of the other end's refusal is shown."""
 
@@ -70,8 +74,6 @@ IDLE_S = 60.0
 
 REPEAT_S = 600.0
 """The same refusal of a host is logged once in so long."""
-
-MOST_SAID = 1000
 
 _HOST = re.compile(r'"host": ?"([\w.-]{1,255})"')
 
@@ -140,6 +142,7 @@ class Client:
         and what is not is no answer.
 
         :raises WireError: the conductor refuses what is in it, and why
+        :raises Busy: it takes no more of this host now
         :raises Unreachable: no answer: send it again later
         """
         text, (host, token) = report.decode(), self._identity()
@@ -161,6 +164,8 @@ class Client:
             text = printable(str(exc.value))[:MESSAGE]
             if exc.exc_type == REFUSED and sender is None:
                 raise errors.WireError(text) from exc
+            if exc.exc_type == BUSY:
+                raise errors.Busy(text) from exc
             raise errors.Unreachable(
                 text or f'the conductor failed: {exc.exc_type}') from exc
         except oslo_messaging.UnsupportedVersion as exc:
@@ -339,7 +344,7 @@ class _Dispatcher(oslo_messaging.RPCDispatcher):
 
     def __init__(self, endpoints: Any) -> None:
         super().__init__(endpoints, None)
-        self._said_s: dict[str, float] = {}
+        self._logged = log_once.LogOnce()
 
     def dispatch(self, incoming: Any) -> Any:
         try:
@@ -350,15 +355,11 @@ class _Dispatcher(oslo_messaging.RPCDispatcher):
             raise oslo_messaging.ExpectedException() from exc
 
     def _say(self, host: str, exc: Exception) -> None:
-        now = time.monotonic()
-        if now - self._said_s.get(host, -math.inf) < REPEAT_S:
-            return
-        if len(self._said_s) >= MOST_SAID:
-            self._said_s.clear()
-        self._said_s[host] = now
-        LOG.warning('refused a call of %s: %s. This conductor speaks version '
-                    '%s: upgrade the older of agent and conductor', host,
-                    printable(str(exc))[:MESSAGE], VERSION)
+        if self._logged.due(host, now_s=time.monotonic(), every_s=REPEAT_S):
+            LOG.warning('refused a call of %s: %s. This conductor speaks '
+                        'version %s: upgrade the older of agent and '
+                        'conductor', host, printable(str(exc))[:MESSAGE],
+                        VERSION)
 
 
 def _refusal(why: object) -> str:

@@ -9,12 +9,15 @@ minute of the clock, and comes with each answer.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
 import hashlib
 import threading
 from typing import Any
 from typing import NamedTuple
+
+from oslo_log import log
 
 from scavenger_openstack.algorithms import classify
 from scavenger_openstack.algorithms.cpi2.specs import MIN_SAMPLES
@@ -23,8 +26,11 @@ from scavenger_openstack.conductor import governor
 from scavenger_openstack.db import directives as rows
 from scavenger_openstack.db import flavor_tags
 from scavenger_openstack.db import reports
+from scavenger_openstack import errors
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import report
+
+LOG = log.getLogger(__name__)
 
 RELOAD_S = 10.0
 """All is read again after so long, though nothing has changed: which overrides
@@ -40,6 +46,10 @@ MOST = 2000
 """The longest list that agents take."""
 
 MOST_SPECS = 10000
+
+DISPENSABLE = ('specs', 'parameters', 'overrides', 'tags')
+"""What is left out of directives that are too long, in this order; never the
+kill switch."""
 
 LEAST_SAMPLES = MIN_TASKS * MIN_SAMPLES
 """A spec of fewer samples is not handed out, nor one of an application of
@@ -148,12 +158,10 @@ class Wishes:
                 with self._lock:
                     self._shares = minute, found
             else:
-                # With this one, of which the report is not stored yet.
-                hosts = dict.fromkeys(
-                    [*rows.hosts(connection, now - SEEN_S), host])
                 # Not remembered before it is stored.
                 found = governor.divide(
-                    rows.wanted(connection, now), list(hosts), minute)
+                    rows.wanted(connection, now), rows.hosts(
+                        connection, now, now - SEEN_S, host), minute)
                 rows.add_shares(connection, minute, found)
             shares = found
         if host in shares or governed:
@@ -258,3 +266,29 @@ def exempt(wanted: rows.Wanted, aggregates: Sequence[str],
         if project and ('exemption', 'project', project) in wanted.rules:
             found.add(project)
     return sorted(found)
+
+
+def encoded(answer: report.Answer, host: str,
+            is_due: Callable[[str], bool]) -> bytes:
+    """The answer, without what an agent would not take: entries that it does
+    not see acknowledged come again for ever.
+
+    :param is_due: whether to log that something is left out
+    """
+    why = ''
+    directives = answer.directives
+    while directives is not None:
+        try:
+            return codec.checked(
+                codec.replace(answer, directives=directives), report.Answer,
+                report.MAX_ANSWER_BYTES)
+        except errors.WireError as exc:
+            why = why or str(exc)
+        name = next((name for name in DISPENSABLE
+                     if getattr(directives, name)), '')
+        directives = (codec.replace(directives, **{name: type(
+            getattr(directives, name))()}) if name else None)
+        if is_due(name):
+            LOG.error('%s: its directives are sent without %s, agents would '
+                      'not take them: %s', host, name or 'anything', why)
+    return codec.encode(codec.replace(answer, directives=None))

@@ -32,10 +32,12 @@ MOST = 256
 
 RETRY_S = 10
 
+LOCAL = ('', '127.0.0.1', '::1')
+
 STATUS = {200: 'OK', 400: 'Bad Request', 401: 'Unauthorized',
           403: 'Forbidden', 404: 'Not Found', 405: 'Method Not Allowed',
           409: 'Conflict', 411: 'Length Required', 413: 'Content Too Large',
-          503: 'Service Unavailable'}
+          429: 'Too Many Requests', 503: 'Service Unavailable'}
 
 
 class Reply(NamedTuple):
@@ -77,6 +79,8 @@ class Application:
             reply = _error(409, str(exc))
         except errors.WireError as exc:
             reply = _error(400, str(exc))
+        except errors.Busy as exc:
+            reply = _error(429, str(exc), ('Retry-After', str(RETRY_S)))
         except errors.Unreachable as exc:
             reply = _error(503, str(exc), ('Retry-After', str(RETRY_S)))
         start_response(f'{reply.code} {STATUS[reply.code]}', [
@@ -100,7 +104,8 @@ class Application:
             raise Refused(_error(405, f'{PATH} takes POST',
                                  ('Allow', 'POST')))
         host = self._authenticated(environ)
-        return Reply(200, self._conductor.answer(_body(environ), host))
+        return Reply(200, self._conductor.answer(
+            _body(environ), host, address=_address(environ)))
 
     def _authenticated(self, environ: dict[str, Any]) -> str:
         """The host that sent it: known before the body is read."""
@@ -111,7 +116,8 @@ class Application:
             raise Refused(_unauthorized(
                 f'{HOST} and Authorization: Bearer TOKEN are needed'))
         if (len(host) >= MOST or len(token) > MOST
-                or not self._conductor.may_speak(host, token)):
+                or not self._conductor.may_speak(host, token,
+                                                 _address(environ))):
             raise Refused(_unauthorized(
                 'this is not the token of this host: "scavenger-manage host '
                 'enroll" makes one'))
@@ -131,6 +137,16 @@ def _body(environ: dict[str, Any]) -> bytes:
         raise Refused(_error(400, f'the body ends after {len(body)} of '
                                   f'{length} bytes'))
     return body
+
+
+def _address(environ: dict[str, Any]) -> str:
+    """Where a request comes from: behind a web server on this machine what
+    that says, the last of it; the rest is the client's word."""
+    address = _text(environ.get('REMOTE_ADDR', ''))
+    forwarded = _text(environ.get('HTTP_X_FORWARDED_FOR', ''))
+    if forwarded and address in LOCAL:
+        address = forwarded.rpartition(',')[2].strip()
+    return address[:MOST]
 
 
 def _text(value: str) -> str:

@@ -10,6 +10,7 @@ allowed to be late and must not be too much:
 * less is offered at once, more only as it lasts (``smooth_s``);
 * a small change is not written, and none sooner than ``interval_s`` after
   the one before: each write costs nova-compute and the scheduler a conflict;
+* a host is offered for no more than it has by Nova's own inventory of it;
 * a host that is silent, or of which something is not known, offers nothing
   new: what is allocated stays, the rest is reserved.
 
@@ -28,6 +29,9 @@ from scavenger_openstack.algorithms import resource_classes
 
 VCPU, MEMORY_MIB = resource_classes.VCPU, resource_classes.MEMORY_MIB
 CLASSES = VCPU, MEMORY_MIB
+
+PARTS = {VCPU: ('VCPU', 'PCPU'), MEMORY_MIB: ('MEMORY_MB',)}
+"""What Nova calls that of a host's own provider."""
 
 GRADE = 'CUSTOM_SCAVENGER_GRADE_'
 INTERFERENCE = 'CUSTOM_INTERFERENCE_ACTIVE'
@@ -120,6 +124,22 @@ def offer(headroom: Mapping[str, float], used: Mapping[str, float]
             found[name] = min(MOST, (headroom[resource]
                                      + used.get(resource, 0)) / unit)
     return found
+
+
+def within(seen: Seen | None, root: Inventory) -> Seen | None:
+    """What a host says, with no more on offer than it has in all by what Nova
+    has written for it.
+
+    :param root: of the host's own provider; a class that is not in there
+        bounds nothing
+    """
+    if seen is None:
+        return None
+    offered = {}
+    for name, value in seen.offer.items():
+        totals = [root[part].total for part in PARTS[name] if part in root]
+        offered[name] = min([value, sum(totals)] if totals else [value])
+    return seen._replace(offer=offered)
 
 
 def smoothed(state: State, seen: Seen | None, now: float, params: Params

@@ -52,6 +52,7 @@ class Provider:
     def reset(self) -> None:
         """Forget what Placement has of them."""
         self.state = placement.State()
+        self.root_inventory: placement.Inventory = {}
         self.usage: placement_api.Usage | None = None
         self.traits: frozenset[str] | None = None
         self.traits_s = self.until_s = -math.inf
@@ -66,12 +67,12 @@ class Provider:
         """How urgent it is to write them, ``None`` if that is not due."""
         if now < self.retry_s:
             return None
-        self.seen = seen
+        self.seen = placement.within(seen, self.root_inventory)
         if self.faults:
             return Urgency.FAILS
         if not self.is_read:
             return Urgency.NEW
-        self.state = placement.smoothed(self.state, seen, now, params)
+        self.state = placement.smoothed(self.state, self.seen, now, params)
         # What is allocated makes no difference to whether it is due.
         inventory = placement.plan(self.state, {}, now, params)
         if inventory is None:
@@ -100,6 +101,7 @@ class Provider:
                      self.name)
         if now >= self.until_s:
             self._read(api, now)
+            self.seen = placement.within(self.seen, self.root_inventory)
         self.state = placement.smoothed(self.state, self.seen, now, params)
         is_due = placement.plan(self.state, {}, now, params) is not None
         if is_due:
@@ -129,5 +131,6 @@ class Provider:
                 level={kind: float(inventory[kind].offered)
                        for kind in placement.CLASSES}, level_s=now)
         self.state = self.state._replace(written=inventory)
+        self.root_inventory = api.inventory(self.root)
         self.traits = None
         self.until_s = now + TRUST_S * random.uniform(1, 2)

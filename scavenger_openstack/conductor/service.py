@@ -13,7 +13,6 @@ from collections.abc import Sequence
 import functools
 import hmac
 import os
-import re
 import secrets
 import socket
 import threading
@@ -21,6 +20,8 @@ import time
 
 from oslo_log import log
 
+from scavenger_openstack.conductor.admission import budget
+from scavenger_openstack.conductor.admission import refusals
 from scavenger_openstack.conductor import advancing
 from scavenger_openstack.conductor import directives
 from scavenger_openstack.conductor.nova import flavor_tags
@@ -31,14 +32,15 @@ from scavenger_openstack.db import connect
 from scavenger_openstack.db import enrollment
 from scavenger_openstack.db import reports
 from scavenger_openstack.db import schema
+from scavenger_openstack.db import tables
 from scavenger_openstack import errors
 from scavenger_openstack.types import printable
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import proof
 from scavenger_openstack.wire.report import Answer
-from scavenger_openstack.wire.report import MAX_ANSWER_BYTES
 from scavenger_openstack.wire.report import MAX_REPORT_BYTES
 from scavenger_openstack.wire.report import Report
+from scavenger_openstack.wire.report import Speaker
 from scavenger_openstack.wire.tag import InstanceTag
 from scavenger_openstack.wire.tag import MAX_TAG_BYTES
 
@@ -50,30 +52,24 @@ PATIENCE_S = 5.0
 EVERY_S = 60.0
 """How often it looks for what is due from time to time."""
 
-REPEAT_S = 600.0
-"""The same refusal is logged and audited once in so long."""
-
-MOST_LOGGED = 1000
-
 PROVED_S = 60.0
 """So long the token of a host counts without a look into the database."""
 
 MOST_PROVED = 20_000
 """Hosts of which that is kept."""
 
-MOST_REFUSED = 50
-"""Refusals that are logged and audited in :data:`REPEAT_S`: a client may
-invent names."""
+MOST_FAILED = 1000
+"""Hosts whose failures are counted."""
+
+TAG = 'tag'
+"""The proof of a sender that is only known by what nova-compute tells."""
+
+SIGNED = 'signed'
+"""The proof of a sender whose reports have one each."""
 
 TRIES = 3
 """A report that fails for an unexpected reason is refused after so many tries,
 so that its agent finds out which entry it is and goes on."""
-
-DISPENSABLE = ('specs', 'parameters', 'overrides', 'tags')
-"""What is left out of directives that are too long, in this order; never the
-kill switch."""
-
-_HOST = re.compile(rb'"host":"([\w.-]{1,255})"')
 
 
 class Conductor:
@@ -84,6 +80,7 @@ class Conductor:
     :param require_token: see :func:`.sync.sync`
     :param keep_days: see :func:`.purging.make_periodic`; so are
         ``keep_audit_days``, ``keep_rows`` and ``elapsed``
+    :param pace: see :class:`.budget.Budgets`
     """
 
     def __init__(self, engine: connect.Engine,
@@ -91,7 +88,8 @@ class Conductor:
                  require_token: bool = False,
                  keep_days: int = 0, keep_audit_days: int = 0,
                  keep_rows: int = 0,
-                 elapsed: Callable[[], float] = time.monotonic) -> None:
+                 elapsed: Callable[[], float] = time.monotonic,
+                 pace: Callable[[], float] = time.monotonic) -> None:
         self.name = f'{socket.gethostname()}:{os.getpid()}:' \
                     f'{secrets.token_hex(4)}'
         self._engine = engine
@@ -99,8 +97,8 @@ class Conductor:
         self._require_token = require_token
         self._wishes = directives.Wishes()
         self._proved: dict[str, tuple[str, float]] = {}
-        self._logged: dict[str, float] = {}
-        self._refusals = 0.0, 0
+        self._budgets = budget.Budgets(pace)
+        self._log = refusals.Refusals(engine)
         self._failures: dict[str, tuple[int, float]] = {}
         self.fault = ''     # why the last report was not stored
         self._stop = threading.Event()
@@ -113,41 +111,79 @@ class Conductor:
             *own, days=keep_days, audit_days=keep_audit_days, rows=keep_rows)
         self._thread: threading.Thread | None = None
 
-    def answer(self, data: bytes, authenticated: str | None = None) -> bytes:
+    def answer(self, data: bytes, authenticated: str | None = None,
+               address: str = '') -> bytes:
         """Store a report, and return the answer, both as JSON.
 
         :param authenticated: the host that the sender is, ``None`` where
             the transport does not tell
+        :param address: where it comes from, '' where that is not known
         :raises WireError: the report is refused, and why; it will be again
+        :raises Busy: the sender has no budget left
         :raises Unreachable: it could not be stored: send it again later
         """
         now = self._clock()
+        sender = (budget.Sender(authenticated, budget.TRUSTED)
+                  if authenticated is not None
+                  else budget.Sender(_host(data)))
         try:
-            return self._answer(data, authenticated, now)
-        except errors.WireError as exc:
-            self._refused(exc, authenticated, data, now)
+            self._budgets.begin(sender, len(data))
+            return self._paid(sender, data, authenticated, now)
+        except errors.Busy as exc:
+            self._log.put_off(exc, sender.host, address, now)
             raise
+        except errors.WireError as exc:
+            self._log.refused(exc, authenticated, sender.host, address, now)
+            raise
+
+    def _paid(self, sender: budget.Sender, data: bytes,
+              authenticated: str | None, now: float) -> bytes:
+        """The answer, on the account of the sender."""
+        began_s, taken, points = time.thread_time(), False, 0
+        added: dict[str, int] = {}
+        try:
+            report = codec.decode(data, Report, MAX_REPORT_BYTES)
+            sync_.check(report, authenticated)
+            points = budget.points(report)
+            if not self._budgets.has_rows(sender, bool(report.entries)):
+                # Without its workloads, which are sent again: directives
+                # come with the answer.
+                report = codec.replace(report, workloads=None)
+            answer = self._stored(sender, report, authenticated, now, added)
+            taken = True
+            return directives.encoded(
+                answer, report.host,
+                lambda what: self._log.is_due(f'{report.host} {what}', now))
+        finally:
+            audit = added.pop(tables.audit.name, 0)
+            self._budgets.end(sender, taken, {
+                budget.CPU: time.thread_time() - began_s,
+                budget.ROWS: sum(added.values()) + points
+                // budget.POINTS_PER_ROW, budget.AUDIT: audit})
 
     def tag(self, data: bytes) -> None:
         """Remember what nova-compute tells of an instance.
 
         :raises WireError: it is refused, and why
+        :raises Busy: too many tags are of hosts that are not known
         :raises Unreachable: it could not be stored
         """
         tag = codec.decode(data, InstanceTag, MAX_TAG_BYTES)
-        now = self._clock()
+        now, sender = self._clock(), budget.Sender(tag.host, TAG)
+        self._budgets.look_up(sender)
         try:
             known = connect.retried(
                 self._engine, functools.partial(
                     flavor_tags.take, tag=tag, now_s=now),
                 patience_s=PATIENCE_S, idempotent=True, on_duplicate=True)
         except errors.DatabaseError as exc:
-            if self._first(str(exc), now):
+            if self._log.is_due(str(exc), now):
                 LOG.error('tags of instances are not stored: %s', exc)
             raise errors.Unreachable('the tag cannot be stored now') from exc
-        if not known and self._first(f'tag {tag.host}', now):
-            LOG.warning('%s runs instances, and no agent has reported from '
-                        'it: what their flavors say is not kept', tag.host)
+        if known:
+            self._budgets.know(sender)
+        else:
+            self._log.tag(tag.host, now)
 
     def signed_answer(self, data: bytes, sender: proof.Sender
                       ) -> dict[str, str]:
@@ -157,14 +193,14 @@ class Conductor:
         :raises ForeignReport: the host has not signed it
         :raises ScavengerError: it may be taken later, as it is
         """
-        key = self._key(sender.host,
+        key = self._key(budget.Sender(sender.host, SIGNED),
                         lambda key: proof.is_of(sender, key, data))
         if not key:
             foreign = errors.ForeignReport(
                 f'a report in the name of {printable(sender.host)} with a '
                 'wrong token: refused; "scavenger-manage host enroll" makes '
                 'one, and a host that was unenrolled needs no token_file')
-            self._refused(foreign, None, data, self._clock())
+            self._log.refused(foreign, None, sender.host, '', self._clock())
             raise foreign
         try:
             kind, text = proof.ANSWER, self.answer(data, sender.host).decode()
@@ -174,55 +210,68 @@ class Conductor:
             kind, text = proof.REFUSAL, str(exc)
         return proof.signed(key, sender, kind, text)
 
-    def _key(self, host: str, fits: Callable[[str], bool]) -> str:
-        """The hash of the host's token, of now or of less than
-        :data:`PROVED_S` ago, if it fits; else ''.
-
-        :raises Unreachable: that cannot be found out now
-        """
-        now = time.monotonic()
-        key, until_s = self._proved.get(host, ('', 0.0))
-        if now < until_s and fits(key):
-            return key
-        try:
-            key = connect.read(self._engine, functools.partial(
-                enrollment.key, name=host))
-        except errors.DatabaseError as exc:
-            raise self._unreachable(exc) from exc
-        if not (key and fits(key)):
-            return ''
-        if len(self._proved) >= MOST_PROVED:
-            self._proved.clear()
-        self._proved[host] = key, now + PROVED_S
-        return key
-
-    def may_speak(self, host: str, token: str) -> bool:
+    def may_speak(self, host: str, token: str, address: str = '') -> bool:
         """Whether a token is that of the host.
 
+        :param address: see :meth:`answer`
+        :raises Busy: too many tokens were wrong
         :raises Unreachable: that cannot be found out now
         """
         hashed = proof.key(token)
-        if self._key(host, lambda key: hmac.compare_digest(hashed, key)):
+        if self._key(budget.Sender(host, hashed),
+                     lambda key: hmac.compare_digest(hashed, key)):
             return True
-        if self._first(f'token {host}', self._clock()):
-            LOG.warning('refused a report in the name of %s: its token is '
-                        'another; "scavenger-manage host enroll" makes one',
-                        ascii(host))
+        self._log.token(host, address, self._clock())
         return False
 
-    def _answer(self, data: bytes, authenticated: str | None, now: float
-                ) -> bytes:
-        report = codec.decode(data, Report, MAX_REPORT_BYTES)
-        sync_.check(report, authenticated)
+    def _key(self, sender: budget.Sender, fits: Callable[[str], bool]) -> str:
+        """The hash of the host's token, of now or of less than
+        :data:`PROVED_S` ago, if it fits; else ''.
+
+
+        :param address: see :meth:`answer`
+        :raises Busy: too many tokens were wrong
+        :raises Unreachable: that cannot be found out now
+        """
+        now = time.monotonic()
+        key, until_s = self._proved.get(sender.host, ('', 0.0))
+        if now < until_s and fits(key):
+            return key
+        self._budgets.look_up(sender)
+        try:
+            key = connect.read(self._engine, functools.partial(
+                enrollment.key, name=sender.host))
+        except errors.DatabaseError as exc:
+            raise self._unreachable(exc) from exc
+        if not (key and fits(key)):
+            self._budgets.forget(sender)
+            return ''
+        self._budgets.know(sender)
+        if len(self._proved) >= MOST_PROVED:
+            self._proved.clear()
+        self._proved[sender.host] = key, now + PROVED_S
+        return key
+
+    def _stored(self, sender: budget.Sender, report: Report,
+                authenticated: str | None, now: float,
+                added: dict[str, int]) -> Answer:
+        """Store a report; what agents get, and in ``added`` the rows that it
+        has added, by table."""
+        def work(connection: reports.Connection) -> Answer:
+            reports.added(connection)   # of a transaction that failed
+            answer = sync_.sync(
+                connection, report, now, authenticated=authenticated,
+                require_token=self._require_token, wishes=self._wishes,
+                admit=self._budgets.admit, take_hours=functools.partial(
+                    self._budgets.take_hours, sender))
+            added.update(reports.added(connection))
+            return answer
+
         try:
             answer = connect.retried(
-                self._engine, functools.partial(
-                    sync_.sync, report=report, now=now,
-                    authenticated=authenticated,
-                    require_token=self._require_token,
-                    wishes=self._wishes),
-                patience_s=PATIENCE_S, idempotent=True, on_duplicate=True)
-        except errors.WireError:
+                self._engine, work, patience_s=PATIENCE_S, idempotent=True,
+                on_duplicate=True)
+        except (errors.WireError, errors.Busy):
             raise
         except errors.DatabaseError as exc:
             raise self._unreachable(exc) from exc
@@ -233,7 +282,7 @@ class Conductor:
         self.fault = ''
         LOG.debug('%s: %d entries, stored to %d', report.host,
                   len(report.entries), answer.acknowledged)
-        return self._encoded(report.host, answer, now)
+        return answer
 
     def _failed(self, report: Report, exc: Exception, now: float
                 ) -> errors.ScavengerError:
@@ -245,12 +294,12 @@ class Conductor:
         except errors.DatabaseError as explanation:
             return self._unreachable(explanation)
         count, last_s = self._failures.get(report.host, (0, 0.0))
-        count = count + 1 if 0 <= now - last_s < REPEAT_S else 1
-        if len(self._failures) >= MOST_LOGGED:
+        count = count + 1 if 0 <= now - last_s < refusals.REPEAT_S else 1
+        if len(self._failures) >= MOST_FAILED:
             self._failures.clear()
         self._failures[report.host] = count, now
         which = _entries(report)
-        if self._first(f'{report.host} {type(exc).__name__}', now):
+        if self._log.is_due(f'{report.host} {type(exc).__name__}', now):
             LOG.error('%s: its report with %s is not stored; please report '
                       'this', report.host, which, exc_info=exc)
         if count < TRIES or not report.entries:
@@ -258,30 +307,9 @@ class Conductor:
                 'the conductor failed at this report; its log has more')
         why = (f'{report.host}: the conductor cannot store {which} of run '
                f'{report.run_id}: {type(exc).__name__}')
-        if len(report.entries) == 1 and self._first(f'audit {why}', now):
-            self._audit(now, f'agent {report.host}', report.host, why)
+        if len(report.entries) == 1 and self._log.is_due(f'audit {why}', now):
+            self._log.audit(now, f'agent {report.host}', report.host, why)
         return errors.WireError(why)
-
-    def _encoded(self, host: str, answer: Answer, now: float) -> bytes:
-        """The answer, without what an agent would not take: entries that it
-        does not see acknowledged come again for ever."""
-        said = ''
-        directives = answer.directives
-        while directives is not None:
-            try:
-                return codec.checked(codec.replace(
-                    answer, directives=directives), Answer, MAX_ANSWER_BYTES)
-            except errors.WireError as exc:
-                said = said or str(exc)
-            name = next((name for name in DISPENSABLE
-                         if getattr(directives, name)), None)
-            directives = (codec.replace(directives, **{name: type(
-                getattr(directives, name))()}) if name else None)
-            if self._first(f'{host} {name}', now):
-                LOG.error('%s: its directives are sent without %s, agents '
-                          'would not take them: %s', host,
-                          name or 'anything', said)
-        return codec.encode(codec.replace(answer, directives=None))
 
     def start(self) -> None:
         """Do from now on, in a thread, what is due from time to time.  May
@@ -339,49 +367,10 @@ class Conductor:
 
     def _unreachable(self, exc: Exception) -> errors.Unreachable:
         why = self.fault = str(exc) or type(exc).__name__
-        if self._first(why, self._clock()):
+        if self._log.is_due(why, self._clock()):
             LOG.error('reports are not stored, agents send them again: %s',
                       why)
         return errors.Unreachable('the conductor cannot store the report now')
-
-    def _refused(self, exc: errors.WireError, authenticated: str | None,
-                 data: bytes, now: float) -> None:
-        if not self._first(str(exc), now):
-            return
-        begun_s, count = self._refusals
-        if not 0 <= now - begun_s < REPEAT_S:
-            begun_s, count = now, 0
-        self._refusals = begun_s, count + 1
-        if count >= MOST_REFUSED:
-            if count == MOST_REFUSED:
-                LOG.warning('more reports are refused than are logged and '
-                            'audited, the next ones in %.0f s',
-                            begun_s + REPEAT_S - now)
-            return
-        host = authenticated or _host(data)
-        LOG.warning('refused a report of %s: %s', host, exc)
-        if not isinstance(exc, errors.ForeignReport):
-            return
-        self._audit(now, f'agent {authenticated}' if authenticated
-                    else 'unknown', host, str(exc))
-
-    def _audit(self, now: float, actor: str, host: str, why: str) -> None:
-        try:
-            with connect.writing(self._engine) as connection:
-                reports.add_audit(connection, by_agent=True, rows=[{
-                    'time_s': now, 'action': 'report.refused',
-                    'actor': actor, 'target': host, 'reason': why}])
-        except errors.DatabaseError as failed:
-            LOG.warning('not in the audit: %s', failed)
-
-    def _first(self, text: str, now: float) -> bool:
-        """Whether this has not been logged for a while."""
-        if len(self._logged) >= MOST_LOGGED:
-            self._logged.clear()
-        if 0 <= now - self._logged.get(text, -REPEAT_S) < REPEAT_S:
-            return False
-        self._logged[text] = now
-        return True
 
 
 def _entries(report: Report) -> str:
@@ -395,6 +384,9 @@ def _entries(report: Report) -> str:
 
 
 def _host(data: bytes) -> str:
-    """The host that a report which cannot be read says it is from."""
-    found = _HOST.search(data[:4096])
-    return found[1].decode() if found else 'an unknown host'
+    """The host that a report says it is from, '' where that cannot be read.
+    """
+    try:
+        return codec.decode(data, Speaker, MAX_REPORT_BYTES).host
+    except errors.WireError:
+        return ''

@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Generator
 from collections.abc import Iterable
+from collections.abc import Mapping
 import functools
+import heapq
 import math
 import time
 from typing import Any
@@ -21,6 +23,7 @@ from typing import NamedTuple
 from oslo_log import log
 
 from scavenger_openstack.algorithms.cpi2.specs import Statistics
+from scavenger_openstack.conductor.admission.samples import HOUR_SAMPLES
 from scavenger_openstack.conductor import periodic
 from scavenger_openstack.db import claims
 from scavenger_openstack.db import connect
@@ -44,6 +47,13 @@ DAYS = 60
 
 BATCH = 5000
 """Rows of one transaction."""
+
+FEW = 2
+"""Other hosts of which the values bound those of a host."""
+
+FAR = 3.0
+"""Where there are fewer it is so many deviations around the spec, and a
+quarter of its mean."""
 
 SpecKey = tuple[str, ...]
 """Project, application, CPU model, signal."""
@@ -108,19 +118,75 @@ def refresh(engine: connect.Engine, now: float
             LOG.info('specs changed: %d', changed)
 
 
-def merged(rows: Iterable[Any], today_s: int) -> dict[SpecKey, Aged]:
-    """The rows of :func:`.statistics.waiting`, without what is too old, by
-    key.  A day that has not come yet is today."""
-    found: dict[SpecKey, Aged] = {}
+def merged(rows: Iterable[Any], before: Mapping[SpecKey, Aged],
+           today_s: int) -> dict[SpecKey, Aged]:
+    """What rows of :func:`.statistics.waiting` make of the specs, by key.  A
+    day that has not come yet is today.
+
+    :param before: the specs of these keys that there are
+    """
+    specs = dict(before)
+    by_key: dict[SpecKey, list[Any]] = {}
     for row in rows:
-        _, hour_s, n, mean, m2, *key = row
-        day_s = min(today_s, hour_s // DAY_S * DAY_S)
-        if day_s < today_s - DAYS * DAY_S:
-            continue
-        one = Aged(Statistics(n, mean, m2), day_s)
-        before = found.get(tuple(key))
-        found[tuple(key)] = one if before is None else before.merge(one)
-    return found
+        by_key.setdefault(_key(row), []).append(row)
+    for key, of_key in by_key.items():
+        ranges = Ranges(of_key)
+        for row in of_key:
+            one = Aged(
+                weighed(Statistics(row.n, row.mean, row.m2),
+                        ranges.limits(row.host_id, before.get(key))),
+                min(today_s, row.hour_s // DAY_S * DAY_S))
+            specs[key] = specs[key].merge(one) if key in specs else one
+    return specs
+
+
+def weighed(samples: Statistics, limits: tuple[float, float] | None
+            ) -> Statistics:
+    """What samples of a host count for: not more than those of another host,
+    nor with a mean or a deviation that is beyond the limits.  Not in CPI2,
+    where each sample of each machine counts."""
+    n = min(samples.n, HOUR_SAMPLES)
+    mean, m2 = samples.mean, samples.m2 * n / samples.n
+    if limits is not None:
+        least, most = limits
+        mean = min(max(mean, least), most)
+        m2 = min(m2, n * ((most - least) / 4) ** 2)
+    return Statistics(n, mean, m2)
+
+
+class Ranges:
+    """The least and the greatest values of one application on hosts."""
+
+    def __init__(self, rows: Iterable[Any]) -> None:
+        least: dict[int, float] = {}
+        most: dict[int, float] = {}
+        for row in rows:
+            host = row.host_id
+            least[host] = min(row.least, least.get(host, row.least))
+            most[host] = max(row.most, most.get(host, row.most))
+        self._hosts = len(least)
+        self._least = heapq.nsmallest(2, least.items(), lambda one: one[1])
+        self._most = heapq.nlargest(2, most.items(), lambda one: one[1])
+
+    def limits(self, host_id: int, spec: Aged | None
+               ) -> tuple[float, float] | None:
+        """Between which values a host counts: about those that :data:`FEW`
+        other hosts have had, else about the spec; ``None`` without both."""
+        if self._hosts > FEW:
+            [least] = [value for host, value in self._least
+                       if host != host_id][:1]
+            [most] = [value for host, value in self._most
+                      if host != host_id][:1]
+            return least - (most - least), most + (most - least)
+        if spec is None:
+            return None
+        mean = spec.statistics.mean
+        wide = FAR * (spec.statistics.stddev or 0.0) + abs(mean) / 4
+        return mean - wide, mean + wide
+
+
+def _key(row: Any) -> SpecKey:
+    return row.project, row.application, row.cpu_model, row.signal
 
 
 def _merge(connection: reports.Connection, after: int, today_s: int
@@ -133,11 +199,12 @@ def _merge(connection: reports.Connection, after: int, today_s: int
     ids = [row.id for row in rows]
     if statistics.remove(connection, ids) < len(ids):
         raise errors.DatabaseError('another conductor makes the specs')
-    specs = merged(rows, today_s)
-    for row in statistics.specs(connection, specs):
-        key = row.project, row.application, row.cpu_model, row.signal
-        specs[key] = specs[key].merge(
-            Aged(Statistics(row.n, row.mean, row.m2), row.day_s))
+    recent = [row for row in rows
+              if row.hour_s >= today_s - DAYS * DAY_S]
+    specs = merged(recent, {
+        _key(row): Aged(Statistics(row.n, row.mean, row.m2), row.day_s)
+        for row in statistics.specs(connection, set(map(_key, recent)))},
+        today_s)
     changed = [
         {**dict(zip(statistics.KEY, whose, strict=True)), 'n': one.n,
          'mean': one.mean, 'm2': one.m2, 'stddev': one.stddev or 0.0,

@@ -8,13 +8,14 @@ sequence.  A report may come twice, late, or after a later one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 
 from oslo_log import log
 
-from scavenger_openstack.algorithms.signals import SIGNALS
+from scavenger_openstack.conductor.admission import samples
 from scavenger_openstack.conductor import caps
 from scavenger_openstack.conductor import clocks
 from scavenger_openstack.conductor import directives as directives_
@@ -25,6 +26,8 @@ from scavenger_openstack.conductor import workloads
 from scavenger_openstack.db import enrollment
 from scavenger_openstack.db import newest
 from scavenger_openstack.db import reports
+from scavenger_openstack.db.resources import services
+from scavenger_openstack.db import runs
 from scavenger_openstack import errors
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire.report import AgentEvent
@@ -43,9 +46,6 @@ LATE_S = 60.0
 """A report waits at most so long on its way: one that was sent that much
 before the last is from a clock that was set back."""
 
-MOST_MEAN = 1e30
-MOST_M2 = 1e80
-MOST_N = 2 ** 40
 MOST_AMOUNT = 2.0 ** 60
 """Larger numbers cannot be, and all hosts' together would overflow."""
 
@@ -77,7 +77,9 @@ def check(report: Report, authenticated: str | None = None) -> None:
 def sync(connection: reports.Connection, report: Report, now: float,
          authenticated: str | None = None,
          require_token: bool = False,
-         wishes: directives_.Wishes | None = None) -> Answer:
+         wishes: directives_.Wishes | None = None,
+         admit: Callable[[str, bool | None], None] = lambda name, known: None,
+         take_hours: Callable[[float], bool] = lambda hours: True) -> Answer:
     """Apply a report and answer it, in the caller's transaction.
 
     :param now: UNIX time in seconds
@@ -86,6 +88,8 @@ def sync(connection: reports.Connection, report: Report, now: float,
     :param require_token: every host has to be enrolled
     :param wishes: what is remembered of the operators' wishes from one
         report to the next, by the caller
+    :param admit: see :meth:`.budget.Budgets.admit`
+    :param take_hours: see :func:`.samples.usable`
     :raises WireError: as :func:`check`
     """
     check(report, authenticated)
@@ -94,7 +98,9 @@ def sync(connection: reports.Connection, report: Report, now: float,
         _check_token(host, report.host, require_token, now)
     elif host is not None and host.token_from_s is not None:
         enrollment.proved(connection, host.id)
-    host = host or reports.add_host(connection, report.host, now)
+    if host is None:
+        admit(report.host, services.has(connection, report.host))
+        host = reports.add_host(connection, report.host, now)
     sequence, last_s, generation, tags = reports.progress(
         connection, host.id, report.host, report.run_id)
     # Also what is left out below has been received: an agent sends it again
@@ -112,15 +118,15 @@ def sync(connection: reports.Connection, report: Report, now: float,
         digest = listed
     if last_s is None and any(isinstance(entry, AgentEvent)
                               for entry in report.entries):
-        last_s = reports.last_entry_s(connection, host.id)
+        last_s = runs.last_entry_s(connection, host.id)
     entries = clocks.timed(_new(report.entries, sequence or 0),
                            last_s or 0.0, now)
     if entries:
         _apply(connection, host.id, report, entries, now,
-               first=sequence is None)
+               first=sequence is None, take_hours=take_hours)
     acknowledged = max(received, sequence or 0)
     if acknowledged > (sequence or 0):
-        reports.set_progress(
+        runs.set_progress(
             connection, host.id, report.run_id, acknowledged,
             entries[-1].time_s if entries else last_s or 0.0, now,
             new=sequence is None)
@@ -220,8 +226,8 @@ def _boots(report: Report, host: reports.Host, now: float) -> reports.Row:
 
 
 def _apply(connection: reports.Connection, host_id: int, report: Report,
-           entries: Sequence[clocks.Timed], now: float, first: bool
-           ) -> None:
+           entries: Sequence[clocks.Timed], now: float, first: bool,
+           take_hours: Callable[[float], bool]) -> None:
     """Apply entries, each of which is new.
 
     :param first: they are the first of their run: what is known of limits
@@ -266,7 +272,7 @@ def _apply(connection: reports.Connection, host_id: int, report: Report,
     limits = [one for one in entries if isinstance(one.entry, Limit)]
     caps.apply(connection, host_id, limits, identities, now, newest=bool(
         limits) and (started if first else report.run_id ==
-                     reports.newest_run(connection, host_id)))
+                     runs.newest(connection, host_id)))
     reports.add_statistics(connection, [
         {'host_id': host_id, 'hour_s': interference.hour(
             entry.hour_s + clocks.moved_s(entry.hour_s, now)),
@@ -275,21 +281,11 @@ def _apply(connection: reports.Connection, host_id: int, report: Report,
          'signal': entry.signal,
          'n': entry.n, 'mean': entry.mean, 'm2': entry.m2,
          'least': entry.least, 'most': entry.most}
-        for entry in _usable(report.host, [one.entry for one in entries])])
+        for entry in samples.usable(
+            connection, host_id, report.host, [
+                one.entry for one in entries
+                if isinstance(one.entry, Statistics)], take_hours)])
     reports.add_audit(connection, audit, by_agent=True)
-
-
-def _usable(host: str, entries: Iterable[AnyEntry]) -> list[Statistics]:
-    """The statistics that specs can be made of."""
-    found = [entry for entry in entries if isinstance(entry, Statistics)]
-    usable = [one for one in found if one.signal in SIGNALS and one.n <= MOST_N
-              and max(map(abs, (one.mean, one.least, one.most))) <= MOST_MEAN
-              and one.m2 <= MOST_M2]
-    if len(usable) < len(found):
-        LOG.warning('%s: %d of %d statistics are left out: the signal is '
-                    'unknown here, or the numbers cannot be', host,
-                    len(found) - len(usable), len(found))
-    return usable
 
 
 def _named(entries: Iterable[AnyEntry]) -> Iterator[str]:

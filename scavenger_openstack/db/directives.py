@@ -13,6 +13,7 @@ from sqlalchemy import bindparam
 from sqlalchemy import Connection
 from sqlalchemy import delete
 from sqlalchemy import insert
+from sqlalchemy import or_
 from sqlalchemy import select
 from sqlalchemy import tuple_
 
@@ -32,6 +33,8 @@ SPECS_CHANGED = 'specs-changed'
 """The number in :mod:`.claims` that is another one then."""
 
 WORDS = {'cloud': 'the cloud', 'aggregate': 'aggregate', 'host': 'host'}
+
+SETTLED_S = 600.0
 
 KEPT_MINUTES = 30
 """Of what the governor divided, the last ones by their ids: conductors whose
@@ -152,12 +155,25 @@ def wanted(connection: Connection, now: float) -> Wanted:
         services=services.index(connection))
 
 
-def hosts(connection: Connection, since_s: float) -> list[str]:
-    """The names of those that have reported since then, in the order of
-    their ids."""
+def hosts(connection: Connection, now: float, since_s: float, host: str
+          ) -> list[str]:
+    """The names of those that the governor shares among, in the order of
+    their ids: with a token or a compute service of Nova all that have reported
+    since then; of others, whose names a client may have invented, those that
+    have done so for :data:`SETTLED_S`.
+
+    :param host: reports now
+    """
     table = tables.hosts.c
-    return list(connection.scalars(select(table.name).where(
-        table.last_seen_s >= since_s).order_by(table.id)))
+    index = services.index(connection)
+    return [name for name, token, first_s, last_s in connection.execute(
+        select(table.name, table.token_hash, table.first_seen_s,
+               table.last_seen_s).where(or_(
+                   table.last_seen_s >= since_s, table.name == host)
+               ).order_by(table.id))
+            if token or index is not None and index.find_all(name)
+            or first_s <= now - SETTLED_S and (
+                last_s >= now - SETTLED_S or name == host)]
 
 
 def shares(connection: Connection, minute: int) -> dict[str, int] | None:

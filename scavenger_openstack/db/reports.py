@@ -47,6 +47,8 @@ LENGTHS = {table.name: {
     if isinstance(column.type, sqlalchemy.String) and column.type.length}
     for table in tables.METADATA.sorted_tables}
 
+ADDED = 'scavenger_added'
+
 _hosts, _runs = tables.hosts.c, tables.runs.c
 _tags = tables.flavor_tags.c
 
@@ -67,8 +69,6 @@ _PROGRESS = select(
     select(func.sum(_tags.stamp)).where(
         host_rows.of(_tags)).scalar_subquery())
 _UPDATE_HOST = update(tables.hosts).where(_hosts.id == bindparam('row'))
-_UPDATE_RUN = update(tables.runs).where(
-    _runs.host_id == bindparam('of_host'), _runs.run_id == bindparam('run'))
 
 
 class Identity(NamedTuple):
@@ -142,37 +142,6 @@ def progress(connection: Connection, host_id: int, host: str, run: str
     sequence, last_s, generation, tags = connection.execute(_PROGRESS, {
         'host_id': host_id, 'run': run, **host_rows.parameters(host)}).one()
     return Progress(sequence, last_s, generation or 0, int(tags or 0))
-
-
-def newest_run(connection: Connection, host_id: int) -> str | None:
-    """The run of a host whose first report came last."""
-    table = tables.runs.c
-    found: str | None = connection.execute(
-        select(table.run_id).where(table.host_id == host_id).order_by(
-            table.id.desc()).limit(1)).scalar()
-    return found
-
-
-def last_entry_s(connection: Connection, host_id: int) -> float:
-    """When the last entry of all runs of a host happened, 0 before the
-    first."""
-    return connection.execute(select(func.max(_runs.time_s)).where(
-        _runs.host_id == host_id)).scalar() or 0.0
-
-
-def set_progress(connection: Connection, host_id: int, run: str,
-                 sequence: int, last_s: float, now: float, new: bool
-                 ) -> None:
-    """
-    :param last_s: when the last entry happened
-    """
-    row: Row = {'sequence': sequence, 'time_s': last_s, 'last_seen_s': now}
-    if new:
-        connection.execute(insert(tables.runs), {
-            **row, 'host_id': host_id, 'run_id': run})
-    else:
-        connection.execute(_UPDATE_RUN, {**row, 'of_host': host_id,
-                                         'run': run})
 
 
 def workloads(connection: Connection, host_id: int) -> dict[str, Row]:
@@ -266,8 +235,9 @@ def set_suspects(connection: Connection, had: Collection[int],
     :param rows: all that there are now
     """
     for some in batches(sorted(had)):
-        connection.execute(delete(tables.suspects).where(
-            tables.suspects.c.incident_id.in_(some)))
+        count_added(connection, tables.suspects, -connection.execute(delete(
+            tables.suspects).where(tables.suspects.c.incident_id.in_(some))
+            ).rowcount)
     _insert(connection, tables.suspects, rows)
 
 
@@ -368,10 +338,24 @@ def add_audit(connection: Connection, rows: Sequence[Row], *,
         wishes.changed(connection)
 
 
+def added(connection: Connection) -> Row:
+    """How many rows each table has got over this connection since the last
+    call, as far as functions of this module added them."""
+    counts: Row = connection.info.pop(ADDED, {})
+    return counts
+
+
+def count_added(connection: Connection, table: Table, rows: int) -> None:
+    """Note that a table has got so many rows."""
+    counts = connection.info.setdefault(ADDED, {})
+    counts[table.name] = counts.get(table.name, 0) + rows
+
+
 def _insert(connection: Connection, table: Table, rows: Sequence[Row]
             ) -> None:
     if rows:
         connection.execute(insert(table), [cut(table, row) for row in rows])
+        count_added(connection, table, len(rows))
 
 
 def _update(connection: Connection, table: Table, rows: Sequence[Row]

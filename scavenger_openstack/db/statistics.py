@@ -25,6 +25,22 @@ VALUES = ('mean', 'stddev', 'n', 'm2', 'day_s')
 """What a spec is, besides whose it is."""
 
 _S, _T = tables.statistics.c, tables.specs.c
+_W = tables.workloads.c
+
+
+def listed(connection: Connection, host_id: int, since_s: float
+           ) -> dict[tuple[str, str], int]:
+    """How many workloads of each project and application are on a host, or
+    have been since then."""
+    counts: dict[tuple[str, str], int] = {}
+    for condition in (_W.until_s.is_(None), _W.until_s >= since_s):
+        for project, application, count in connection.execute(select(
+                _W.project, _W.application, func.count()).where(
+                    _W.host_id == host_id, condition).group_by(
+                        _W.project, _W.application)):
+            key = project, application
+            counts[key] = counts.get(key, 0) + count
+    return counts
 
 
 def newest(connection: Connection) -> int:
@@ -36,8 +52,9 @@ def waiting(connection: Connection, after: int, most: int
             ) -> Sequence[Row[Any]]:
     """The rows that follow an id, by id, with what specs are made of."""
     return connection.execute(select(
-        _S.id, _S.hour_s, _S.n, _S.mean, _S.m2, *(_S[name] for name in KEY)
-        ).where(_S.id > after).order_by(_S.id).limit(most)).all()
+        _S.id, _S.host_id, _S.hour_s, _S.n, _S.mean, _S.m2, _S.least,
+        _S.most, *(_S[name] for name in KEY)).where(_S.id > after)
+        .order_by(_S.id).limit(most)).all()
 
 
 def remove(connection: Connection, ids: Sequence[int]) -> int:

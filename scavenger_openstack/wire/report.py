@@ -51,6 +51,8 @@ MAX_ENTRY_BYTES = 256 << 10
 MAX_ENTRIES = 500
 """Entries of one report; the rest waits for the next."""
 MAX_MISSING = 20
+MAX_PARTS = 50
+"""Controllers and knobs of a host."""
 MAX_REFUSED = 200
 """Sentences of one report; there may be more."""
 
@@ -61,12 +63,12 @@ Value = float | CpuList
 """A limit: a number in the unit of its knob, or a CPU list."""
 GivenValue = float | Annotated[str, Meta(max_length=4096)]
 
+Resource = Literal['cpu', 'memory', 'network', 'disk']
 Priority = Literal['foreground', 'background']
 Mode = Literal['off', 'observe', 'enforce']
 Knob = Literal['cpu_cores', 'cpu_set', 'cpu_idle', 'memory_bytes',
                'io_bytes_per_s', 'io_ops_per_s', 'egress_bytes_per_s',
                'llc_ways', 'paused']
-Resource = Literal['cpu', 'memory', 'network', 'disk']
 Outcome = Literal['open', 'confirmed', 'refuted', 'unclear', 'ended']
 
 
@@ -131,14 +133,15 @@ class Facts(Wire, frozen=True):
     stopped: Sentence = ''
     grade: Literal['', 'A', 'B', 'C'] = ''
     cpu_model: MaybeName = ''
-    modes: dict[Name, Mode] = {}
-    own_modes: dict[Name, Mode] = {}
-    limited: list[Knob] | None = None
+    modes: Annotated[dict[Name, Mode], Meta(max_length=MAX_PARTS)] = {}
+    own_modes: Annotated[dict[Name, Mode], Meta(max_length=MAX_PARTS)] = {}
+    limited: Annotated[list[Knob], Meta(max_length=MAX_PARTS)] | None = None
     missing: Annotated[list[Sentence], Meta(max_length=MAX_MISSING)] = []
     capacity: dict[Resource, NotNegative] = {}
     headroom: dict[Resource, NotNegative] = {}
     used: dict[Resource, NotNegative] = {}
-    precision: dict[Name, Precision] = {}
+    precision: Annotated[dict[Name, Precision],
+                         Meta(max_length=MAX_PARTS)] = {}
     tick_cpu_share: NotNegative | None = None
     spool_bytes: Count = 0
     dropped: Count = 0
@@ -275,6 +278,12 @@ class Report(Wire, frozen=True):
     workloads: Annotated[list[Workload], Meta(max_length=2000)] | None = None
     entries: Annotated[list[AnyEntry], Meta(max_length=MAX_ENTRIES)] = []
     directives_digest: MaybeId = ''
+
+
+class Speaker(Wire, frozen=True):
+    """The part of a report that says which host it is of."""
+
+    host: Host
 
 
 class Override(Wire, frozen=True):

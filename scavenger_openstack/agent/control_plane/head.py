@@ -6,7 +6,8 @@ all others from the conductor.
 An entry that is refused alone, while a report without any is answered, is set
 aside after :data:`TRIES` such tries in a row: with several conductors one of
 them may refuse what another one stores.  Without an answer it may be the
-conductor or the broker, so an entry has many more tries.
+conductor or the broker, so an entry has many more tries.  Where the conductor
+takes no more from this host for a while no entry has any part in that.
 """
 
 from __future__ import annotations
@@ -58,12 +59,14 @@ class Head:
         return self._tried(run_id, entries[0], 1 / TRIES)
 
     def failed(self, run_id: str, entries: Sequence[report.AnyEntry],
-               later: bool) -> bool:
+               fault: errors.ScavengerError) -> bool:
         """A report was not answered; whether its first entry is to be set
-        aside.
-
-        :param later: it may be stored later, as it is
-        """
+        aside."""
+        later = not isinstance(fault, errors.WireError)
+        if isinstance(fault, errors.Busy):
+            # Without entries it may be answered, and directives come with it.
+            self._alone, self.most = False, 0
+            return False
         if later:
             self._failures += 1
             if self._failures < PATIENCE:

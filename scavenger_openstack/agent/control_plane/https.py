@@ -33,6 +33,7 @@ REFUSED = 400
 else may change, and a proxy may say it."""
 TOO_LONG = 413
 """The same of any server: a shorter report may pass."""
+BUSY = 429
 
 
 def caller(url: str, host: str, token_file: pathlib.Path,
@@ -40,8 +41,9 @@ def caller(url: str, host: str, token_file: pathlib.Path,
            ) -> Callable[[bytes], bytes]:
     """What sends a report and returns the answer.
 
-    It raises WireError when the report is refused, Unreachable when there is
-    no answer, another ScavengerError for a token that cannot be used.
+    It raises WireError when the report is refused, Busy when the conductor
+    takes no more of this host now, Unreachable when there is no answer,
+    another ScavengerError for a token that cannot be used.
 
     :param url: of the conductor, ``https://NAME[:PORT][/PREFIX]``
     :param token_file: read at each call, so that it may be replaced
@@ -89,6 +91,8 @@ def caller(url: str, host: str, token_file: pathlib.Path,
                 if exc.code == TOO_LONG or (
                         exc.code == REFUSED and is_conductor):
                     raise errors.WireError(why) from exc
+                if exc.code == BUSY:
+                    raise errors.Busy(f'{target}: {why}') from exc
                 raise errors.Unreachable(f'{target}: {why}') from exc
         except (OSError, http.client.HTTPException) as exc:
             raise errors.Unreachable(

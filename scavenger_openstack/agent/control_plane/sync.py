@@ -306,10 +306,9 @@ class Sync:
         try:
             found = self._call(data)
         except errors.ScavengerError as exc:
-            refused = isinstance(exc, errors.WireError)
-            if self._head.failed(run_id, entries, later=not refused):
+            if self._head.failed(run_id, entries, exc):
                 self._leave_out(run_id, entries[0], str(exc))
-            if not (refused and entries):
+            if not (isinstance(exc, errors.WireError) and entries):
                 raise
             # Again with fewer of them: directives come with the answer.
             return True

@@ -25,6 +25,21 @@ def index(connection: Connection) -> host_names.Index | None:
     return host_names.Index(dict.fromkeys(names, 0.0)) if names else None
 
 
+def has(connection: Connection, name: str) -> bool | None:
+    """Whether a host has one, ``None`` where Nova was not read."""
+    short = host_names.short(name)
+    if name == short:
+        others = _S.host.startswith(f'{short}.', autoescape=True)
+    else:
+        others = _S.host == short
+    for condition in (_S.host == name, others):
+        if connection.execute(select(_S.id).where(condition).limit(1)
+                              ).scalar() is not None:
+            return True
+    return None if connection.execute(select(_S.id).limit(1)
+                                      ).scalar() is None else False
+
+
 def follow(connection: Connection, names: Collection[str]) -> int:
     """Make these all that there are; how many were not, or are no more."""
     had = set(connection.scalars(select(_S.host)))

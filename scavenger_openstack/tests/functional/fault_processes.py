@@ -110,7 +110,8 @@ def conduct(there: socket.socket, engine: connect.Engine) -> None:
     conductor = service.Conductor(engine, lambda: now[0],
                                   keep_days=KEEP_DAYS,
                                   keep_audit_days=KEEP_DAYS,
-                                  elapsed=lambda: now[0])
+                                  elapsed=lambda: now[0],
+                                  pace=lambda: now[0])
     for asked in _asked(there):
         now[0] = asked['now']
         try:

@@ -30,6 +30,7 @@ from scavenger_openstack.tests.unit.conductor import directives_cases
 from scavenger_openstack.tests.unit.conductor import enrolling_cases
 from scavenger_openstack.tests.unit.conductor import eviction_cases
 from scavenger_openstack.tests.unit.conductor import governor_cases
+from scavenger_openstack.tests.unit.conductor import hostile_cases
 from scavenger_openstack.tests.unit.conductor import periodic_cases
 from scavenger_openstack.tests.unit.conductor import schedules_cases
 from scavenger_openstack.tests.unit.conductor import service_cases
@@ -92,6 +93,14 @@ class GovernorOnMariaDb(governor_cases.Governor, databases.MariaDb):
 
 class GovernorOnPostgreSql(governor_cases.Governor, databases.PostgreSql):
     seeds = tiers.seeds(2)
+
+
+class HostileOnMariaDb(hostile_cases.Hostile, databases.MariaDb):
+    pass
+
+
+class HostileOnPostgreSql(hostile_cases.Hostile, databases.PostgreSql):
+    pass
 
 
 class AntagonistsOnMariaDb(eviction_cases.Antagonists, databases.MariaDb):
@@ -333,12 +342,12 @@ class Processes(cloud.Mixin, databases.Mixin):
         dying = self.start('-c', DIES)
         self.until('calls are taken')
         self.assertRaises(errors.Unreachable, self.client.sync, codec.encode(
-            cloud.report(*entries, sent_s=now)))
+            cloud.of_shop(*entries, sent_s=now)))
         self.assertEqual(-signal.SIGKILL, dying.wait(START_S))
         self.assertEqual(1, len(self.rows(tables.incidents)))
         self.start()
         self.assertEqual(4, self.sent(
-            cloud.report(*entries, sent_s=now)).acknowledged)
+            cloud.of_shop(*entries, sent_s=now)).acknowledged)
         for table in (tables.incidents, tables.suspects, tables.caps,
                       tables.statistics, tables.audit):
             self.assertEqual(1, len(self.rows(table)), table.name)

@@ -25,6 +25,7 @@ from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import antagonists
 from scavenger_openstack.db.resources import summary
 from scavenger_openstack.db.resources import workloads
+from scavenger_openstack.db import runs
 from scavenger_openstack.db import tables
 from scavenger_openstack.db import totals
 from scavenger_openstack.tests.functional.servers import databases
@@ -213,7 +214,7 @@ class Reads(databases.Mixin):
             since_s=NOW))
         self.assertEqual(1, len(limits))
         self.assertEqual('0', self.assert_read(AT_MOST, functools.partial(
-            reports.newest_run, host_id=first)))
+            runs.newest, host_id=first)))
 
 
 class OnMariaDb(Reads, databases.MariaDb):

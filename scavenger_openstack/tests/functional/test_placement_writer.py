@@ -152,6 +152,15 @@ class Writing(testtools.TestCase):
         self.assertEqual({'CUSTOM_SCAVENGER_GRADE_B'}, self.traits())
         self.assertEqual(0, self.later(10, 3.5))
 
+    def test_no_more_than_nova_has_written(self) -> None:
+        generation = self.ask('GET', f'/resource_providers/{self.root}')[
+            'generation']
+        self.ask('PUT', f'/resource_providers/{self.root}/inventories', {
+            'resource_provider_generation': generation, 'inventories': {
+                'VCPU': {'total': 8}, 'MEMORY_MB': {'total': 1024}}})
+        self.later(0, 2.0 ** 60)
+        self.assertEqual({VCPU: 8, MEMORY_MIB: 1024}, self.offered())
+
     def test_what_it_uses_is_offered_besides(self) -> None:
         self.later(0, 1.5, used={'cpu': 2.0, 'memory': 1024.0 * MIB})
         self.assertEqual({VCPU: 3, MEMORY_MIB: 3072}, self.offered())

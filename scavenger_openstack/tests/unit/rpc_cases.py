@@ -210,6 +210,12 @@ class Mixin(_Base):
             str(self.assertRaises(errors.Unreachable, self.client.sync,
                                   b'{}')))
 
+    def test_a_conductor_that_takes_no_more(self) -> None:
+        self.fault = errors.Busy('no more')
+        self.assertEqual('no more', str(self.assertRaises(
+            errors.Busy, self.client.sync, b'{}')))
+        self.assertNotIn('Traceback', self.log.output)
+
     def test_errors_of_types_that_an_agent_does_not_know(self) -> None:
         """They say nothing of its report: it sends it later."""
         for fault in (ZeroDivisionError('ours'), MemoryError()):

@@ -58,6 +58,18 @@ class TestLogOnce(testtools.TestCase):
         self.logged.over('a')
         self.assertTrue(due(124.0))
 
+    def test_a_quota(self) -> None:
+        """A flood leaves what was logged already."""
+        quota = log_once.Quota(3, 60.0)
+        self.assertEqual([2, None, 1, 0, None, None], [
+            quota.take(about, 5.0) for about in 'aabcda'])
+        self.assertEqual([None, None], [
+            quota.take(about, 64.0) for about in 'ad'])
+        self.assertEqual([2, 1], [
+            quota.take(about, 65.0) for about in 'ad'])
+        # A clock that is set back keeps nothing from the log.
+        self.assertEqual(2, quota.take('a', 1.0))
+
     def test_its_size_is_bounded(self) -> None:
         self.assertTrue(all(map(self.logged.due, range(log_once.MOST))))
         self.assertFalse(self.logged.due(0))

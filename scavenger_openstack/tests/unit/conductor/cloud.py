@@ -60,6 +60,12 @@ class Mixin(_Base):
         with self.engine.begin() as connection:
             wishes.changed(connection)
 
+    def add_services(self, *hosts: str) -> None:
+        """Nova has a compute service on each of these hosts."""
+        for host in hosts:
+            self.add(tables.compute_services, host=host)
+        self.changed()
+
     def delete(self, table: Table) -> None:
         with self.engine.begin() as connection:
             connection.execute(sqlalchemy.delete(table))
@@ -144,6 +150,13 @@ def limit(sequence: int, time_s: float = NOW, what: str = 'set',
         what=what,      # type: ignore[arg-type]
         since_s=since_s, value=value, original=2.0,
         **{'owner': 'attribution', 'reason': 'it disturbs web', **more})
+
+
+def of_shop(*entries: wire.AnyEntry, **more: Any) -> wire.Report:
+    """A report of a host that has the application of :func:`statistics`."""
+    return report(*entries, workloads=[
+        batch('web', project='p1', application='shop')],
+        digest='shop', **more)
 
 
 def statistics(sequence: int, hour_s: float, n: int, mean: float, m2: float,

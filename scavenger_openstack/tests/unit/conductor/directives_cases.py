@@ -358,8 +358,10 @@ class Directives(cloud.Mixin):
     def test_specs_without_the_audit(self) -> None:
         """Its old rows are deleted; the specs are not."""
         self.tasks(4)
-        self.sync(report(cloud.statistics(1, NOW, 500, 1.0, 0.1)))
-        list(specs.refresh(self.engine, NOW + 7200))
+        self.sync(report(cloud.statistics(1, NOW, 300, 1.0, 0.1),
+                         cloud.statistics(2, NOW + 3600, 300, 1.0, 0.1)),
+                  NOW + 3600)
+        list(specs.refresh(self.engine, NOW + 10800))
         self.delete(tables.audit)
         [spec] = self.got().specs
         self.assertEqual(('p1', 'shop', 1.0),
@@ -403,9 +405,9 @@ class Directives(cloud.Mixin):
         for host in hosts[1:]:
             self.get(host=host)
         self.aggregate('racks', *hosts[:2])
-        self.switch('cloud', '', caps_per_minute=7)
-        self.switch('aggregate', 'racks', caps_per_minute=3)
-        self.switch('host', 'node-3', caps_per_minute=1)
+        self.govern('cloud', '', 7)
+        self.govern('aggregate', 'racks', 3)
+        self.govern('host', 'node-3', 1)
         minute = NOW // 60 * 60
         for turn in range(6):
             begin = minute + 60 * turn
@@ -423,7 +425,7 @@ class Directives(cloud.Mixin):
     def test_a_budget_is_no_other_directives(self) -> None:
         """Else all of them are worked out and sent each minute."""
         free = self.got().digest
-        self.switch('cloud', '', caps_per_minute=7)
+        self.govern('cloud', '', 7)
         found = self.got(holds=free)
         self.assertTrue(found.governed)
         reads: list[str] = []
@@ -451,13 +453,19 @@ class Directives(cloud.Mixin):
         self.assertEqual((None, free),
                          (answer.budget, answer.directives.digest))
 
+    def govern(self, scope: str, target: str, limits: int) -> None:
+        """A governor's number; Nova knows the hosts."""
+        if not self.rows(tables.compute_services):
+            self.add_services(HOST, 'node-2', 'node-3', 'node-9')
+        self.switch(scope, target, caps_per_minute=limits)
+
     def limits(self, host: str = HOST, now: float = NOW) -> int | None:
         budget = self.answer(host=host, now=now).budget
         return None if budget is None else budget.limits
 
     def test_a_host_that_joins(self) -> None:
         """It has its part from the next minute on."""
-        self.switch('cloud', '', caps_per_minute=100)
+        self.govern('cloud', '', 100)
         self.assertEqual([100, 0, 0, 100], [
             self.limits(), self.limits('node-9'),
             self.limits('node-9', NOW + directives.RELOAD_S),
@@ -467,7 +475,7 @@ class Directives(cloud.Mixin):
 
     def test_a_host_that_comes_back(self) -> None:
         """After more than a day; meanwhile the others have its part."""
-        self.switch('cloud', '', caps_per_minute=100)
+        self.govern('cloud', '', 100)
         self.got(host='node-2')
         later = NOW + directives.SEEN_S + 60
         self.assertEqual([100, 0, 100], [
@@ -479,7 +487,7 @@ class Directives(cloud.Mixin):
     def test_a_number_that_changes(self) -> None:
         """In the middle of a minute, whichever conductor is asked."""
         self.get(host='node-2')
-        self.switch('cloud', '', caps_per_minute=100)
+        self.govern('cloud', '', 100)
         self.assertEqual(50, self.limits())
         with self.engine.begin() as connection:
             connection.execute(tables.switches.update().values(
@@ -493,8 +501,8 @@ class Directives(cloud.Mixin):
 
     def test_a_number_that_is_removed(self) -> None:
         """It counts no more, at once where it was the last."""
-        self.switch('cloud', '', caps_per_minute=100)
-        self.switch('host', 'node-2', caps_per_minute=1)
+        self.govern('cloud', '', 100)
+        self.govern('host', 'node-2', 1)
         self.assertEqual([100, 0], [self.limits(), self.limits('node-2')])
         with self.engine.begin() as connection:
             connection.execute(tables.switches.update().where(
@@ -512,7 +520,7 @@ class Directives(cloud.Mixin):
         """Its part of the minute stays its own."""
         self.get(host='node-2')
         self.aggregate('racks', HOST, 'node-2')
-        self.switch('aggregate', 'racks', caps_per_minute=10)
+        self.govern('aggregate', 'racks', 10)
         self.assertEqual(5, self.limits())
         with self.engine.begin() as connection:
             connection.execute(tables.aggregate_hosts.delete().where(
@@ -525,7 +533,7 @@ class Directives(cloud.Mixin):
 
     def test_a_division_that_is_not_stored(self) -> None:
         """The transaction fails, and another conductor divides."""
-        self.switch('cloud', '', caps_per_minute=100)
+        self.govern('cloud', '', 100)
         with self.engine.connect() as connection:
             sync.sync(connection, report(), NOW, wishes=self.wishes)
             connection.rollback()
@@ -534,7 +542,7 @@ class Directives(cloud.Mixin):
         self.assertEqual(1, len(self.rows(tables.governor_minutes)))
 
     def test_old_minutes_are_deleted(self) -> None:
-        self.switch('cloud', '', caps_per_minute=100)
+        self.govern('cloud', '', 100)
         for minute in range(rows.KEPT_MINUTES + 5):
             self.got(now=NOW + 60 * minute)
         self.assertEqual(rows.KEPT_MINUTES,
@@ -542,7 +550,7 @@ class Directives(cloud.Mixin):
 
     def test_a_conductor_with_another_clock(self) -> None:
         """What it divides does not end what others have divided."""
-        self.switch('cloud', '', caps_per_minute=7)
+        self.govern('cloud', '', 7)
         self.assertEqual(7, self.limits())
         for ahead_s in (3600.0, 32 * 86400.0, -3600.0):
             self.wishes = directives.Wishes()

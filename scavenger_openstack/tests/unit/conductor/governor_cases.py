@@ -71,6 +71,7 @@ class Governor(cloud.Mixin):
     def setUp(self) -> None:
         super().setUp()
         self.useFixture(fixtures.FakeLogger('scavenger_openstack'))
+        self.add_services(*(f'node-{number}' for number in range(HOSTS)))
         self.top = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
 
     def test_no_more_than_the_number(self) -> None:

@@ -18,6 +18,7 @@ from wsgiref import simple_server
 import fixtures
 from sqlalchemy import Engine
 
+from scavenger_openstack.conductor.admission import budget
 from scavenger_openstack.conductor import http
 from scavenger_openstack.conductor import service
 from scavenger_openstack.db import connect
@@ -184,6 +185,21 @@ class Http(cloud.Mixin, databases.Mixin):
         status, document, headers = self.send(codec.encode(report()))
         self.assertEqual((503, '10'), (status, headers['Retry-After']))
         self.assertNotIn(str(away.url.database), document['error'])
+
+    def test_a_host_that_sends_too_much(self) -> None:
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.conductor.admission.budget.HOST', {
+                **budget.HOST, budget.BYTES: budget.Rate(0.0, 1.0)}))
+        self.assertEqual(200, self.send(codec.encode(report()))[0])
+        status, _, headers = self.send(codec.encode(report()))
+        self.assertEqual((429, '10'), (status, headers['Retry-After']))
+
+    def test_where_a_request_comes_from(self) -> None:
+        """What a web server here says, not what the client does."""
+        self.refused(401, b'', Authorization='Bearer x',
+                     X_Forwarded_For='198.51.100.1, 203.0.113.7')
+        self.assertIn('from 203.0.113.7:', self.log.output)
+        self.assertNotIn('198.51.100.1', self.log.output)
 
     def test_a_database_without_tables(self) -> None:
         empty = connect.engine(self.empty_url())

@@ -29,7 +29,8 @@ TURNS = 60
 """Reports of a schedule in which something happens."""
 
 BATCH = ('/batch/a', '/batch/b', '/batch/c')
-WORKLOADS = [cloud.batch(name) for name in BATCH]
+WORKLOADS = [*map(cloud.batch, BATCH), cloud.vm('web', 'p1', 'shop'),
+             cloud.vm('db', 'p1', 'bank')]
 
 Audit = tuple[float, str, str, str]
 """Time, action, target and actor of an audit row."""
@@ -120,7 +121,7 @@ class Host:
         self.waiting.append(codec.replace(cloud.statistics(
             self.next(), hour_s, len(values), mean,
             math.fsum((value - mean) ** 2 for value in values),
-            application), time_s=now))
+            application), time_s=now, least=min(values), most=max(values)))
 
     def report(self, now: float) -> wire.Report:
         return cloud.report(*self.waiting[:6], host=self.name,

@@ -5,20 +5,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+import functools
 import math
 from typing import Any
 
 import fixtures
 import sqlalchemy
 
+from scavenger_openstack.conductor.admission import budget
 from scavenger_openstack.conductor import specs
 from scavenger_openstack.db import claims
 from scavenger_openstack.db import tables
 from scavenger_openstack import errors
 from scavenger_openstack.tests.unit.conductor import cloud
 from scavenger_openstack.tests.unit.conductor.cloud import NOW
-from scavenger_openstack.tests.unit.conductor.cloud import report
+from scavenger_openstack.tests.unit.conductor.cloud import of_shop
 from scavenger_openstack.tests.unit.conductor.cloud import statistics
+from scavenger_openstack.tests.unit.conductor.cloud import vm
 from scavenger_openstack.wire import codec
 
 DAY = specs.DAY_S
@@ -27,13 +30,15 @@ TODAY = NOW // DAY * DAY
 
 class Specs(cloud.Mixin):
 
+    passed_s = 0.0
+
     def refresh(self, now: float = NOW) -> int:
         return sum(specs.refresh(self.engine, now))
 
     def test_days_weigh_by_age(self) -> None:
         """CPI2, section 3.1: 0.9 a day."""
-        self.sync(report(statistics(1, TODAY, 100, 2.0, 4.0),
-                         statistics(2, TODAY - 2 * DAY, 200, 1.0, 8.0)))
+        self.sync(of_shop(statistics(1, TODAY, 100, 2.0, 4.0),
+                          statistics(2, TODAY - 2 * DAY, 200, 1.0, 8.0)))
         self.assertEqual(1, self.refresh())
         n = 100 + 0.81 * 200
         mean = (100 * 2.0 + 0.81 * 200 * 1.0) / n
@@ -50,7 +55,7 @@ class Specs(cloud.Mixin):
 
     def test_rows_become_one_spec(self) -> None:
         for number in range(3):
-            self.sync(report(*(
+            self.sync(of_shop(*(
                 statistics(one, TODAY - one * 3600, 10, float(one), 1.0)
                 for one in range(1, 9)), host=f'node-{number}'))
         self.refresh()
@@ -68,9 +73,9 @@ class Specs(cloud.Mixin):
         ends between two transactions."""
         self.useFixture(fixtures.MonkeyPatch(
             'scavenger_openstack.conductor.specs.BATCH', 7))
-        whole = [statistics(one, TODAY - one % 3 * DAY, 10, float(one), 1.0)
+        whole = [statistics(one, TODAY - one % 3 * DAY, 10, 100.0 + one, 1.0)
                  for one in range(1, 22)]
-        self.sync(report(*whole))
+        self.sync(of_shop(*whole))
         read: list[int] = []
 
         def after(connection: Any, cursor: Any, statement: str,
@@ -89,14 +94,15 @@ class Specs(cloud.Mixin):
         self.assertEqual(2, self.refresh())
         self.assertEqual(3, len(read))
         n = 70 * (1 + 0.9 + 0.81)
-        mean = sum(10 * 0.9 ** (one % 3) * one for one in range(1, 22)) / n
+        mean = sum(10 * 0.9 ** (one % 3) * (100 + one)
+                   for one in range(1, 22)) / n
         [got] = self.rows(tables.specs, 'mean', 'n')
         self.assertEqual((round(mean, 9), round(n, 9)),
                          (round(got[0], 9), round(got[1], 9)))
 
     def test_two_conductors_at_once(self) -> None:
         """One whose claim is another's by now: nothing is merged twice."""
-        self.sync(report(statistics(1, TODAY, 10, 1.0, 1.0)))
+        self.sync(of_shop(statistics(1, TODAY, 10, 1.0, 1.0)))
 
         def before(connection: Any, cursor: Any, statement: str, *more: Any
                    ) -> None:
@@ -114,22 +120,22 @@ class Specs(cloud.Mixin):
 
     def test_the_cpu_model(self) -> None:
         entry = statistics(1, TODAY, 10, 1.0, 0.0)
-        self.sync(report(entry, codec.replace(entry, sequence=2,
-                                              cpu_model='xeon')))
+        self.sync(of_shop(entry, codec.replace(entry, sequence=2,
+                                               cpu_model='xeon')))
         self.refresh()
         self.assertEqual(['epyc', 'xeon'], self.rows(tables.specs,
                                                      'cpu_model'))
 
     def test_what_comes_late(self) -> None:
-        self.sync(report(statistics(1, TODAY - DAY, 10, 1.0, 0.0)))
+        self.sync(of_shop(statistics(1, TODAY - DAY, 10, 1.0, 0.0)))
         self.refresh()
-        self.sync(report(statistics(2, TODAY - DAY, 30, 2.0, 0.0)))
+        self.sync(of_shop(statistics(2, TODAY - DAY, 30, 1.2, 0.0)))
         self.assertEqual(1, self.refresh())
         [mean] = self.rows(tables.specs, 'mean')
-        self.assertAlmostEqual(1.75, mean, 12)
+        self.assertAlmostEqual(1.15, mean, 12)
 
     def test_what_is_too_old(self) -> None:
-        self.sync(report(statistics(1, TODAY, 10, 1.0, 0.0)))
+        self.sync(of_shop(statistics(1, TODAY, 10, 1.0, 0.0)))
         self.refresh()
         later = NOW + (specs.DAYS + 1) * DAY
         self.assertEqual(1, self.refresh(later))
@@ -145,14 +151,93 @@ class Specs(cloud.Mixin):
         entries = [codec.replace(one, sequence=number)
                    for number, one in enumerate(entries, 1)]
         for name in ('node-1', 'node-2'):
-            self.assertEqual(8, self.sync(report(*entries, host=name)
+            self.assertEqual(8, self.sync(of_shop(*entries, host=name)
                                           ).acknowledged)
         self.assertEqual(1, self.refresh())
         self.assertEqual([(1.0, 0.0, 20)], self.rows(
             tables.specs, 'mean', 'stddev', 'n'))
 
+    def honest(self, hours: int) -> None:
+        """Four hosts that have the application, for some hours."""
+        self.passed_s += 1.0
+        for number in range(4):
+            self.sync(of_shop(*(codec.replace(statistics(
+                hour, TODAY - 3600 * hour, 360, 1.2 + 0.01 * number, 3.6),
+                least=0.9, most=1.5) for hour in range(1, hours + 1)),
+                host=f'node-{number}', run=f'run-{self.passed_s}'))
+        self.refresh()
+
+    def spec(self) -> tuple[float, float]:
+        [spec] = self.rows(tables.specs, 'mean', 'stddev')
+        return round(spec[0], 6), round(spec[1], 6)
+
+    def test_a_host_without_the_application(self) -> None:
+        """Nothing that it says moves the spec."""
+        self.honest(3)
+        before = self.spec()
+        for n in (1, 100, 2 ** 40):
+            for workloads in ([], [vm('web', 'p2', 'shop')],
+                              [vm('web', 'p1', 'bank')]):
+                self.sync(cloud.report(
+                    *(statistics(number, TODAY, n, 0.0, 0.0)
+                      for number in range(1, 9)), host='evil',
+                    workloads=workloads, digest=f'{workloads}'[:64],
+                    run=f'{n} {workloads}'[:64]))
+        self.assertEqual([], self.rows(tables.statistics))
+        self.refresh()
+        self.assertEqual(before, self.spec())
+
+    def test_a_host_with_the_application(self) -> None:
+        """It counts as one host, with values as others have them, whatever
+        it says; whether they are merged with those of others or alone."""
+        for alone in (True, False):
+            self.delete(tables.specs)
+            self.honest(24)
+            mean, stddev = self.spec()
+            for number, (value, m2) in enumerate((
+                    (1e30, 0.0), (0.1, 0.0), (1.2, 1e70), (-1e30, 1e80)), 1):
+                self.sync(of_shop(*(
+                    codec.replace(statistics(
+                        hour, TODAY - 3600 * hour, 3600, value, m2),
+                        least=-1e30, most=1e30) for hour in range(1, 5)),
+                    host='evil', run=f'run-{alone}-{number}'))
+                if alone:
+                    self.refresh()
+            if not alone:
+                self.honest(23)
+            self.refresh()
+            after = self.spec()
+            self.assertLess(abs(after[0] - mean), 0.3 * mean, alone)
+            self.assertLess(after[1], 5 * stddev, alone)
+
+    def test_a_host_that_reports_an_hour_again_and_again(self) -> None:
+        """Of each application so many hours as have passed, and a day."""
+        budgets = budget.Budgets(lambda: self.passed_s)
+        sender = budget.Sender('evil')
+        budgets.know(sender)
+        for number in range(240):
+            self.passed_s += 60.0
+            self.sync(of_shop(*(
+                statistics(one, TODAY, 3600, 0.1, 0.0)
+                for one in range(1, 9)), host='evil', run=f'run-{number}'),
+                take_hours=functools.partial(budgets.take_hours, sender))
+        self.assertLessEqual(len(self.rows(tables.statistics)), 48 + 8 + 8)
+
+    def test_an_honest_host_for_a_week(self) -> None:
+        budgets = budget.Budgets(lambda: self.passed_s)
+        sender = budget.Sender('honest')
+        budgets.know(sender)
+        for number in range(168):
+            self.passed_s = 3600.0 * number
+            for _ in range(2):      # in two reports
+                self.assertTrue(budgets.take_hours(sender, 1.0))
+        # And after a day without a conductor.
+        self.passed_s += 86_400.0
+        for _ in range(24):
+            self.assertTrue(budgets.take_hours(sender, 2.0))
+
     def test_a_change_is_audited(self) -> None:
-        self.sync(report(statistics(1, TODAY, 10, 1.0, 0.0)))
+        self.sync(of_shop(statistics(1, TODAY, 10, 1.0, 0.0)))
         self.refresh()
         self.refresh()
         self.assertEqual(

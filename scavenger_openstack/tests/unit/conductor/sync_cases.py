@@ -136,7 +136,7 @@ class Sync(cloud.Mixin):
         first = report(incident(1), wire.Kill(
             sequence=2, time_s=NOW, workload='/batch/a', processes=3,
             owner='scavenger', reason='memory'), limit(3),
-            cloud.statistics(4, HOUR - 3600, 10, 1.0, 0.5))
+            cloud.statistics(4, HOUR - 3600, 10, 1.0, 0.5, 'app-web'))
         for _ in range(3):
             self.assertEqual(3 + 1, self.sync(first).acknowledged)
         self.sync(report(*first.entries, incident(

@@ -57,6 +57,24 @@ class Offers(testtools.TestCase):
             [2 ** 31 - 1] * 2, [placement.amount(level, 0).total
                                 for level in state.level.values()])
 
+    def test_no_more_than_nova_has_written(self) -> None:
+        """What a host says of itself draws no more instances to it."""
+        much = Seen(NOW, placement.offer({'cpu': 2.0 ** 60,
+                                          'memory': 2.0 ** 60}, {}))
+        for root, offered in (
+                ({'VCPU': Amount(32, 0), 'PCPU': Amount(16, 2),
+                  'MEMORY_MB': Amount(65_536, 512)},
+                 {VCPU: 48, MEMORY_MIB: 65_536}),
+                ({'PCPU': Amount(16, 0)},
+                 {VCPU: 16, MEMORY_MIB: 2.0 ** 31 - 1}),
+                ({}, much.offer)):
+            bounded = placement.within(much, root)
+            assert bounded is not None
+            self.assertEqual(offered, bounded.offer)
+        self.assertEqual(seen(4.0), placement.within(
+            seen(4.0), {'VCPU': Amount(32, 0)}))
+        self.assertIsNone(placement.within(None, {}))
+
     def test_headroom_that_is_not_known_is_not_offered(self) -> None:
         self.assertEqual({}, placement.offer({}, {'cpu': 1.0}))
 

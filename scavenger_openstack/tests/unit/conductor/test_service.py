@@ -10,6 +10,7 @@ import fixtures
 from sqlalchemy import event
 import testtools
 
+from scavenger_openstack.conductor.admission import refusals
 from scavenger_openstack.conductor import service
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import schema
@@ -60,7 +61,7 @@ class OnSqlite(Service, testtools.TestCase):
             self.rows(tables.audit, 'actor', 'action', 'target'))
         self.assertEqual(1, self.log.output.count('its report with'))
         # Another fault, much later, is tried again first.
-        self.now += 2 * service.REPEAT_S
+        self.now += 2 * refusals.REPEAT_S
         self.assertRaises(errors.Unreachable, self.conductor.answer, whole
                           .replace(b'"sequence":2', b'"sequence":4'))
 

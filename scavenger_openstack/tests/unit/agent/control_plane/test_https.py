@@ -113,6 +113,10 @@ class HttpsTest(testtools.TestCase):
                 self.assertIn(f'{status} {why}', str(error))
                 self.assertTrue(str(error).isprintable())
 
+    def test_a_conductor_that_takes_no_more(self) -> None:
+        self.server.status = 429
+        self.assertRaises(errors.Busy, self.caller(), b'{}')
+
     def test_later_again(self) -> None:
         """Also what another token or release would change."""
         for status in (401, 403, 404, 409, 429, 500, 503):

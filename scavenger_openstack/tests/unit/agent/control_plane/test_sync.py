@@ -411,6 +411,21 @@ class FaultTest(SyncTestCase):
         self.assertEqual([*'abc'], self.conductor.names())
         self.assertEqual(0, self.sync.facts()['set_aside'])
 
+    def test_a_conductor_that_takes_no_more(self) -> None:
+        """Of this host, for however long: nothing is set aside, directives
+        arrive, and then all goes on at once."""
+        self.sync.happened(map(kill, 'abc'))
+        self.conductor.fault = lambda told: errors.Busy(
+            'no more') if told.entries else None
+        self.conductor.answer = {'directives': DIRECTIVES}
+        for _ in range(3 * head.LATER_TRIES):
+            self.turn()
+        self.assertEqual('one', self.sync.directives.digest)
+        self.conductor.fault = lambda told: None
+        self.assertTrue(self.turn())
+        self.assertEqual([*'abc'], self.conductor.names())
+        self.assertEqual(0, self.sync.facts()['set_aside'])
+
     def test_one_entry_is_never_acknowledged(self) -> None:
         """Each report is answered, and all the same nothing moves."""
         self.sync.happened(map(kill, 'ab'))

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a host may cost, by a clock that is moved."""
+
+from __future__ import annotations
+
+import fixtures
+import testtools
+
+from scavenger_openstack.conductor.admission import budget
+from scavenger_openstack import errors
+from scavenger_openstack.wire import report as wire
+
+DAY_S = 86_400.0
+SPOOL_BYTES = 16 << 20
+"""``[conductor] spool_mib``."""
+ENTRY_BYTES = 500
+
+ONE = budget.Sender('node-1')
+
+
+class Budgets(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.now_s = 1000.0
+        self.budgets = budget.Budgets(lambda: self.now_s)
+
+    def sent(self, sender: budget.Sender = ONE, size: int = 1000,
+             taken: bool = True, **amounts: float) -> bool:
+        """Whether a report was worked on; it costs so much."""
+        try:
+            self.budgets.begin(sender, size)
+        except errors.Busy:
+            return False
+        try:
+            self.budgets.has_rows(sender, needed=True)
+        except errors.Busy:
+            self.budgets.end(sender, True, {})
+            return False
+        self.budgets.end(sender, taken, amounts)
+        return True
+
+    def test_a_day_without_a_conductor(self) -> None:
+        """The spool is full; it is sent as fast as the agent can, where each
+        entry costs 0.5 ms and one a minute is for the audit."""
+        entries = SPOOL_BYTES // ENTRY_BYTES
+        for _ in range(0, entries, wire.MAX_ENTRIES):
+            self.assertTrue(self.sent(
+                size=wire.MAX_REPORT_BYTES // 2, rows=wire.MAX_ENTRIES,
+                cpu_s=0.0005 * wire.MAX_ENTRIES,
+                audit=1440 * wire.MAX_ENTRIES / entries))
+
+    def test_what_an_honest_host_costs(self) -> None:
+        """The same again and again: a report in 10 s, and in each a list of
+        workloads one of which is new."""
+        for _ in range(int(DAY_S / 10)):
+            self.now_s += 10.0
+            self.assertTrue(self.sent(size=82_000, cpu_s=0.03, rows=5,
+                                      audit=0.1))
+
+    def test_more_than_a_host_may_cost(self) -> None:
+        """Of each kind; and what it costs in an hour is bounded."""
+        for name, amount in (('cpu_s', 2.0), ('rows', 25_000), ('audit', 500),
+                             ('size', 1 << 20)):
+            self.budgets = budget.Budgets(lambda: self.now_s)
+            rate = budget.HOST.get(name, budget.HOST[budget.BYTES])
+            count = 0
+            for _ in range(36_000):
+                self.now_s += 0.1
+                count += self.sent(**{
+                    name: amount})              # type: ignore[arg-type]
+            self.assertLessEqual(count * amount, rate.most
+                                 + 3601 * rate.per_s + amount, name)
+            self.assertGreater(count, 0)
+            # Nobody else is kept waiting.
+            self.assertTrue(self.sent(budget.Sender('node-2')))
+            self.now_s += 25_000 / budget.HOST[budget.ROWS].per_s
+            self.assertTrue(self.sent(), name)
+
+    def test_one_report_of_a_host_at_once(self) -> None:
+        self.assertTrue(self.sent())
+        self.budgets.begin(ONE, 1)
+        self.assertRaises(errors.Busy, self.budgets.begin, ONE, 1)
+        # Nor any that says it is of this host, and may not be.
+        self.assertFalse(self.sent(budget.Sender('node-1', 'other')))
+        self.assertTrue(self.sent(budget.Sender('node-2')))
+        self.budgets.end(ONE, True, {})
+        self.assertTrue(self.sent())
+
+    def test_senders_that_are_not_known(self) -> None:
+        """They share what there is for them; those that are known, and 10,000
+        that start at once, go on."""
+        self.assertTrue(self.sent())
+        for number in range(20_000):
+            self.sent(budget.Sender(f'invented-{number}'), taken=False)
+        self.assertFalse(self.sent(budget.Sender('invented'), taken=False))
+        self.assertTrue(self.sent())
+        waiting = {budget.Sender(f'node-{number}')
+                   for number in range(10_000)}
+        for _ in range(6):
+            self.now_s += 10.0
+            waiting = {one for one in waiting if not self.sent(one)}
+        self.assertEqual(set(), waiting)
+
+    def test_what_costs_much_and_is_not_taken(self) -> None:
+        count = 0
+        for number in range(36_000):
+            self.now_s += 0.1
+            count += self.sent(budget.Sender(f'invented-{number}'),
+                               taken=False, cpu_s=1.0)
+        rate = budget.NEWCOMERS[budget.CPU]
+        self.assertLessEqual(count, rate.most + 3601 * rate.per_s + 1)
+
+    def test_names_that_are_new(self) -> None:
+        """10,000 at once; of those that Nova does not have a few."""
+        def admitted(has_service: bool | None, count: int) -> int:
+            done = 0
+            for number in range(count):
+                try:
+                    self.budgets.admit(f'invented-{number}', has_service)
+                except errors.Busy:
+                    continue
+                done += 1
+            return done
+
+        self.assertEqual(50_000, admitted(True, 50_000))
+        self.assertEqual(budget.WITHOUT_SERVICE.most, admitted(False, 50_000))
+        self.assertLessEqual(10_000, admitted(None, 10_000))
+        self.assertEqual(budget.WITHOUT_NOVA.most,
+                         10_000 + admitted(None, 50_000))
+        self.now_s += DAY_S
+        self.assertEqual(20, admitted(False, 1000))
+
+    def test_accounts_that_are_kept(self) -> None:
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.conductor.admission.budget.MOST_SENDERS',
+            100))
+        for number in range(1000):
+            self.now_s += 1.0
+            self.assertTrue(self.sent(ONE, cpu_s=0.01))
+            self.assertTrue(self.sent(budget.Sender(f'node-{number}', 'x')))
+        self.assertTrue(self.sent(ONE, rows=60_000))
+        self.assertFalse(self.sent(ONE))
