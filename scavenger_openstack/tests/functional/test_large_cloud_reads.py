@@ -217,7 +217,16 @@ class Reads(databases.Mixin):
 
 
 class OnMariaDb(Reads, databases.MariaDb):
-    pass
+
+    def test_hosts_and_nova_each_hour(self) -> None:
+        """None is read again for each part of them.  PostgreSQL reads
+        tables that are as small as these whole."""
+        wrong = functools.partial(placed.wrong, hosts_at_once=1)
+        with connect.writing(self.engine) as connection:
+            self.assertEqual([], list(wrong(connection, HOUR + 100.0)))
+        self.assertEqual([], self.assert_read(
+            4 * ALL, lambda connection: list(wrong(connection,
+                                                   HOUR + 3700.0))))
 
 
 class OnPostgreSql(Reads, databases.PostgreSql):
