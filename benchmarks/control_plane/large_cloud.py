@@ -71,8 +71,12 @@ STATISTICS_OF_HOST = 600
 DAY_S = 86400
 
 
-def works(now: float) -> dict[str, Callable[[sqlalchemy.Connection], Any]]:
-    """What is read, in one transaction each."""
+def works(now: float, instances: frozenset[str]
+          ) -> dict[str, Callable[[sqlalchemy.Connection], Any]]:
+    """What is read, in one transaction each.
+
+    :param instances: all that Nova lists
+    """
     # Both comparisons with Nova in an hour of the clock.
     half_s = reports.hour(now) + 1800.0
     return {
@@ -97,7 +101,7 @@ def works(now: float) -> dict[str, Callable[[sqlalchemy.Connection], Any]]:
         'tags that only the broker told': lambda connection:
             flavor_tags.from_broker(connection, 50),
         'instances that Nova does not list': lambda connection:
-            flavor_tags.others(connection, {'u-1'}, 0.0),
+            flavor_tags.others(connection, instances, 0.0),
         'what would be deleted': lambda connection:
             purge.count(connection, now_s=now, older_than_s=30 * DAY_S,
                         audit_older_than_s=30 * DAY_S)}
@@ -105,8 +109,10 @@ def works(now: float) -> dict[str, Callable[[sqlalchemy.Connection], Any]]:
 
 def read(engine: sqlalchemy.Engine, measured: figures.Figures,
          options: argparse.Namespace, now: float) -> None:
+    instances = frozenset(map(cloud.instance, range(
+        options.hosts * cloud.WORKLOADS)))
     with connect.writing(engine) as connection:
-        for what, work in works(now).items():
+        for what, work in works(now, instances).items():
             begun_s = time.perf_counter()
             try:
                 work(connection)
