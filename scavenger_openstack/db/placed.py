@@ -89,7 +89,8 @@ def wrong(connection: Connection, before_s: float, hosts_at_once: int = HOSTS
     for first in range(0, len(ids), hosts_at_once):
         some = ids[first:first + hosts_at_once]
         yield from (Wrong(*row) for row in connection.execute(
-            query.where(_W.host_id.in_(some)).order_by(_W.id)).all())
+            query.where(_W.host_id.in_(some), hosts.id.in_(some))
+            .order_by(_W.id)).all())
 
 
 def elsewhere(connection: Connection, host_id: int, host: str,
