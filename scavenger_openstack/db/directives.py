@@ -21,6 +21,7 @@ from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import aggregates
 from scavenger_openstack.db.resources.aggregates import ByHost
 from scavenger_openstack.db.resources import services
+from scavenger_openstack.db import rows
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db import tables
 from scavenger_openstack import host_names
@@ -226,11 +227,12 @@ def specs(connection: Connection, cpu_model: str,
         _workloads.project == table.project,
         _workloads.until_s.is_(None)).order_by(_workloads.id).limit(
             1).offset(least_tasks - 1).scalar_subquery()
-    for names in reports.batches(sorted({name for _, name in applications})):
+    for pairs in reports.batches(sorted(applications)):
         found += [{**row, 'n': round(row['n'])} for row in connection.execute(
             select(table.project, table.application, table.cpu_model,
                    table.signal, table.mean, table.stddev, table.n).where(
-                       table.application.in_(names),
+                       rows.keyed(connection, (table.project,
+                                               table.application), pairs),
                        table.cpu_model == cpu_model, table.n >= least_n,
                        last_task.is_not(None)).order_by(table.id)).mappings()
             if (row['project'], row['application']) in applications]
