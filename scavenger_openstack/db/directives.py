@@ -221,12 +221,12 @@ def specs(connection: Connection, cpu_model: str,
         workloads on all hosts together, too
     """
     table, found = tables.specs.c, []
-    # The last of so many: no more of them are read than that.
+    # One after so many others: no more of them are read than that.
     last_task = select(_workloads.id).where(
         _workloads.application == table.application,
         _workloads.project == table.project,
-        _workloads.until_s.is_(None)).order_by(_workloads.id).limit(
-            1).offset(least_tasks - 1).scalar_subquery()
+        _workloads.until_s.is_(None)).limit(1).offset(
+            least_tasks - 1).scalar_subquery()
     for pairs in reports.batches(sorted(applications)):
         found += [{**row, 'n': round(row['n'])} for row in connection.execute(
             select(table.project, table.application, table.cpu_model,
