@@ -165,8 +165,8 @@ def enroll(engine: connect.Engine, directory: pathlib.Path) -> None:
         for agent in range(AGENTS):
             for number in range(HOSTS // AGENTS):
                 file = directory / f'agent-{agent}-{number}'
-                token, _ = enrollment.enroll(connection, file.name,
-                                             now_s=time.time())
+                token = enrollment.enroll(connection, file.name,
+                                          now_s=time.time())[0]
                 file.touch(mode=0o600)
                 file.write_text(token)
 
