@@ -21,6 +21,7 @@ import argparse
 from collections.abc import Callable
 from collections.abc import Iterator
 import contextlib
+import json
 import os
 import pathlib
 import subprocess
@@ -190,13 +191,12 @@ def take(what: str, conductors: list[int], url: str, seconds: float,
         before = {name: cpu(*pids) for name, pids in servers.items()}
         for one in sending:
             go(one)
-        count = sum(int(line(one)) for one in sending)
+        count = sum(len(json.loads(line(one))['times_s'])
+                    for one in sending)
         used = cpu(*(pid for top in conductors for pid in family(top))) - used
         others = ''.join(
             f', {1e3 * (cpu(*pids) - before[name]) / count:.2f} ms of {name}'
             for name, pids in servers.items())
-        for one in sending:
-            go(one)
     rate = CLOUD_HOSTS / SYNC_S
     print(f'  {what}: {count / seconds:.0f} reports/s, '
           f'{1e3 * used / count:.2f} ms of conductor CPU each{others}\n'
@@ -237,12 +237,13 @@ def go(one: subprocess.Popen[str]) -> None:
 
 
 def cpu(*pids: int) -> float:
-    """CPU time of processes so far, in seconds."""
+    """CPU time of processes so far, with that of their children that have
+    ended, in seconds."""
     ticks = 0
     for pid in pids:
         fields = pathlib.Path(f'/proc/{pid}/stat').read_text().rpartition(
             ')')[2].split()
-        ticks += int(fields[11]) + int(fields[12])
+        ticks += sum(map(int, fields[11:15]))
     return ticks / os.sysconf('SC_CLK_TCK')
 
 

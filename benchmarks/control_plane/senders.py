@@ -3,16 +3,24 @@
 """Agents that send reports to a conductor, many in one process.
 
     python benchmarks/control_plane/senders.py NAME URL SECONDS
+        [--cloud FIRST:COUNT:STEP] [--each-s SECONDS]
 
-Sends reports of its hosts in turn, over a broker or HTTP, and prints how many
-were answered in so many seconds.  :mod:`control_plane` starts several, each in
-a directory with a token for each host.
+Sends reports of its hosts in turn, over a broker or HTTP, and prints what was
+answered in so many seconds, as JSON.  :mod:`control_plane` and others start
+several, each in a directory with a token for each host.  With ``--cloud`` its
+hosts are those of :mod:`cloud`, and their reports those of an hour; with
+``--each-s`` each host reports once in so long.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+import concurrent.futures
+import itertools
+import json
 import pathlib
 import random
 import sys
@@ -33,6 +41,8 @@ READY = 'ready'
 
 START_S = 60.0
 AGAIN_S = 0.2
+THREADS = 8
+"""Of a process whose hosts report once in so long."""
 
 FACTS = wire.Facts(
     version='1.0.0', enforcing=True, grade='B', cpu_model='AMD EPYC',
@@ -60,6 +70,8 @@ def workloads(salt: int) -> list[wire.Workload]:
 class Host:
     """What an agent knows of its reports and answers."""
 
+    facts = FACTS
+
     def __init__(self, name: str) -> None:
         self.name = name
         self.sequence = 0
@@ -68,23 +80,31 @@ class Host:
 
     def report(self, kind: str) -> bytes:
         listed: list[wire.Workload] | None = None
-        entries: list[wire.AnyEntry] = []
         if kind == 'workloads' or not self.workloads_digest:
             self.salt += 1
-            listed = workloads(self.salt)
-        if kind == 'incident':
-            entries = [self.incident()]
+            listed = self.listed()
         now = time.time()
         return codec.encode(wire.Report(
             host=self.name, boot_id='b' * 36, run_id='r' * 32, sent_s=now,
-            facts=FACTS, workloads=listed,
-            workloads_digest=f'{self.salt:032x}', entries=entries,
-            directives_digest=self.digest))
+            facts=self.facts, workloads=listed,
+            workloads_digest=f'{self.salt:032x}',
+            entries=self.entries(kind, now), directives_digest=self.digest))
+
+    def next_report(self) -> bytes:
+        """What it sends next, while nothing happens."""
+        return self.report('facts')
+
+    def listed(self) -> list[wire.Workload]:
+        """The workloads that it has."""
+        return workloads(self.salt)
+
+    def entries(self, kind: str, now: float) -> list[wire.AnyEntry]:
+        return [self.incident()] if kind == 'incident' else []
 
     def incident(self) -> wire.Incident:
         self.sequence += 1
         now = time.time()
-        listed = workloads(self.salt)
+        listed = self.listed()
         times = [now - 120 + second for second in range(120)]
         return wire.Incident(
             sequence=self.sequence, time_s=now, what='began',
@@ -105,46 +125,100 @@ class Host:
             self.digest = answer.directives.digest
 
 
-def send(name: str, url: str, seconds: float) -> None:
-    """Send reports one after another; print how many were answered."""
-    hosts = [Host(f'{name}-{number}') for number in range(HOSTS // AGENTS)]
+class Counts:
+    """What was sent: how long each took, from when it was due, in seconds.
+    """
+
+    def __init__(self) -> None:
+        self.times_s: list[float] = []
+        self.refused = 0
+
+    def send(self, host: Host, call: Callable[[bytes], bytes], due_s: float
+             ) -> None:
+        """Send the next report of a host, and note how long that took."""
+        report = host.next_report()
+        try:
+            host.answered(call(report))
+        except errors.ScavengerError:
+            self.refused += 1
+            return
+        self.times_s.append(time.monotonic() - due_s)
+
+
+def callers(hosts: Sequence[Host], url: str, token: str
+            ) -> list[Callable[[bytes], bytes]]:
+    """What sends the reports of each host.
+
+    :param token: the file of all hosts, '' where each has its own
+    """
     if url.startswith('http'):
-        calls = [https.caller(url, host.name, pathlib.Path(host.name))
-                 for host in hosts]
-    else:
-        # A client is for one thread, and has one identity.
-        identity = [('', '')]
-        client = rpc.Client(rpc_cases.configuration(url),
-                            identity=lambda: identity[0])
+        return [https.caller(url, host.name, pathlib.Path(token or host.name))
+                for host in hosts]
+    # A client is for one thread, and has one identity.
+    current = [('', '')]
+    client = rpc.Client(rpc_cases.configuration(url),
+                        identity=lambda: current[0])
 
-        def call_of(host: str) -> Callable[[bytes], bytes]:
-            its = host, pathlib.Path(host).read_text()
+    def call_of(host: str) -> Callable[[bytes], bytes]:
+        identity = host, pathlib.Path(token or host).read_text()
 
-            def call(report: bytes) -> bytes:
-                identity[0] = its
-                return client.sync(report)
+        def call(report: bytes) -> bytes:
+            current[0] = identity
+            return client.sync(report)
 
-            return call
+        return call
 
-        calls = [call_of(host.name) for host in hosts]
-    for host, call in zip(hosts, calls, strict=True):
+    return [call_of(host.name) for host in hosts]
+
+
+def send(hosts: Sequence[Host], url: str, seconds: float, each_s: float,
+         token: str = '') -> None:
+    """Send reports for so long, for each line of standard input; print what
+    was answered."""
+    calls = callers(hosts, url, token)
+    # In a cloud they are there already: then one shows that all are taken.
+    waiting = [pair for pair in zip(hosts, calls, strict=True)
+               if not pair[0].workloads_digest]
+    for host, call in waiting or [(hosts[0], calls[0])]:
         until_s = time.monotonic() + START_S
-        while not host.workloads_digest:
+        while True:
             try:
                 host.answered(call(host.report('facts')))
+                break
             except errors.Unreachable:
                 if time.monotonic() > until_s:
                     raise
                 time.sleep(AGAIN_S)
     print(READY, flush=True)
-    sys.stdin.readline()
-    count, until_s = 0, time.monotonic() + seconds
-    while time.monotonic() < until_s:
-        number = count % len(hosts)
-        hosts[number].answered(calls[number](hosts[number].report('facts')))
-        count += 1
-    print(count, flush=True)
-    sys.stdin.readline()
+    sent = itertools.count()
+    while sys.stdin.readline():
+        counts = play(hosts, calls, sent, seconds, each_s)
+        print(json.dumps({'times_s': counts.times_s,
+                          'refused': counts.refused}), flush=True)
+
+
+def play(hosts: Sequence[Host], calls: Sequence[Callable[[bytes], bytes]],
+         sent: Iterator[int], seconds: float, each_s: float) -> Counts:
+    """Send reports of the hosts in turn for so long.
+
+    :param sent: counts them
+    """
+    counts, begun_s = Counts(), time.monotonic()
+    threads = THREADS if each_s else 1
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+        for count, number in enumerate(sent):
+            due_s = time.monotonic()
+            if each_s:
+                due_s = begun_s + count * each_s / len(hosts)
+                time.sleep(max(0.0, due_s - time.monotonic()))
+            if due_s - begun_s >= seconds:
+                return counts
+            number %= len(hosts)
+            if each_s:
+                pool.submit(counts.send, hosts[number], calls[number], due_s)
+            else:
+                counts.send(hosts[number], calls[number], due_s)
+    return counts
 
 
 def main() -> None:
@@ -152,8 +226,23 @@ def main() -> None:
     parser.add_argument('name')
     parser.add_argument('url')
     parser.add_argument('seconds', type=float)
+    parser.add_argument('--cloud', metavar='FIRST:COUNT:STEP',
+                        help='hosts of cloud.py, with the token in the file '
+                             'NAME')
+    parser.add_argument('--each-s', type=float, default=0.0, metavar='S',
+                        help='each host reports once in so long (as soon as '
+                             'it can)')
     args = parser.parse_args()
-    send(args.name, args.url, args.seconds)
+    hosts: Sequence[Host]
+    if args.cloud:
+        import cloud
+        first, count, step = map(int, args.cloud.split(':'))
+        hosts = [cloud.Host(first + place * step) for place in range(count)]
+    else:
+        hosts = [Host(f'{args.name}-{number}')
+                 for number in range(HOSTS // AGENTS)]
+    send(hosts, args.url, args.seconds, args.each_s,
+         args.name if args.cloud else '')
 
 
 if __name__ == '__main__':

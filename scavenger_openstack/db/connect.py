@@ -74,6 +74,9 @@ def engine(url: str, *, statement_s: float = STATEMENT_S,
                     'pool_size': min(5, connections),
                     'max_overflow': max(0, connections - 5),
                     'pool_timeout': CONNECT_S}
+    if parsed.get_dialect().driver == 'psycopg2':
+        # Else what inserts or replaces waits for the server at each row.
+        options['executemany_mode'] = 'values_plus_batch'
     try:
         made = sqlalchemy.create_engine(parsed, **options)
     except ImportError as exc_:

@@ -22,6 +22,7 @@ from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import aggregates
 from scavenger_openstack.db.resources.aggregates import ByHost
 from scavenger_openstack.db.resources import services
+from scavenger_openstack.db import rows
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db import tables
 from scavenger_openstack import host_names
@@ -237,17 +238,18 @@ def specs(connection: Connection, cpu_model: str,
         workloads on all hosts together, too
     """
     table, found = tables.specs.c, []
-    # The last of so many: no more of them are read than that.
+    # One after so many others: no more of them are read than that.
     last_task = select(_workloads.id).where(
         _workloads.application == table.application,
         _workloads.project == table.project,
-        _workloads.until_s.is_(None)).order_by(_workloads.id).limit(
-            1).offset(least_tasks - 1).scalar_subquery()
-    for names in reports.batches(sorted({name for _, name in applications})):
+        _workloads.until_s.is_(None)).limit(1).offset(
+            least_tasks - 1).scalar_subquery()
+    for pairs in reports.batches(sorted(applications)):
         found += [{**row, 'n': round(row['n'])} for row in connection.execute(
             select(table.project, table.application, table.cpu_model,
                    table.signal, table.mean, table.stddev, table.n).where(
-                       table.application.in_(names),
+                       rows.keyed(connection, (table.project,
+                                               table.application), pairs),
                        table.cpu_model == cpu_model, table.n >= least_n,
                        last_task.is_not(None)).order_by(table.id)).mappings()
             if (row['project'], row['application']) in applications]

@@ -34,8 +34,8 @@ OVERLAP_S = 600.0
 """So much earlier than the last time what has changed is compared again: Nova
 may have been asked late for what the broker told."""
 
-PAGE = 10_000
-"""Workloads of one statement."""
+HOSTS = 25
+"""Of one statement: for more, PostgreSQL reads all of the tags each time."""
 
 
 class Wrong(NamedTuple):
@@ -59,9 +59,13 @@ def read_until(connection: Connection) -> float | None:
     return claims.noted(connection, READ)
 
 
-def wrong(connection: Connection, before_s: float) -> Iterator[Wrong]:
+def wrong(connection: Connection, before_s: float, hosts_at_once: int = HOSTS
+          ) -> Iterator[Wrong]:
     """Where host and Nova have differed since before then: of what has
-    changed since the last call, and once an hour of everything."""
+    changed since the last call, and once an hour of everything.
+
+    :param hosts_at_once: in a statement, when it is everything
+    """
     last_s = claims.noted(connection, COMPARED)
     claims.note(connection, COMPARED, before_s)
     hosts = tables.hosts.c
@@ -81,12 +85,12 @@ def wrong(connection: Connection, before_s: float) -> Iterator[Wrong]:
                      changed_s >= since_s))}
         yield from (Wrong(*row) for _, row in sorted(found.items()))
         return
-    after, there = 0, select(_W.id).where(_W.until_s.is_(None)).order_by(
-        _W.until_s, _W.id).limit(PAGE)
-    while ids := connection.scalars(there.where(_W.id > after)).all():
-        yield from (Wrong(*row) for row in connection.execute(query.where(
-            _W.id > after, _W.id <= ids[-1]).order_by(_W.id)).all())
-        after = ids[-1]
+    ids = connection.scalars(select(hosts.id).order_by(hosts.id)).all()
+    for first in range(0, len(ids), hosts_at_once):
+        some = ids[first:first + hosts_at_once]
+        yield from (Wrong(*row) for row in connection.execute(
+            query.where(_W.host_id.in_(some), hosts.id.in_(some))
+            .order_by(_W.id)).all())
 
 
 def elsewhere(connection: Connection, host_id: int, host: str,

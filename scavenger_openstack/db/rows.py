@@ -10,15 +10,19 @@ from collections.abc import Sequence
 import functools
 from typing import Any
 
+from sqlalchemy import cast
 from sqlalchemy import Column
 from sqlalchemy import Connection
 from sqlalchemy.dialects import mysql
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects import sqlite
+from sqlalchemy import func
 from sqlalchemy import Insert
 from sqlalchemy import RowMapping
+from sqlalchemy import select
 from sqlalchemy import Select
 from sqlalchemy import Table
+from sqlalchemy import Text
 from sqlalchemy import tuple_
 
 from scavenger_openstack.db import paging
@@ -77,6 +81,23 @@ def among(host_id: Column, name: Column, pairs: Iterable[tuple[int, str]]
           ) -> Any:
     """The condition that (host, workload) is one of these."""
     return tuple_(host_id, name).in_(sorted(set(pairs)))
+
+
+def keyed(connection: Connection, columns: Sequence[Column],
+          keys: Iterable[tuple[str, ...]]) -> Any:
+    """The condition that these columns, all texts, are one of the keys.
+
+    Of a list of tuples PostgreSQL makes as many conditions, and tries each of
+    them with each row.
+    """
+    some = sorted(set(keys))
+    if connection.dialect.name != 'postgresql' or not some:
+        return tuple_(*columns).in_(some)
+    table = func.unnest(*(
+        cast(list(values), postgresql.ARRAY(Text))
+        for values in zip(*some, strict=True))).table_valued(
+            *(column.name for column in columns)).render_derived()
+    return tuple_(*columns).in_(select(*table.c))
 
 
 def put(connection: Connection, table: Table, key: tuple[str, ...],

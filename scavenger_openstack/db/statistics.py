@@ -13,7 +13,6 @@ from sqlalchemy import delete
 from sqlalchemy import func
 from sqlalchemy import Row
 from sqlalchemy import select
-from sqlalchemy import tuple_
 
 from scavenger_openstack.db import reports
 from scavenger_openstack.db import rows
@@ -71,7 +70,7 @@ def specs(connection: Connection, keys: Collection[tuple[str, ...]]
     for some in reports.batches(sorted(keys)):
         found += connection.execute(select(
             *(_T[name] for name in KEY), _T.n, _T.mean, _T.m2, _T.day_s)
-            .where(tuple_(*(_T[name] for name in KEY)).in_(some))
+            .where(rows.keyed(connection, [_T[name] for name in KEY], some))
             .order_by(_T.id).with_for_update())
     return found
 

@@ -144,6 +144,8 @@ workloads = _table(
     # For the sum of background vCPUs of all hosts, out of the index alone.
     Index('ix_workloads_background', 'until_s', 'priority', 'host_id',
           'vcpus'),
+    # For whether an application of a project has so many.
+    Index('ix_workloads_task', 'application', 'project', 'until_s', 'id'),
     *(Index(f'ix_workloads_{name}_until', name, 'until_s', 'id')
       for name in ('project', 'application', 'priority')))
 

@@ -16,6 +16,7 @@ import sqlalchemy
 import testtools
 
 from scavenger_openstack.db import connect
+from scavenger_openstack.db import directives
 from scavenger_openstack.db import eviction_policy
 from scavenger_openstack.db import flavor_tags
 from scavenger_openstack.db import newest
@@ -190,6 +191,30 @@ class Reads(databases.Mixin):
         self.assertEqual([], self.assert_read(AT_MOST, functools.partial(
             flavor_tags.from_broker, most=50)))
 
+    def test_specs_of_a_host(self) -> None:
+        """Neither the specs nor the workloads of the same application of
+        other projects, but for the specs where PostgreSQL reads so small a
+        table whole."""
+        projects = [f'q{number}' for number in range(300)]
+        with connect.writing(self.engine) as connection:
+            connection.execute(tables.workloads.insert(), [
+                self.workload(number, name=f'app-{number}', instance='',
+                              project=projects[number % 300],
+                              application='app')
+                for number in range(3000)])
+            connection.execute(tables.specs.insert(), [
+                {'project': project, 'application': 'app',
+                 'cpu_model': 'epyc', 'signal': signal, 'mean': 1.0,
+                 'stddev': 0.1, 'n': 1000.0, 'm2': 1.0, 'day_s': 0}
+                for project in projects for signal in ('cpi', 'run_delay')])
+        reads.analyze(self.engine, 'workloads', 'specs')
+        found = self.assert_read(600 + AT_MOST, functools.partial(
+            directives.specs, cpu_model='epyc',
+            applications={('q7', 'app'), ('q8', 'none')}, least_n=1,
+            least_tasks=10))
+        self.assertEqual([('q7', 'cpi'), ('q7', 'run_delay')],
+                         [(row['project'], row['signal']) for row in found])
+
     def check_names(self) -> None:
         """In an incident, or a listing: however often there was one."""
         first = self.hosts[0]
@@ -218,7 +243,16 @@ class Reads(databases.Mixin):
 
 
 class OnMariaDb(Reads, databases.MariaDb):
-    pass
+
+    def test_hosts_and_nova_each_hour(self) -> None:
+        """None is read again for each part of them.  PostgreSQL reads
+        tables that are as small as these whole."""
+        wrong = functools.partial(placed.wrong, hosts_at_once=1)
+        with connect.writing(self.engine) as connection:
+            self.assertEqual([], list(wrong(connection, HOUR + 100.0)))
+        self.assertEqual([], self.assert_read(
+            4 * ALL, lambda connection: list(wrong(connection,
+                                                   HOUR + 3700.0))))
 
 
 class OnPostgreSql(Reads, databases.PostgreSql):

@@ -104,6 +104,8 @@ workloads = _table(
     Index('ix_workloads_until', 'until_s', 'id'),
     Index('ix_workloads_background', 'until_s', 'priority', 'host_id',
           'vcpus'),
+    # For whether an application of a project has so many.
+    Index('ix_workloads_task', 'application', 'project', 'until_s', 'id'),
     *(Index(f'ix_workloads_{name}_until', name, 'until_s', 'id')
       for name in ('project', 'application', 'priority')))
 
