@@ -70,9 +70,15 @@ def decode_part(data: bytes, kind: type[T], most_bytes: int) -> T:
     try:
         return msgspec.convert(json.loads(
             data.decode('utf-8-sig', 'replace'), strict=False,
-            parse_int=_integer), kind)
+            parse_int=_integer, object_pairs_hook=_with_sound_keys), kind)
     except _FAULTS as exc:
         raise _wrong(exc) from exc
+
+
+def _with_sound_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Without half surrogate pairs, which are no names of fields."""
+    return {key.encode(errors='replace').decode(): value
+            for key, value in pairs}
 
 
 def _integer(digits: str) -> int | float:

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import pathlib
 import random
@@ -49,10 +50,27 @@ OPTIONS = ('[agent]', f'controllers = {", ".join(REAL)}',
            '[scavenger]', 'mode = enforce',
            '[attribution]', 'mode = enforce')
 
+class Faults(logging.Handler):
+    """What is logged of failures that nobody expected, and what terminals
+    obey."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if record.exc_info or not text.isprintable():
+            self.found.append(f'{text!r} {record.exc_info}')
+
+
 class HostileTest(loops.LoopTestCase):
 
     def test_whatever_it_answers(self) -> None:
         self.useFixture(fixtures.FakeLogger())
+        logged = Faults()
+        logging.getLogger().addHandler(logged)
+        self.addCleanup(logging.getLogger().removeHandler, logged)
         self.addDetail('seed', testtools.content.text_content(
             str(tiers.SEED)))
         chance = random.Random(tiers.SEED)
@@ -83,6 +101,7 @@ class HostileTest(loops.LoopTestCase):
                 self.assertNotEqual('', conductor.orders.stopped,
                                     hostile.last[:9999])
             json.dumps(conductor.facts(), allow_nan=False)
+            self.assertEqual([], logged.found, hostile.last[:9999])
             asked.follow(conductor.orders.parameters, tunable)
             tuned.update(name for name in conductor.orders.parameters
                          if f'parameter {name}' not in asked.refused)
@@ -124,6 +143,7 @@ class HostileTest(loops.LoopTestCase):
             done.stderr[-20_000:]))
         self.assertEqual(0, done.returncode)
         self.assertIn('Directives.digest', json.loads(done.stdout))
+        self.assertNotIn('Traceback', done.stderr)
 
     def names(self) -> list[str]:
         """Names of what is there, or nearly."""

@@ -204,7 +204,7 @@ class Wrong(testtools.TestCase):
     def test_a_part_of_what_is_no_message(self) -> None:
         """Of one with a text or number that cannot be, or without end."""
         for rest in ('"\\ud800"', '"a\\u0000"', '"\n"', 'NaN', '1e999',
-                     '9' * 5000, '{"acknowledged": 9}'):
+                     '9' * 5000, '{"acknowledged": 9}', '1, "\\udfff": 1'):
             found = codec.decode_part(
                 f'\ufeff{{"later": {rest}, "acknowledged": 5}}'.encode(),
                 report.Acknowledgement, MOST)
