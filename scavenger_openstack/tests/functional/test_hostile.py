@@ -99,9 +99,9 @@ class HostileTest(loops.LoopTestCase):
             followed += conductor.turn()
             if hostile.stops:
                 self.assertNotEqual('', conductor.orders.stopped,
-                                    hostile.last[:9999])
+                                    repr(hostile.last[:9999]))
             json.dumps(conductor.facts(), allow_nan=False)
-            self.assertEqual([], logged.found, hostile.last[:9999])
+            self.assertEqual([], logged.found, repr(hostile.last[:9999]))
             asked.follow(conductor.orders.parameters, tunable)
             tuned.update(name for name in conductor.orders.parameters
                          if f'parameter {name}' not in asked.refused)

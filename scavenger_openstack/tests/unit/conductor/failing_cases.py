@@ -12,6 +12,7 @@ import collections
 from collections.abc import Callable
 from collections.abc import Iterator
 import contextlib
+import functools
 import itertools
 import pathlib
 import random
@@ -30,6 +31,7 @@ from scavenger_openstack.db import connect
 from scavenger_openstack.db import flavor_tags
 from scavenger_openstack.db import tables
 from scavenger_openstack import errors
+from scavenger_openstack.outcomes import Outcome
 from scavenger_openstack.tests import tiers
 from scavenger_openstack.tests.unit.conductor.cloud import NOW
 from scavenger_openstack.tests.unit.db import totals_cases
@@ -38,7 +40,6 @@ from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
-from scavenger_openstack.types import Outcome
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
@@ -79,18 +80,20 @@ class Refusals:
         self._node = 0
         self.count = 0
         """Statements and commits that were refused."""
-        self._commit = engine.dialect.do_commit
-        self._refused = type('Refused', (
-            engine.dialect.loaded_dbapi.OperationalError,), {})
+        dialect: Any = engine.dialect
+        self._commit = dialect.do_commit
+        dialect.do_commit = self._do_commit
+        self._base = engine.dialect.loaded_dbapi.OperationalError
+        # Whatever its number, an error of psycopg2 has a code.
+        self._only_codes = engine.dialect.name == 'postgresql'
         event.listen(engine, 'connect', self._connected)
         event.listen(engine, 'do_execute', self._before)
         event.listen(engine, 'do_executemany', self._before)
         event.listen(engine, 'handle_error', self._failed)
-        engine.dialect.do_commit = self._do_commit
 
     def refuse(self) -> None:
         """The next few statements or commits, for one reason."""
-        self._error = self._chance.choice((*NUMBERS, *CODES, *LOST))
+        self._error = self._one_of((*NUMBERS, *CODES, *LOST))
         self._left = self._chance.choice((1, 1, 2, 30))
 
     def fail_over(self) -> None:
@@ -110,7 +113,7 @@ class Refusals:
             raise self._made(self._error)
         if (statement.lstrip().startswith(WRITES)
                 and context.root_connection.info['node'] != self._node):
-            raise self._made(self._chance.choice(READ_ONLY))
+            raise self._made(self._one_of(READ_ONLY))
 
     def _do_commit(self, connection: Any) -> None:
         """The server may have done it, where the connection is lost."""
@@ -124,11 +127,16 @@ class Refusals:
             connection.rollback()
         raise self._made(self._error)
 
+    def _one_of(self, errors: tuple[int | str, ...]) -> int | str:
+        return self._chance.choice([
+            error for error in errors
+            if isinstance(error, str) or not self._only_codes])
+
     def _made(self, error: int | str) -> Exception:
         self.count += 1
-        made = self._refused(error, f'as told: {error}')
-        if isinstance(error, str):
-            made.pgcode = error
+        made: Exception = type('Refused', (self._base,), {
+            'pgcode': error} if isinstance(error, str) else {})(
+                error, f'as told: {error}')
         return made
 
     def _failed(self, context: Any) -> None:
@@ -169,6 +177,9 @@ class Host:
             boot_id=f'boot-{self._boot}', version='1', sync_s=10.0)
         self.tell(transitions.AgentEvent(now + self.ahead_s, 'started'),
                   self._begun)
+
+    def end(self) -> None:
+        self.sync.spool.close()
 
     def tell(self, what: transitions.Event, then: Callable[[], None]) -> None:
         """
@@ -211,11 +222,15 @@ class Host:
                 wall_s, 'set' if since_s is None else 'removed', name,
                 Knob.CPU_CORES, 'attribution', 'a test', 2.0, 0.5,
                 since_s=wall_s if since_s is None else since_s)
-            self.tell(event_, (lambda: self.limits.update({name: wall_s}))
-                      if since_s is None else lambda: self.limits.pop(name))
+            self.tell(event_, lambda: self._limited(name, wall_s))
         elif what == 'kill':
             self.tell(transitions.KillEvent(wall_s, Action(
                 '/batch/a', 'kill', 'scavenger', 'a test'), 1), self._killed)
+
+    def _limited(self, name: str, since_s: float) -> None:
+        """It is no more where it was, or else from then on."""
+        if self.limits.pop(name, None) is None:
+            self.limits[name] = since_s
 
     def _killed(self) -> None:
         self.kills += 1
@@ -292,7 +307,7 @@ class Failing(totals_cases.Summed):
         engines = self.engines()
         self.refusals = [Refusals(engine, chance) for engine in engines]
         self.conductors = [service.Conductor(
-            engine, lambda at=at: self.now + self.ahead_s[at],
+            engine, functools.partial(self.conductors_time_s, at),
             keep_days=KEEP_DAYS, keep_audit_days=KEEP_DAYS,
             elapsed=lambda: self.now) for at, engine in enumerate(engines)]
         self.late: list[bytes] = []
@@ -304,7 +319,7 @@ class Failing(totals_cases.Summed):
             self.hosts = [Host(f'node-{number}', seed, pathlib.Path(
                 directory), self.call) for number in range(HOSTS)]
             for host in self.each():
-                stack.callback(lambda host=host: host.sync.spool.close())
+                stack.callback(host.end)
                 host.instances = {str(uuid.UUID(int=chance.getrandbits(
                     128))) for _ in range(2)}
                 host.start(self.now)
@@ -318,6 +333,9 @@ class Failing(totals_cases.Summed):
                 refusals.count for refusals in self.refusals)
             self.drain()
             self.check(f'seed {seed}')
+
+    def conductors_time_s(self, at: int) -> float:
+        return self.now + self.ahead_s[at]
 
     def each(self) -> Iterator[Host]:
         """The hosts, each as the one whose clocks are read."""
@@ -373,7 +391,7 @@ class Failing(totals_cases.Summed):
         """Perhaps for so long that Nova has an instance elsewhere by then."""
         host, chance = self.host, self.chance
         self.counts['power failures'] += 1
-        host.sync.spool.close()
+        host.end()
         if chance.random() < 0.7:
             for instance in sorted(host.instances):
                 if chance.random() < 0.5:
@@ -392,7 +410,7 @@ class Failing(totals_cases.Summed):
     def nova(self) -> None:
         """A conductor reads from Nova where instances are."""
         at = self.chance.randrange(CONDUCTORS)
-        now = self.now + self.ahead_s[at]
+        now = self.conductors_time_s(at)
         with connect.writing(self.engine) as connection:
             for host in self.hosts:
                 rows = flavor_tags.of_instances(connection,
