@@ -447,6 +447,7 @@ class Failing(totals_cases.Summed):
         return answer
 
     def deliver(self, data: bytes) -> bytes:
+        self.now += 0.125       # no two things happen at one time
         return self.chance.choice(self.conductors).answer(data)
 
     def drain(self) -> None:
