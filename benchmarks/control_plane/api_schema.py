@@ -36,6 +36,7 @@ from werkzeug import serving
 from werkzeug.test import Client
 
 from scavenger_openstack.api import app
+from scavenger_openstack.api.resources import audit
 from scavenger_openstack.api.resources import caps
 from scavenger_openstack.api.resources import incidents
 from scavenger_openstack.api.routes import ROUTES
@@ -46,8 +47,10 @@ from scavenger_openstack.tests.unit.api import cloud
 USER, PASSWORD = 'ann', 'of no worth'
 
 KNOWN = {
+    'action': list(audit.ACTIONS),
     'aggregate': ['racks'],
     'antagonist': [cloud.BATCH, cloud.NOISY],
+    'cause': list(incidents.CAUSES),
     'expires_at': [cloud.at(86400)],
     'host': [cloud.HOST, cloud.SILENT],
     'id': [cloud.INCIDENT, cloud.PRIORITY, cloud.EXEMPTION],
@@ -59,11 +62,13 @@ KNOWN = {
     'workload': [cloud.BATCH, cloud.NOISY]}
 """Parameter or field: values that this cloud takes."""
 
-BEYOND = ['aggregate', 'expires_at', 'host', 'knob', 'marker', 'since',
-          'target', 'value', *sorted(incidents.HIDDEN_FILTERS)]
+BEYOND = ['action', 'aggregate', 'cause', 'expires_at', 'host', 'knob',
+          'marker', 'since', 'target', 'value',
+          *sorted(incidents.HIDDEN_FILTERS)]
 """Fields of which a schema cannot say all: a host that has not reported, a
 time that is over, a limit below a floor, a target that fits its scope, a
-filter that readers of a project may not use."""
+filter that readers of a project may not use, a word that neither this release
+has nor anything that is stored."""
 
 HOOKS = '''
 import schemathesis

@@ -11,7 +11,11 @@ commit and answer, and agents in the middle of writing what happened; others
 take their place.  Reports are lost, torn, doubled at the same moment, days
 late, and from an earlier run or boot; answers are lost.  In one with a broker
 the conductors, MariaDB and RabbitMQ are real processes that are killed, too,
-and a host is cut off (tests/functional/test_conductor_faults.py).
+and a host is cut off (tests/functional/test_conductor_faults.py).  In one with
+clocks these are set by up to 32 days, on hosts and conductors, the database
+refuses what servers refuse, and fails over to a node that is read-only, and
+hosts lose their power and, by the time that they report again, their instances
+(tests/unit/conductor/failing_cases.py).
 
 Afterwards each incident, limit and row of the audit is there once, hourly sums
 are those of all incidents, totals those of the hours, specs those of all
@@ -19,8 +23,7 @@ samples (to 1e-9), and no override is lost or comes back.  A seed gives the
 same schedule again, but for where a kill hits.
 
     python benchmarks/control_plane/fault_schedules.py \\
-        [--sqlite 1000] [--broker 30]
-        [--first SEED]
+        [--sqlite 1000] [--clocks 500] [--broker 30] [--first SEED]
 
 It prints how far it is, and at the end (or after Ctrl-C) one line; the exit
 code is 0 if all went well.
@@ -56,6 +59,7 @@ from scavenger_openstack.tests.functional.fault_processes import Process
 from scavenger_openstack.tests.functional import test_conductor_faults
 from scavenger_openstack.tests.unit.conductor import cloud
 from scavenger_openstack.tests.unit.conductor import schedules_cases
+from scavenger_openstack.tests.unit.conductor import test_failing
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import report as wire
 
@@ -305,43 +309,67 @@ def prepare(engine: connect.Engine) -> None:
     engine.dispose()
 
 
+class Faults(test_conductor_faults.Faults):
+    """That schedule, which the gate leaves out."""
+
+    __unittest_skip__ = False
+
+
+def clocks(progress: Progress, seeds: range) -> None:
+    for seed in seeds:
+        test = test_failing.OnSqlite('test_random_schedules')
+        test.seeds = range(seed, seed + 1)
+        played(progress, seed, test)
+
+
 def broker(progress: Progress, seeds: range) -> None:
     for seed in seeds:
-        test = test_conductor_faults.Faults('test_all_is_stored_once')
+        test = Faults('test_all_is_stored_once')
         test.seed = seed
-        result = unittest.TestResult()
-        test.run(result)
-        if result.skipped:
-            print(f'not played: {result.skipped[0][1]}', flush=True)
-            progress.one(seed, 'skipped', {})
+        if not played(progress, seed, test):
             return
-        progress.one(seed, ''.join(
-            text for _, text in result.errors + result.failures),
-            test.counts)
+
+
+def played(progress: Progress, seed: int, test: Any) -> bool:
+    """Play a schedule that is a test; whether that could be done."""
+    result = unittest.TestResult()
+    test.run(result)
+    if result.skipped:
+        print(f'not played: {result.skipped[0][1]}', flush=True)
+        progress.one(seed, 'skipped', {})
+        return False
+    progress.one(seed, ''.join(
+        text for _, text in result.errors + result.failures), test.counts)
+    return True
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--sqlite', type=int, default=1000, metavar='N',
                         help='schedules on SQLite (1000)')
+    parser.add_argument('--clocks', type=int, default=500, metavar='N',
+                        help='schedules with clocks that are set (500)')
     parser.add_argument('--broker', type=int, default=30, metavar='N',
                         help='schedules with RabbitMQ and MariaDB (30)')
     parser.add_argument('--first', type=int, default=1, metavar='SEED',
                         help='the seed of the first (1)')
     options = parser.parse_args()
     logging.getLogger().addHandler(logging.NullHandler())
-    found = [Progress('schedules on SQLite', options.sqlite),
-             Progress('schedules with RabbitMQ and MariaDB', options.broker)]
+    kinds = [
+        (Progress('schedules on SQLite', options.sqlite), sqlite,
+         options.sqlite),
+        (Progress('schedules with clocks that are set', options.clocks),
+         clocks, options.clocks),
+        (Progress('schedules with RabbitMQ and MariaDB', options.broker),
+         broker, options.broker)]
     with contextlib.suppress(KeyboardInterrupt):
-        for progress, play, count in zip(
-                found, (sqlite, broker), (options.sqlite, options.broker),
-                strict=True):
+        for progress, play, count in kinds:
             progress.begin()
             play(progress, range(options.first, options.first + count))
-    print('; '.join(one.summary() for one in found))
-    whole = all(one.done == count for one, count in zip(
-        found, (options.sqlite, options.broker), strict=True))
-    return 0 if whole and not any(one.failed for one in found) else 1
+    print('; '.join(progress.summary() for progress, *_ in kinds))
+    whole = all(progress.done == count for progress, _, count in kinds)
+    return 0 if whole and not any(
+        progress.failed for progress, *_ in kinds) else 1
 
 
 if __name__ == '__main__':

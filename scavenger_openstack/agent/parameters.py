@@ -180,10 +180,13 @@ class Parameters:
         return found
 
     def _refuse(self, refused: Mapping[str, str], asked: Asked) -> None:
-        told = {f'parameter {printable(name[:MOST_TEXT])}': why for name, why
-                in itertools.islice(refused.items(), MOST_REFUSED)}
-        new = [f'{name} = {printable(str(asked[name])[:MOST_TEXT])}: '
-               f'{why}' for name, why in refused.items()
+        shown = {printable(name[:MOST_TEXT]): (
+            printable(str(asked[name])[:MOST_TEXT]), why)
+            for name, why in refused.items()}
+        told = {f'parameter {name}': why for name, (_, why)
+                in itertools.islice(shown.items(), MOST_REFUSED)}
+        new = [f'{name} = {value}: {why}'
+               for name, (value, why) in shown.items()
                if self.refused.get(f'parameter {name}') != why]
         for line in new[:MOST_LINES]:
             LOG.warning('a parameter that the control plane asks for is not '

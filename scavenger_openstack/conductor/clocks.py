@@ -16,12 +16,32 @@ OLDEST_S = 90 * 86400.0
 """No agent keeps what happened for longer: then it was another clock."""
 
 
-def moved_s(time_s: float, now: float) -> float:
-    """By how much a time of a host has to be moved to be possible: 0, or
-    what makes it ``now``.  Durations stay what they are."""
-    if now - OLDEST_S <= time_s <= now + SLACK_S:
-        return 0.0
-    return now - time_s
+def agreed_s(now: float, last_seen_s: float, sent_s: float) -> float:
+    """The time of a report: that of this conductor, but for one whose clock
+    is behind, as another conductor and the host both say.  What it stored
+    would be deleted as old by the others.
+
+    :param last_seen_s: when a conductor stored the report before
+    :param sent_s: by the clock of the host
+    """
+    return max(now, min(last_seen_s, sent_s))
+
+
+def moved_s(time_s: float, now: float, sent_s: float) -> float:
+    """By how much a time of a host has to be moved to be possible: 0, what
+    makes it ``now``, or what the host's clock is far behind.  Durations stay
+    what they are.
+
+    :param sent_s: when the report was sent by the clock of the host
+    """
+    if not now - OLDEST_S <= time_s <= now + SLACK_S:
+        return now - time_s
+    return now - sent_s if time_s <= sent_s < now - FAR_S else 0.0
+
+
+FAR_S = 7 * 86400.0
+"""No report is on its way for so long: then the clock of its host is behind,
+and what is not later than the report has its time from that clock."""
 
 
 class Timed(NamedTuple):
@@ -33,17 +53,18 @@ class Timed(NamedTuple):
     moved_s: float
 
 
-def timed(entries: Iterable[AnyEntry], last_s: float, now: float
-          ) -> list[Timed]:
+def timed(entries: Iterable[AnyEntry], last_s: float, now: float,
+          sent_s: float) -> list[Timed]:
     """The entries of one run with times that follow their order: a clock that
     was set back between two of them says that the later one was earlier.
 
     :param entries: in the order of their sequence
     :param last_s: when what came before them happened
+    :param sent_s: see :func:`moved_s`
     """
     found = []
     for entry in entries:
-        moved = moved_s(entry.time_s, now)
+        moved = moved_s(entry.time_s, now, sent_s)
         # What was recorded by a clock that was ahead keeps nothing back.
         last_s = max(entry.time_s + moved, min(last_s, now))
         found.append(Timed(entry, last_s, moved))

@@ -24,7 +24,7 @@ from scavenger_openstack.types import more_done
 from scavenger_openstack.wire.report import Incident
 
 STATE = ('cause', 'controller', 'value', 'threshold', 'action', 'outcome',
-         'changed_s', 'ended_s')
+         'begun_s', 'changed_s', 'ended_s')
 """What a later entry may change, besides suspects and evidence."""
 
 MOST_SUMS = 25_000
@@ -75,7 +75,8 @@ def apply(connection: reports.Connection, host_id: int,
         if uuid in before and 'evidence' in row])
     ids |= {uuid: row['id'] for uuid, row in before.items()}
     other = [uuid for uuid, row in after.items() if uuid in new
-             or row['suspects'] != before[uuid]['suspects']]
+             or any(row[name] != before[uuid][name]
+                    for name in ('begun_s', 'suspects'))]
     reports.set_suspects(
         connection, [ids[uuid] for uuid in other if uuid in before],
         [_suspect(ids[uuid], after[uuid]['begun_s'], suspect, identities)
@@ -105,7 +106,8 @@ def merged(row: reports.Row | None, entry: Incident, time_s: float,
             action=entry.action if entry.what != 'ended' else more_done(
                 row.get('action') or '', entry.action),
             outcome=outcome_of(entry.outcome, ended=entry.what == 'ended'),
-            changed_s=time_s,
+            # That was by a clock which was ahead.
+            begun_s=min(row['begun_s'], time_s), changed_s=time_s,
             ended_s=time_s if entry.what == 'ended' else None,
             suspects=list({one.workload: (one.workload, one.score,
                                           one.antagonist)

@@ -101,6 +101,7 @@ def sync(connection: reports.Connection, report: Report, now: float,
     if host is None:
         admit(report.host, services.has(connection, report.host))
         host = reports.add_host(connection, report.host, now)
+    now = clocks.agreed_s(now, host.last_seen_s, report.sent_s)
     sequence, last_s, generation, tags = reports.progress(
         connection, host.id, report.host, report.run_id)
     # Also what is left out below has been received: an agent sends it again
@@ -120,7 +121,7 @@ def sync(connection: reports.Connection, report: Report, now: float,
                               for entry in report.entries):
         last_s = runs.last_entry_s(connection, host.id)
     entries = clocks.timed(_new(report.entries, sequence or 0),
-                           last_s or 0.0, now)
+                           last_s or 0.0, now, report.sent_s)
     if entries:
         _apply(connection, host.id, report, entries, now,
                first=sequence is None, take_hours=take_hours)
@@ -275,7 +276,8 @@ def _apply(connection: reports.Connection, host_id: int, report: Report,
                      runs.newest(connection, host_id)))
     reports.add_statistics(connection, [
         {'host_id': host_id, 'hour_s': interference.hour(
-            entry.hour_s + clocks.moved_s(entry.hour_s, now)),
+            entry.hour_s + clocks.moved_s(entry.hour_s, now,
+                                          report.sent_s)),
          'project': entry.project, 'application': entry.application,
          'cpu_model': entry.cpu_model,
          'signal': entry.signal,

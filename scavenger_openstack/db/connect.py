@@ -88,6 +88,7 @@ def engine(url: str, *, statement_s: float = STATEMENT_S,
     else:
         _listen_server(made, name, statement_s)
         _listen_pool(made)
+    _listen_moved(made)
     return made
 
 
@@ -269,8 +270,7 @@ def _listen_sqlite(engine: Engine) -> None:
 
 
 def _listen_server(engine: Engine, name: str, statement_s: float) -> None:
-    """Refuse values that do not fit, give up what takes too long, and
-    connect again, all connections, where changes go elsewhere by now."""
+    """Refuse values that do not fit, and give up what takes too long."""
     if name == 'postgresql':
         statements = [f'SET lock_timeout = {LOCK_S * 1000}',
                       f'SET statement_timeout = {int(statement_s * 1000)}']
@@ -290,6 +290,10 @@ def _listen_server(engine: Engine, name: str, statement_s: float) -> None:
             cursor.execute(statement)
         cursor.close()
         connection.commit()
+
+
+def _listen_moved(engine: Engine) -> None:
+    """Connect again, all connections, where changes go elsewhere by now."""
 
     @event.listens_for(engine, 'handle_error')
     def failed(context: Any) -> None:

@@ -55,7 +55,8 @@ _tags = tables.flavor_tags.c
 # Built once: a statement that is built each time costs as much as running it.
 _HOST = select(
     _hosts.id, _hosts.facts, _hosts.workloads_digest, _hosts.settings,
-    _hosts.token_hash, _hosts.boot_id, _hosts.token_from_s).where(
+    _hosts.token_hash, _hosts.boot_id, _hosts.last_seen_s,
+    _hosts.token_from_s).where(
         _hosts.name == bindparam('host')).with_for_update(key_share=True)
 _PROGRESS = select(
     select(_runs.sequence).where(
@@ -88,6 +89,7 @@ class Host(NamedTuple):
     settings: Row
     token_hash: str | None
     boot_id: str
+    last_seen_s: float
     token_from_s: float | None = None
 
 
@@ -125,7 +127,7 @@ def add_host(connection: Connection, name: str, now: float) -> Host:
                 'totals_hour_s': hour(now)}
     done = connection.execute(insert(tables.hosts), row)
     assert done.inserted_primary_key is not None
-    return Host(done.inserted_primary_key[0], {}, '', {}, None, '')
+    return Host(done.inserted_primary_key[0], {}, '', {}, None, '', now)
 
 
 def update_host(connection: Connection, host_id: int, row: Row) -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 from typing import TypeVar
@@ -19,6 +20,9 @@ S = TypeVar('S', bound=msgspec.Struct)
 
 MESSAGE = 300
 """So much of a message: it may quote what was sent."""
+
+MOST_DIGITS = 100
+"""A longer integer is read as a float, which takes any number of digits."""
 
 _NUL = re.compile(rb'(?<!\\)(?:\\\\)*\\u0000')
 """A character that no database takes; JSON has it in this form only."""
@@ -48,14 +52,40 @@ def decode(data: bytes, kind: type[T], most_bytes: int) -> T:
         the message names the field.
     """
     if len(data) > most_bytes:
-        raise errors.WireError(
-            f'{len(data)} bytes; at most {most_bytes} are taken')
+        raise _too_long(data, most_bytes)
     if b'\\u0000' in data and _NUL.search(data):
         raise errors.WireError('a text has the character NUL')
     try:
         return msgspec.json.decode(data, type=kind)
     except _FAULTS as exc:
         raise _wrong(exc) from exc
+
+
+def decode_part(data: bytes, kind: type[T], most_bytes: int) -> T:
+    """The fields of ``kind`` in what may be no message besides: other fields
+    are ignored, also where no text or number can be what they hold.
+
+    :raises WireError: it is longer than ``most_bytes``, no JSON object, or
+        these fields are not of their types.
+    """
+    if len(data) > most_bytes:
+        raise _too_long(data, most_bytes)
+    try:
+        return msgspec.convert(json.loads(
+            data.decode('utf-8-sig', 'replace'), strict=False,
+            parse_int=_integer, object_pairs_hook=_with_sound_keys), kind)
+    except _FAULTS as exc:
+        raise _wrong(exc) from exc
+
+
+def _with_sound_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Without half surrogate pairs, which are no names of fields."""
+    return {key.encode(errors='replace').decode(): value
+            for key, value in pairs}
+
+
+def _integer(digits: str) -> int | float:
+    return int(digits) if len(digits) <= MOST_DIGITS else float(digits)
 
 
 def checked(value: msgspec.Struct, kind: Any, most_bytes: int) -> bytes:
@@ -80,6 +110,11 @@ def plain(value: msgspec.Struct) -> dict[str, Any]:
     default."""
     found: dict[str, Any] = msgspec.to_builtins(value)
     return found
+
+
+def _too_long(data: bytes, most_bytes: int) -> errors.WireError:
+    return errors.WireError(
+        f'{len(data)} bytes; at most {most_bytes} are taken')
 
 
 def _wrong(exc: Exception) -> errors.WireError:

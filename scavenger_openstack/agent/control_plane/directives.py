@@ -332,7 +332,7 @@ def _stop(data: bytes, kind: type[report.KillSwitch | report.KillSwitchAnswer]
           ) -> report.Directives | None:
     """Directives that stop, where ``data`` says that, else ``None``."""
     try:
-        found = codec.decode(data, kind, report.MAX_ANSWER_BYTES)
+        found = codec.decode_part(data, kind, report.MAX_ANSWER_BYTES)
     except errors.WireError:
         return None
     if isinstance(found, report.KillSwitchAnswer):

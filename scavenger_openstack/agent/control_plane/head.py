@@ -98,7 +98,7 @@ class Head:
 def acknowledged(answer: bytes) -> int:
     """What an answer acknowledges of which the rest is not understood."""
     try:
-        return codec.decode(answer, report.Acknowledgement,
-                            report.MAX_ANSWER_BYTES).acknowledged
+        return codec.decode_part(answer, report.Acknowledgement,
+                                 report.MAX_ANSWER_BYTES).acknowledged
     except errors.WireError:
         return 0

@@ -29,6 +29,7 @@ from scavenger_openstack.tests.unit.conductor import cloud
 from scavenger_openstack.tests.unit.conductor import directives_cases
 from scavenger_openstack.tests.unit.conductor import enrolling_cases
 from scavenger_openstack.tests.unit.conductor import eviction_cases
+from scavenger_openstack.tests.unit.conductor import failing_cases
 from scavenger_openstack.tests.unit.conductor import governor_cases
 from scavenger_openstack.tests.unit.conductor import hostile_cases
 from scavenger_openstack.tests.unit.conductor import periodic_cases
@@ -134,6 +135,14 @@ class SpecsOnMariaDb(specs_cases.Specs, databases.MariaDb):
 
 class SpecsOnPostgreSql(specs_cases.Specs, databases.PostgreSql):
     pass
+
+
+class FailingOnMariaDb(failing_cases.Failing, databases.MariaDb):
+    seeds = tiers.seeds(4)
+
+
+class FailingOnPostgreSql(failing_cases.Failing, databases.PostgreSql):
+    seeds = tiers.seeds(4)
 
 
 class SchedulesOnMariaDb(schedules_cases.Schedules, databases.MariaDb):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """Conductors, agents, the database and the broker are killed while hosts
-report and an operator sets and deletes overrides; one host is cut off
-meanwhile.
+report and an operator sets and deletes overrides; the database is read-only
+for a while, and gives no connection; one host is cut off meanwhile.
 
 Afterwards each incident, limit and row of the audit is stored once, hourly
 sums are those of all incidents, specs those of all samples, and no override is
@@ -44,6 +44,7 @@ HOSTS = 3
 CONDUCTORS = 2
 DRAIN_S = 90.0
 SEED = 7
+USER = 'scavenger@localhost'
 MOST = 200
 """Entries that wait at one host, at most."""
 
@@ -88,6 +89,11 @@ class Faults(schedules_cases.Stored, testtools.TestCase):
         except process.Missing as exc:
             self.skipTest(str(exc))
         url = self.database.new_database()
+        # Administrators may write what is read-only.
+        for statement in (f'CREATE USER {USER}', f'GRANT ALL ON *.* TO {USER}',
+                          f'REVOKE READ_ONLY ADMIN, SUPER ON *.* FROM {USER}'):
+            self.database.execute(statement)
+        url = url.replace('root@', f'{USER.partition("@")[0]}@')
         self.engine = connect.engine(url)
         self.addCleanup(self.engine.dispose)
         schema.upgrade(self.engine)
@@ -101,6 +107,7 @@ class Faults(schedules_cases.Stored, testtools.TestCase):
         self.random = random.Random(self.seed)
         self.done = threading.Event()
         self.answered = collections.Counter[str]()
+        self.unanswered = 0
         self.away = ''
         self.doomed: set[str] = set()
         self.counts = collections.Counter[str]()
@@ -166,6 +173,7 @@ class Faults(schedules_cases.Stored, testtools.TestCase):
             return codec.decode(client.sync(codec.encode(report)),
                                 wire.Answer, wire.MAX_ANSWER_BYTES)
         except errors.Unreachable:
+            self.unanswered += 1
             return None
 
     def directed(self, client: rpc.Client, agent: Agent) -> dict[
@@ -209,6 +217,29 @@ class Faults(schedules_cases.Stored, testtools.TestCase):
         self.database.kill()
         self.database.begin()
 
+    def refuse_changes(self) -> None:
+        """As after a failover: 1290."""
+        self.database.execute('SET GLOBAL read_only = 1')
+        self.refused()
+        self.database.execute('SET GLOBAL read_only = 0')
+
+    def refuse_connections(self) -> None:
+        """Some conductor gets none: 1226, or 1203."""
+        self.database.execute(
+            f'ALTER USER {USER} WITH MAX_USER_CONNECTIONS 1')
+        self.database.execute(f'KILL USER {USER}')
+        self.refused()
+        self.database.execute(
+            f'ALTER USER {USER} WITH MAX_USER_CONNECTIONS 0')
+
+    def refused(self) -> None:
+        """Wait until reports are not stored."""
+        until = self.unanswered + 4
+        deadline = time.monotonic() + DRAIN_S
+        while self.unanswered < until:
+            self.assertLess(time.monotonic(), deadline, self.log())
+            time.sleep(0.05)
+
     def kill_agents(self) -> None:
         """In the middle of writing down what happened."""
         self.doomed.update(agent.host.name for agent in self.agents)
@@ -229,7 +260,9 @@ class Faults(schedules_cases.Stored, testtools.TestCase):
             (self.kill_conductor, 'conductors'),
             (self.kill_conductor_at_answer, 'conductors before the answer'),
             (self.kill_database, 'MariaDB'), (self.kill_broker, 'RabbitMQ'),
-            (self.kill_agents, 'agents')]
+            (self.kill_agents, 'agents'),
+            (self.refuse_changes, ''),
+            (self.refuse_connections, '')]
         with futures.ThreadPoolExecutor() as pool:
             try:
                 work = [pool.submit(self.runs, agent)
@@ -238,7 +271,8 @@ class Faults(schedules_cases.Stored, testtools.TestCase):
                 operating = pool.submit(self.overrides, operator)
                 self.away = self.random.choice(names)
                 for kill, what in self.random.sample(faults, len(faults)):
-                    self.counts[f'kills of {what}'] += 1
+                    self.counts[f'kills of {what}' if what else
+                                'refusals of MariaDB'] += 1
                     kill()
                     self.progress()
                 self.assertLess(0, sum(

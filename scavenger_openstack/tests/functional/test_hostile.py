@@ -3,16 +3,21 @@
 """A conductor that is hostile or broken, and a loop on real cgroups.
 
 ``SCAVENGER_DIRECTIVES`` says how many answers it gives (300);
-``SCAVENGER_SEED``, any number, gives others.
+``SCAVENGER_SEED``, any number, gives others.  All of it:
+
+    SCAVENGER_DIRECTIVES=100000 python -m unittest \\
+        scavenger_openstack.tests.functional.test_hostile
 """
 
 from __future__ import annotations
 
-import copy
 import json
+import logging
 import os
 import pathlib
 import random
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -25,7 +30,7 @@ from scavenger_openstack.agent.control_plane import sync
 from scavenger_openstack.agent import parameters
 from scavenger_openstack.agent import parts
 from scavenger_openstack import conf
-from scavenger_openstack import conf_params
+from scavenger_openstack.tests.functional import hostile as hostile_
 from scavenger_openstack.tests.functional import loops
 from scavenger_openstack.tests import tiers
 from scavenger_openstack.types import Knob
@@ -33,13 +38,8 @@ from scavenger_openstack.types import Mode
 
 COUNT = int(os.environ.get('SCAVENGER_DIRECTIVES') or 300)
 
-ODD: tuple[Any, ...] = (
-    None, True, 0, -1, 0.05, 0.5, 2, 1e-300, 1e308, float('nan'),
-    float('inf'), 10 ** 30, '', '0', '0-1', '9-', '65535', 'x', 'enforce',
-    '\ud800', '\0', '../..', 'a' * 5000, [], {}, [[]], {'a': 1})
-KEYS = ('', '.', 'x', 'mode', 'a' * 255, 'a' * 256, '\ud800', '\0', '\n',
-        '../..', '__class__', '-1', 'é', '\x1b[2J', '0', 'None')
-"""In place of names."""
+HOST = 'h78'
+"""An agent of that name reports at once after its start."""
 FLOORS = {'quota': 10_000, 'memory': 64 * 2 ** 20}
 IO = {Knob.IO_BYTES_PER_S: 'bps', Knob.IO_OPS_PER_S: 'iops'}
 """What the kernel's limits of a device are called."""
@@ -49,125 +49,32 @@ REAL = ('scavenger', 'cpi2', 'perfcloud', 'attribution')
 OPTIONS = ('[agent]', f'controllers = {", ".join(REAL)}',
            '[scavenger]', 'mode = enforce',
            '[attribution]', 'mode = enforce')
-PARAMETERS = [f'{section}.{option.name}' for section, params
-              in sorted(conf.PARAMS.items())
-              for option in conf_params.opts_of(params)]
-SECTIONS = sorted(conf.PARAMS)
-NUMBERS = (0.0, 1.0, -1.0, 0.05, 2.0, 60.0, 1e-300, 1e9, 1e308, float(2 ** 53),
-           'x', '1', 'nan', '-inf', 'true', '')
 
+class Faults(logging.Handler):
+    """What is logged of failures that nobody expected, and what terminals
+    obey."""
 
-class Hostile:
-    """Answers with directives that are as wrong as can be."""
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
 
-    def __init__(self, chance: random.Random, names: list[str]) -> None:
-        self._chance = chance
-        self._names = names
-        self._digest = 0
-        self.last: Any = None
-
-    def __call__(self, report: bytes) -> bytes:
-        chance = self._chance
-        if chance.random() < 0.03:
-            return chance.randbytes(chance.randrange(200))
-        self._digest += 1
-        issued_s = time.time() + chance.choice((0, 0, -1e9, 1e9))
-        found = {
-            'issued_s': issued_s, 'digest': str(self._digest),
-            'protection': chance.random() < 0.8,
-            'protection_reason': self._text(),
-            'modes': {chance.choice(('wish', 'perfiso', 'x')): chance.choice(
-                list(Mode)) for _ in range(chance.randrange(3))},
-            'parameters': {
-                self._parameter(): chance.choice(NUMBERS)
-                for _ in range(chance.randrange(4))},
-            'tags': [{
-                'instance': self._name(), 'priority': chance.choice(
-                    ('foreground', 'background')),
-                'source': chance.choice(('instance', 'flavor', 'default')),
-                'protect': chance.random() < 0.5,
-                'floor': {chance.choice(list(Knob)): chance.choice(
-                    (0.0, 0.001, 1.0, 1e308))
-                    for _ in range(chance.randrange(2))}}
-                for _ in range(chance.randrange(3))],
-            'exempt': [self._name() for _ in range(chance.randrange(3))],
-            'overrides': [{
-                'id': self._name(), 'workload': self._name(),
-                'instance': chance.choice(('', '', self._name())),
-                'knob': chance.choice(list(Knob)),
-                'value': chance.choice((None, 0, 0.001, 0.05, 0.3, 1, 2 ** 26,
-                                        2 ** 53, 1e308, '0', '0-1', '1')),
-                'reason': self._text(), 'expires_s': chance.choice(
-                    (issued_s + 60, issued_s + 1e9, 0, 2 ** 53))}
-                for _ in range(chance.randrange(6))],
-            'specs': [{
-                'project': '', 'application': self._name(), 'cpu_model': '',
-                'signal': chance.choice(('cpi', 'run_delay', 'x')),
-                'mean': chance.choice((0.0, -1.0, 1e-300, 1.0, 1e308)),
-                'stddev': chance.choice((0.0, 1e308)), 'n': 1}
-                for _ in range(chance.randrange(2))],
-            'governed': chance.random() < 0.5}
-        for _ in range(chance.choice((0, 0, 0, 1, 2))):
-            self._spoil(found)
-        self.last = found
-        return json.dumps({
-            'acknowledged': chance.choice((0, 1, 2 ** 53)),
-            'directives': found, 'later': chance.choice(ODD),
-            'time_s': chance.choice((0, issued_s)), 'budget': chance.choice((
-                None, {'limits': chance.randrange(9), 'until_s': chance.choice(
-                    (0, issued_s, issued_s + 60, 2 ** 53))}))}).encode(
-                errors='replace')
-
-    def _parameter(self) -> str:
-        """The name of one, or one that is nearly such a name."""
-        chance = self._chance
-        name = chance.choice(PARAMETERS)
-        if chance.random() < 0.7:
-            return name
-        section, _, option = name.partition('.')
-        return chance.choice((
-            section, option, f'{section}.', f'.{option}', '.', '..', 'x',
-            f'{name}.x', f'{section}.{section}.{option}', f'{name} ',
-            f'{section}.mode', f'{section}.__class__', name.upper(),
-            f'{chance.choice(SECTIONS)}.{option}', f'{section}\n.{option}',
-            f'{section}.{chance.choice(KEYS)}', chance.choice(KEYS)))
-
-    def _name(self) -> str:
-        return self._chance.choice(self._names)
-
-    def _text(self) -> str:
-        return self._chance.choice(('', 'why', 'a\nb', '\x1b[2J', 'x' * 1999))
-
-    def _spoil(self, value: Any) -> None:
-        """Put something odd anywhere in it."""
-        while True:
-            keys = list(value) if isinstance(value, dict) else list(
-                range(len(value)))
-            if not keys:
-                return
-            key = self._chance.choice(keys)
-            inner = value[key]
-            if isinstance(value, dict) and self._chance.random() < 0.1:
-                value[self._chance.choice((*KEYS, *keys))] = value.pop(key)
-                return
-            if (not isinstance(inner, dict | list)
-                    or self._chance.random() < 0.3):
-                value[key] = copy.deepcopy(self._chance.choice(ODD))
-                return
-            value = inner
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if record.exc_info or not text.isprintable():
+            self.found.append(f'{text!r} {record.exc_info}')
 
 
 class HostileTest(loops.LoopTestCase):
 
     def test_whatever_it_answers(self) -> None:
         self.useFixture(fixtures.FakeLogger())
+        logged = Faults()
+        logging.getLogger().addHandler(logged)
+        self.addCleanup(logging.getLogger().removeHandler, logged)
         self.addDetail('seed', testtools.content.text_content(
             str(tiers.SEED)))
         chance = random.Random(tiers.SEED)
-        names = [self.id(), self.id('/batch'), self.id('/batch/a'),
-                 self.id('/batch/b'), self.id('/services'),
-                 self.id('/services/s'), '/', '../batch', 'x']
-        hostile = Hostile(chance, names)
+        hostile = hostile_.Hostile(chance, self.names(), ['wish'])
         conductor = sync.make(
             hostile, self.state_dir.parent / 'sync',
             spool_bytes=2 ** 20, host='h', boot_id='b', version='1',
@@ -190,12 +97,17 @@ class HostileTest(loops.LoopTestCase):
                         for name in ('/batch/a', '/batch/b')
                         if chance.random() < 0.3))
             followed += conductor.turn()
+            if hostile.stops:
+                self.assertNotEqual('', conductor.orders.stopped,
+                                    repr(hostile.last[:9999]))
+            json.dumps(conductor.facts(), allow_nan=False)
+            self.assertEqual([], logged.found, repr(hostile.last[:9999]))
             asked.follow(conductor.orders.parameters, tunable)
             tuned.update(name for name in conductor.orders.parameters
                          if f'parameter {name}' not in asked.refused)
             tick = loop.tick(self.now + number)
             self.assertIsNotNone(tick.decided)
-            self.start(kept, hostile.last, configuration)
+            self.start(kept, hostile.kept, configuration)
             held = {(key[0], str(key[1])) for key in self.leases.held()}
             limited += bool(held)
             stopped += tick.stopped
@@ -212,7 +124,32 @@ class HostileTest(loops.LoopTestCase):
         # All of it was tried.
         self.assertGreater(min(followed, limited, stopped), COUNT / 20)
         self.assertGreater(COUNT, followed)
-        self.assertGreater(len(tuned), min(len(PARAMETERS) / 4, COUNT / 20))
+        self.assertEqual(set(hostile_.FIELDS), hostile.filled.keys())
+        self.assertGreater(len(tuned), min(
+            len(hostile_.PARAMETERS) / 4, COUNT / 20))
+
+    def test_agents_that_start_with_whatever_it_answers(self) -> None:
+        """Of 100 answers one is for an agent as it is installed."""
+        self.configure((*OPTIONS[:2], '[agent]', 'interval_s = 0.1',
+                        f'host = {HOST}', '[conductor]', 'enabled = true',
+                        'sync_s = 1', 'allow_background = true'))
+        done = subprocess.run(
+            [sys.executable, '-m', hostile_.__name__,
+             str(max(3, COUNT // 100)), str(tiers.SEED),
+             ','.join(self.names()), '--config-file',
+             str(self.state_dir.parent / 'agent.conf'), '--state-dir',
+             str(self.state_dir)], capture_output=True, text=True)
+        self.addDetail('log', testtools.content.text_content(
+            done.stderr[-20_000:]))
+        self.assertEqual(0, done.returncode)
+        self.assertIn('Directives.digest', json.loads(done.stdout))
+        self.assertNotIn('Traceback', done.stderr)
+
+    def names(self) -> list[str]:
+        """Names of what is there, or nearly."""
+        return [self.id(), self.id('/batch'), self.id('/batch/a'),
+                self.id('/batch/b'), self.id('/services'),
+                self.id('/services/s'), '/', '../batch', 'x']
 
     def start(self, directory: pathlib.Path, found: Any,
               configuration: cfg.ConfigOpts) -> None:

@@ -231,6 +231,17 @@ class ParametersTest(testtools.TestCase):
             'parameter attribution.sample_s'])
         self.assertEqual(5.0, self.controllers['attribution'].params.sample_s)
 
+    def test_names_that_terminals_obey(self) -> None:
+        """In one line, and once."""
+        self.begin()
+        names = ('scavenger.a\nb', 'scavenger.\x1b[2J', '\u202ex')
+        for value in (1.0, 2.0):
+            refused = self.follow(**dict.fromkeys(names, value))
+            self.assertEqual(len(names), len(refused))
+        lines = self.log.output.splitlines()
+        self.assertEqual((len(names), True),
+                         (len(lines), all(map(str.isprintable, lines))))
+
     def test_so_many_that_no_report_has_room(self) -> None:
         self.begin()
         refused = self.follow(**{f'x{number}': 1.0

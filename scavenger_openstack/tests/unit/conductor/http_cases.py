@@ -154,6 +154,30 @@ class Http(cloud.Mixin, databases.Mixin):
         self.assertIn('another', self.log.output)
         self.assertNotIn(self.token, self.log.output)
 
+    def test_a_token_in_the_wrong_place(self) -> None:
+        """It does not count there, and is shown nowhere."""
+        with connect.writing(self.engine) as connection:
+            other = enrollment.enroll(connection, 'node-2', now_s=NOW).token
+        body, token = codec.encode(report(incident(1))), self.token
+        in_body = json.dumps({**json.loads(body), 'token': token,
+                              'Authorization': f'Bearer {token}'}).encode()
+        answers = [self.refused(401, *args, Authorization=None, **headers)
+                   for args, headers in (
+            ((body, f'{http.PATH}?token={token}&access_token={token}'), {}),
+            ((in_body,), {}), ((body,), {'X_Auth_Token': token}),
+            ((body,), {'Cookie': f'Authorization=Bearer {token}'}),
+            ((body,), {'Proxy_Authorization': f'Bearer {token}'}),
+            ((body,), {'X_Scavenger_Host': f'{HOST} Bearer {token}'}))]
+        answers += [self.refused(401, body, Authorization=text) for text in (
+            f'Basic {token}', f'Bearer Bearer {token}',
+            f'Bearer {HOST}:{token}', f'Bearer {other}',
+            f'Bearer {token} {other}')]
+        answers.append(self.refused(404, body, f'{http.PATH}/{token}'))
+        for text in (self.log.output, *answers):
+            self.assertNotIn(token, text)
+            self.assertNotIn(other, text)
+        self.assertEqual([], self.rows(tables.incidents))
+
     def test_in_the_name_of_another_host(self) -> None:
         self.assertIn('in the name of node-2', self.refused(
             403, codec.encode(report(incident(1), host='node-2'))))
@@ -208,6 +232,25 @@ class Http(cloud.Mixin, databases.Mixin):
         status, document, _ = self.send(codec.encode(report()))
         self.assertEqual(503, status)
         self.assertNotIn(str(empty.url.database), document['error'])
+
+    def test_a_database_without_the_newest_column(self) -> None:
+        """Of an upgrade that is not done: the report waits at its host."""
+        with connect.writing(self.engine) as connection:
+            connection.exec_driver_sql(
+                'ALTER TABLE incidents RENAME COLUMN cause TO cause_before')
+        try:
+            body = codec.encode(report(incident(1)))
+            for _ in range(2 * service.TRIES):
+                self.assertEqual(503, self.send(body)[0])
+        finally:
+            with connect.writing(self.engine) as connection:
+                connection.exec_driver_sql(
+                    'ALTER TABLE incidents RENAME COLUMN cause_before TO '
+                    'cause')
+        self.assertIn('db upgrade', self.log.output)
+        self.assertEqual([], self.rows(tables.runs))
+        self.assertEqual(200, self.send(body)[0])
+        self.assertEqual(1, len(self.rows(tables.incidents)))
 
     def configured(self, more: str = '') -> dict[str, str]:
         """The environment of a process that uses this database."""

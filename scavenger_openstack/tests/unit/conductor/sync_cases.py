@@ -12,6 +12,7 @@ from scavenger_openstack.conductor import directives
 from scavenger_openstack.conductor import interference
 from scavenger_openstack.conductor import workloads
 from scavenger_openstack.db import eviction_policy
+from scavenger_openstack.db import purge
 from scavenger_openstack.db.resources import summary
 from scavenger_openstack.db import tables
 from scavenger_openstack import errors
@@ -27,6 +28,7 @@ from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import report as wire
 
 HOUR = interference.hour(NOW)
+DAY_S = purge.DAY_S
 
 
 class Sync(cloud.Mixin):
@@ -422,6 +424,73 @@ class Sync(cloud.Mixin):
         self.assertEqual([(NOW - 60, NOW)], self.rows(
             tables.incidents, 'begun_s', 'changed_s'))
         self.assertEqual(['d2'], self.rows(tables.hosts, 'workloads_digest'))
+
+    def test_a_conductor_whose_clock_is_far_behind(self) -> None:
+        """The others would delete what it stores."""
+        self.sync(report())
+        answer = self.sync(report(
+            incident(1, NOW + 9), incident(2, NOW + 9, 'ended'),
+            limit(3, NOW + 9), wire.Kill(
+                sequence=4, time_s=NOW + 9, workload='w', processes=1,
+                owner='o'), sent_s=NOW + 10), NOW - 32 * DAY_S)
+        self.assertEqual(NOW, answer.time_s)
+        self.assertEqual([NOW], self.rows(tables.hosts, 'last_seen_s'))
+        self.purged(NOW + 60)
+        self.assertEqual([NOW + 9], self.rows(tables.incidents, 'ended_s'))
+        self.assertEqual([NOW + 9], self.rows(tables.audit, 'time_s'))
+        # A host whose clock is ahead proves nothing, nor does a conductor's.
+        self.assertEqual(NOW + 20, self.sync(
+            report(sent_s=NOW + 32 * DAY_S), NOW + 20).time_s)
+        self.sync(report(), NOW + 32 * DAY_S)
+        self.assertEqual(NOW + 30, self.sync(
+            report(sent_s=NOW + 25), NOW + 30).time_s)
+
+    def test_a_host_that_starts_with_a_clock_far_behind(self) -> None:
+        """It has reported before it has heard of the conductor's time."""
+        behind = NOW - 32 * DAY_S
+        self.sync(report(
+            incident(1, behind - 9, begun_s=behind - 69),
+            incident(2, behind - 5, 'ended', begun_s=behind - 69),
+            limit(3, NOW - 4, since_s=NOW - 4), sent_s=behind))
+        self.purged(NOW + 60)
+        self.assertEqual([(NOW - 69, NOW - 5)], self.rows(
+            tables.incidents, 'begun_s', 'ended_s'))
+        self.assertEqual([NOW - 4], self.rows(tables.caps, 'set_s'))
+
+    def test_an_incident_that_began_in_the_future(self) -> None:
+        """By the clocks of host and conductor, which were both ahead."""
+        self.listed()
+        ahead = NOW + 32 * DAY_S
+        self.sync(report(incident(1, ahead, begun_s=ahead - 60),
+                         sent_s=ahead), ahead)
+        self.sync(report(incident(2, NOW + 10, 'ended', begun_s=ahead - 60),
+                         sent_s=NOW + 10), NOW + 10)
+        self.assertEqual([(NOW + 10, NOW + 10)], self.rows(
+            tables.incidents, 'begun_s', 'ended_s'))
+        self.assertEqual([NOW + 10], self.rows(tables.suspects, 'begun_s'))
+        self.assertEqual([(HOUR, '/batch/a', 1, 0.0, 0, 0)], self.hours())
+
+    def purged(self, now: float) -> None:
+        """A conductor deletes what ended 30 days ago."""
+        for _ in purge.steps(self.engine, now_s=now,
+                             older_than_s=30 * DAY_S,
+                             audit_older_than_s=30 * DAY_S):
+            pass
+
+    def test_a_report_each_second(self) -> None:
+        """Without an entry it adds no row."""
+        counted = tables.METADATA.sorted_tables
+        before = []
+        for second in range(60):
+            self.sync(report(
+                workloads=[vm('web'), batch('/batch/a')], digest='d1',
+                sent_s=NOW + second, facts=wire.Facts(
+                    headroom={'cpu': float(second)})), NOW + second)
+            if not second:
+                before = [len(self.rows(table)) for table in counted]
+        self.assertEqual(before, [len(self.rows(table))
+                                  for table in counted])
+        self.assertEqual([NOW + 59], self.rows(tables.hosts, 'last_seen_s'))
 
     def test_two_machines_with_one_name(self) -> None:
         def speaks(boot_id: str, now: float) -> dict[str, Any]:

@@ -203,6 +203,21 @@ class Wrong(testtools.TestCase):
         codec.decode(good.replace(b'"v"', b'"\\\\u0000"'), report.Report,
                      MOST)
 
+    def test_a_part_of_what_is_no_message(self) -> None:
+        """Of one with a text or number that cannot be, or without end."""
+        for rest in ('"\\ud800"', '"a\\u0000"', '"\n"', 'NaN', '1e999',
+                     '9' * 5000, '{"acknowledged": 9}', '1, "\\udfff": 1'):
+            found = codec.decode_part(
+                f'\ufeff{{"later": {rest}, "acknowledged": 5}}'.encode(),
+                report.Acknowledgement, MOST)
+            self.assertEqual(5, found.acknowledged)
+        for data in (b'', b'[]', b'{"acknowledged": -1}',
+                     b'{"acknowledged": ' + b'9' * 5000 + b'}',
+                     b'{"later": ' + b'[' * 100_000,
+                     b'{"acknowledged": 5}' + b' ' * MOST):
+            self.assertRaises(errors.WireError, codec.decode_part, data,
+                              report.Acknowledgement, MOST)
+
     def test_too_many(self) -> None:
         good = codec.encode(FULL)
         self.assertIn('at most 10 are taken', self.refused(good, 10))

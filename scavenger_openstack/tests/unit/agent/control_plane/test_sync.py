@@ -913,7 +913,11 @@ class DirectivesTest(SyncTestCase):
         for odd in ({'schema': report.SCHEMA + 1}, {'overrides': 'all'},
                     {'specs': [{'later': 1}]},
                     {'protection_reason': 'an incident' + ' of many' * 999},
-                    {'protection_reason': {'later': 1}}):
+                    {'protection_reason': {'later': 1}},
+                    {'protection_reason': 'an incident \ud800'},
+                    {'notice': 'a\0b'}, {'issued_s': float('nan')},
+                    {'later': '\ud800'},
+                    {'overrides': 'all', 'later': 10 ** 4000}):
             self.follow(DIRECTIVES)
             self.answers({'protection_reason': 'an incident', **odd})
             self.assertEqual('', self.sync.orders.stopped)
