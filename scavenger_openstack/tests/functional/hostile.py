@@ -19,6 +19,7 @@ from collections.abc import Callable
 import copy
 import json
 import random
+import re
 import sys
 import threading
 import time
@@ -35,6 +36,7 @@ from scavenger_openstack import conf_params
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
 from scavenger_openstack.wire import codec
+from scavenger_openstack.wire import patterns
 from scavenger_openstack.wire import report as wire
 
 PARAMETERS = [f'{section}.{option.name}' for section, params
@@ -92,7 +94,7 @@ class Hostile:
             'source': lambda: self._choice(
                 ('instance', 'flavor', 'project', 'aggregate', 'default',
                  '')),
-            'digest': lambda: f'{self._count} {chance.random()}',
+            'digest': self._digest, 'workloads_digest': self._digest,
             'schema': lambda: wire.SCHEMA if chance.random() < 0.97 else 2,
             'protection': lambda: chance.random() < 0.8,
             'issued_s': self._time, 'expires_s': self._time,
@@ -185,7 +187,8 @@ class Hostile:
             return self._choice([
                 text for text in (*TEXTS, *NAMES)
                 if (kind.min_length or 0) <= len(text)
-                <= (kind.max_length or 255)])
+                <= (kind.max_length or 255)
+                and re.search(kind.pattern or '', text)])
         return None
 
     def _length(self, most: int | None) -> int:
@@ -206,7 +209,11 @@ class Hostile:
     def _time(self) -> float:
         return float(self._choice(
             (self._now, self._now, self._now + 60, self._now + 1e9,
-             max(0.0, self._now - 1e9), 0, 2 ** 53)))
+             max(0.0, self._now - 1e9), 0, patterns.LAST_S)))
+
+    def _digest(self) -> str:
+        """Another one each time."""
+        return f'{self._count}-{self._chance.random()}'
 
     def _parameter(self) -> str:
         """The name of one, or one that is nearly such a name."""
