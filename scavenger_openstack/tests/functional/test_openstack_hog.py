@@ -170,13 +170,13 @@ class Hog(limited.LimitedCase):
         """Wait until it is the one antagonist of its host, with a limit."""
         def listed(*words: str) -> frozenset[str]:
             return self.servers & {one['instance'] for one in self.command(
-                *words, '--long', '--host', self.here.hostname)
-                if one.get('limited', True) or not tiers.ALL}
+                *words, '--long', '--host', self.here.hostname)}
 
-        self.assertEqual({hog}, self.cloud.wait(
-            'an antagonist is listed, and limited', lambda: listed(
-                'antagonist', 'list'), SOON_S))
-        self.assertEqual({hog}, listed('interference', 'cap', 'list'))
+        for what, words in (
+                ('an antagonist is listed', ('antagonist', 'list')),
+                ('it is limited', ('interference', 'cap', 'list'))):
+            self.assertEqual({hog}, self.cloud.wait(
+                what, lambda words=words: listed(*words), SOON_S))
         self.assertEqual([], self.caps(web))
 
     def overridden(self, hog: str, console: guests.Console) -> bool:
