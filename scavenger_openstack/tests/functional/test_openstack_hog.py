@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 import contextlib
+import functools
 import json
 import pathlib
 import sys
@@ -176,7 +177,7 @@ class Hog(limited.LimitedCase):
                 ('an antagonist is listed', ('antagonist', 'list')),
                 ('it is limited', ('interference', 'cap', 'list'))):
             self.assertEqual({hog}, self.cloud.wait(
-                what, lambda words=words: listed(*words), SOON_S))
+                what, functools.partial(listed, *words), SOON_S))
         self.assertEqual([], self.caps(web))
 
     def overridden(self, hog: str, console: guests.Console) -> bool:

@@ -15,9 +15,11 @@ from scavenger_openstack.algorithms.cpi2 import cpi2
 from scavenger_openstack.api import times
 from scavenger_openstack.conductor import directives
 from scavenger_openstack.conductor import sync as conductor
+from scavenger_openstack.db import claims
 from scavenger_openstack.db import connect
-from scavenger_openstack.db import reports
+from scavenger_openstack.db import directives as rows
 from scavenger_openstack.db import tables
+from scavenger_openstack.db import wishes
 from scavenger_openstack.decision import orders
 from scavenger_openstack.tests.unit.api import cloud
 from scavenger_openstack.types import HostSample
@@ -135,9 +137,8 @@ class Odd(cloud.Api):
                 project=vm['project'], application=vm['application'],
                 cpu_model=cpu_model['cpu_model'], signal='cpi', mean=1.5,
                 stddev=0.1, n=10 ** 6, m2=10 ** 4, day_s=0))
-            reports.add_audit(connection, [{
-                'time_s': 1.0, 'actor': '', 'action': 'specs', 'target': '',
-                'reason': ''}])
+            claims.count(connection, rows.SPECS_CHANGED)
+            wishes.changed(connection)
         self.turn()
         detector = cpi2.Controller(cpi2.Params())
         detector.compare(self.agent.orders.specs)
