@@ -19,6 +19,7 @@ from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional import loops
 from scavenger_openstack.tests.functional import virtual_host
+from scavenger_openstack.tests import tiers
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
 
@@ -156,6 +157,7 @@ class LeftoverTest(loops.LoopTestCase):
             self.in_force(), self.in_force('/batch/a')))
 
 
+@tiers.only_in_all('unit tests fill the host at once, and others limit VMs')
 class VmTest(virtual_host.VirtualHostTestCase):
 
     def test_of_a_vm_only_the_vcpus_have_it(self) -> None:

@@ -94,8 +94,8 @@ class AgentTest(ThreadsTestCase, agents.AgentTestCase):
             stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.addCleanup(watcher.wait)
         self.addCleanup(watcher.kill)
-        self.wait_for('all is back', lambda: self.idle() == '0')
-        self.assertEqual([], self.leases())
+        self.wait_for('all is back', lambda: (
+            self.idle(), self.leases()) == ('0', []))
         self.end(watcher)
 
     def configure(self, *lines: str) -> None:
