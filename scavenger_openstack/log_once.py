@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 import math
+import threading
 
 MOST = 4096
 """So many things with problems are remembered; then all are forgotten, since
@@ -78,23 +79,25 @@ class LogOnce:
 
 class Quota:
     """At most ``most`` lines in ``every_s``, each once in that time: for what
-    a client may have logged as often as it likes.
+    a client may have logged as often as it likes.  Threads may share it.
     """
 
     def __init__(self, most: int, every_s: float) -> None:
         self._most = most
         self._every_s = every_s
+        self._lock = threading.Lock()
         self._logged_s: dict[Hashable, float] = {}
 
     def take(self, about: Hashable, now_s: float) -> int | None:
         """How many lines are left after this one, ``None`` when it is not to
         be logged."""
-        # In the order of their times, unless the clock was set.
-        while oldest := next(iter(self._logged_s.items()), None):
-            if 0 <= now_s - oldest[1] < self._every_s:
-                break
-            self._logged_s.pop(oldest[0], None)
-        if about in self._logged_s or len(self._logged_s) >= self._most:
-            return None
-        self._logged_s[about] = now_s
-        return self._most - len(self._logged_s)
+        with self._lock:
+            # In the order of their times, unless the clock was set.
+            while oldest := next(iter(self._logged_s.items()), None):
+                if 0 <= now_s - oldest[1] < self._every_s:
+                    break
+                self._logged_s.pop(oldest[0], None)
+            if about in self._logged_s or len(self._logged_s) >= self._most:
+                return None
+            self._logged_s[about] = now_s
+            return self._most - len(self._logged_s)

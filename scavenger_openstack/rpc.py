@@ -72,8 +72,8 @@ answers may have expired, which a healthy connection does not show."""
 IDLE_S = 60.0
 """A conductor that no call has reached for so long calls itself."""
 
-REPEAT_S = 600.0
-"""The same refusal of a host is logged once in so long."""
+REPEAT_S, MOST_LOGGED = 600.0, 50
+"""So many refusals are logged in so long, each once."""
 
 _HOST = re.compile(r'"host": ?"([\w.-]{1,255})"')
 
@@ -183,7 +183,6 @@ class Client:
             answer = proof.opened(token, sender, answer)
         if not isinstance(answer, str):
             raise errors.Unreachable('the answer of the conductor is no text')
-        # No need to encode what is too long already.
         data = answer[:MAX_ANSWER_BYTES + 1].encode(errors='surrogatepass')
         if len(data) > MAX_ANSWER_BYTES:
             raise errors.Unreachable(
@@ -324,7 +323,6 @@ class _Endpoint:
         self.taken_s = time.monotonic()
         if not isinstance(report, str):
             raise errors.WireError('a report that is no text: refused')
-        # No need to encode what is too long already.
         if len(report) > MAX_REPORT_BYTES:
             raise errors.WireError(
                 f'a report of {len(report)} characters: refused; at most '
@@ -339,14 +337,15 @@ class _Endpoint:
 
 
 class _Dispatcher(oslo_messaging.RPCDispatcher):
-    """Says in one line what oslo.messaging shows a traceback for, of each
-    host now and then."""
+    """Says in one line what oslo.messaging shows a traceback for."""
 
     def __init__(self, endpoints: Any) -> None:
         super().__init__(endpoints, None)
-        self._logged = log_once.LogOnce()
+        self._logged = log_once.Quota(MOST_LOGGED, REPEAT_S)
 
     def dispatch(self, incoming: Any) -> Any:
+        # Agents ask for none: heartbeats of a call of no method never end.
+        incoming.client_timeout = None
         try:
             return super().dispatch(incoming)
         except (oslo_messaging.UnsupportedVersion,
@@ -355,7 +354,7 @@ class _Dispatcher(oslo_messaging.RPCDispatcher):
             raise oslo_messaging.ExpectedException() from exc
 
     def _say(self, host: str, exc: Exception) -> None:
-        if self._logged.due(host, now_s=time.monotonic(), every_s=REPEAT_S):
+        if self._logged.take(host, time.monotonic()) is not None:
             LOG.warning('refused a call of %s: %s. This conductor speaks '
                         'version %s: upgrade the older of agent and '
                         'conductor', host, printable(str(exc))[:MESSAGE],

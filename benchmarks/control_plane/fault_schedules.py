@@ -19,7 +19,7 @@ hosts lose their power and, by the time that they report again, their instances
 
 Afterwards each incident, limit and row of the audit is there once, hourly sums
 are those of all incidents, totals those of the hours, specs those of all
-samples (to 1e-9), and no override is lost or comes back.  A seed gives the
+samples, and no override is lost or comes back.  A seed gives the
 same schedule again, but for where a kill hits.
 
     python benchmarks/control_plane/fault_schedules.py \\

@@ -98,7 +98,6 @@ class Writer:
         self._params = params
         self._clock = clock
         self._elapsed = elapsed or clock
-        self._reports: dict[str, Reported] = {}
         self._prepared = False
         self._missed: dict[str, tuple[float, float]] = {}
         self._logged = log_once.LogOnce()
@@ -107,6 +106,7 @@ class Writer:
 
     def distrust(self) -> None:
         """Read all again: another conductor may have written meanwhile."""
+        self._reports: dict[str, Reported] = {}
         self._providers: dict[str, Provider] = {}
         self._index = host_names.Index({})
         self._listed_s = -math.inf

@@ -17,10 +17,12 @@ import secrets
 import socket
 import threading
 import time
+from typing import NamedTuple
 
 from oslo_log import log
 
 from scavenger_openstack.conductor.admission import budget
+from scavenger_openstack.conductor.admission import keys
 from scavenger_openstack.conductor.admission import refusals
 from scavenger_openstack.conductor import advancing
 from scavenger_openstack.conductor import directives
@@ -29,11 +31,11 @@ from scavenger_openstack.conductor import purging
 from scavenger_openstack.conductor import specs
 from scavenger_openstack.conductor import sync as sync_
 from scavenger_openstack.db import connect
-from scavenger_openstack.db import enrollment
 from scavenger_openstack.db import reports
 from scavenger_openstack.db import schema
 from scavenger_openstack.db import tables
 from scavenger_openstack import errors
+from scavenger_openstack import host_names
 from scavenger_openstack.types import printable
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import proof
@@ -52,24 +54,25 @@ PATIENCE_S = 5.0
 EVERY_S = 60.0
 """How often it looks for what is due from time to time."""
 
-PROVED_S = 60.0
-"""So long the token of a host counts without a look into the database."""
-
-MOST_PROVED = 20_000
-"""Hosts of which that is kept."""
-
 MOST_FAILED = 1000
 """Hosts whose failures are counted."""
 
 TAG = 'tag'
 """The proof of a sender that is only known by what nova-compute tells."""
 
-SIGNED = 'signed'
-"""The proof of a sender whose reports have one each."""
-
 TRIES = 3
 """A report that fails for an unexpected reason is refused after so many tries,
 so that its agent finds out which entry it is and goes on."""
+
+
+class Cost(NamedTuple):
+    """What a report costs once it is stored: rows by table, amounts by the
+    names in :data:`.budget.HOST`, and whether Nova has a service on each host
+    that it was the first of."""
+
+    rows: dict[str, int]
+    amounts: dict[str, float]
+    admitted: list[bool | None]
 
 
 class Conductor:
@@ -96,8 +99,8 @@ class Conductor:
         self._clock = clock
         self._require_token = require_token
         self._wishes = directives.Wishes()
-        self._proved: dict[str, tuple[str, float]] = {}
         self._budgets = budget.Budgets(pace)
+        self._keys = keys.Keys(engine, self._budgets)
         self._log = refusals.Refusals(engine)
         self._failures: dict[str, tuple[int, float]] = {}
         self.fault = ''     # why the last report was not stored
@@ -140,7 +143,7 @@ class Conductor:
               authenticated: str | None, now: float) -> bytes:
         """The answer, on the account of the sender."""
         began_s, taken, points = time.thread_time(), False, 0
-        added: dict[str, int] = {}
+        cost = Cost({}, {}, [])
         try:
             report = codec.decode(data, Report, MAX_REPORT_BYTES)
             sync_.check(report, authenticated)
@@ -149,17 +152,18 @@ class Conductor:
                 # Without its workloads, which are sent again: directives
                 # come with the answer.
                 report = codec.replace(report, workloads=None)
-            answer = self._stored(sender, report, authenticated, now, added)
+            answer = self._stored(sender, report, authenticated, now, cost)
             taken = True
             return directives.encoded(
                 answer, report.host,
                 lambda what: self._log.is_due(f'{report.host} {what}', now))
         finally:
-            audit = added.pop(tables.audit.name, 0)
+            audit = cost.rows.pop(tables.audit.name, 0)
             self._budgets.end(sender, taken, {
-                budget.CPU: time.thread_time() - began_s,
-                budget.ROWS: sum(added.values()) + points
-                // budget.POINTS_PER_ROW, budget.AUDIT: audit})
+                **cost.amounts, budget.CPU: time.thread_time() - began_s,
+                budget.ROWS: sum(cost.rows.values()) + points
+                // budget.POINTS_PER_ROW, budget.AUDIT: audit},
+                cost.admitted)
 
     def tag(self, data: bytes) -> None:
         """Remember what nova-compute tells of an instance.
@@ -169,10 +173,11 @@ class Conductor:
         :raises Unreachable: it could not be stored
         """
         tag = codec.decode(data, InstanceTag, MAX_TAG_BYTES)
-        now, sender = self._clock(), budget.Sender(tag.host, TAG)
-        self._budgets.look_up(sender)
+        now = self._clock()
+        sender = budget.Sender(host_names.short(tag.host), TAG)
+        self._budgets.take_tag(sender, len(data))
         try:
-            known = connect.retried(
+            is_known = connect.retried(
                 self._engine, functools.partial(
                     flavor_tags.take, tag=tag, now_s=now),
                 patience_s=PATIENCE_S, idempotent=True, on_duplicate=True)
@@ -180,7 +185,7 @@ class Conductor:
             if self._log.is_due(str(exc), now):
                 LOG.error('tags of instances are not stored: %s', exc)
             raise errors.Unreachable('the tag cannot be stored now') from exc
-        if known:
+        if is_known:
             self._budgets.know(sender)
         else:
             self._log.tag(tag.host, now)
@@ -193,7 +198,7 @@ class Conductor:
         :raises ForeignReport: the host has not signed it
         :raises ScavengerError: it may be taken later, as it is
         """
-        key = self._key(budget.Sender(sender.host, SIGNED),
+        key = self._key(sender.host,
                         lambda key: proof.is_of(sender, key, data))
         if not key:
             foreign = errors.ForeignReport(
@@ -202,6 +207,7 @@ class Conductor:
                 'one, and a host that was unenrolled needs no token_file')
             self._log.refused(foreign, None, sender.host, '', self._clock())
             raise foreign
+        self._keys.check_new(sender)
         try:
             kind, text = proof.ANSWER, self.answer(data, sender.host).decode()
         except errors.WireError as exc:
@@ -218,54 +224,46 @@ class Conductor:
         :raises Unreachable: that cannot be found out now
         """
         hashed = proof.key(token)
-        if self._key(budget.Sender(host, hashed),
-                     lambda key: hmac.compare_digest(hashed, key)):
+        if self._key(host, lambda key: hmac.compare_digest(hashed, key),
+                     address):
             return True
         self._log.token(host, address, self._clock())
         return False
 
-    def _key(self, sender: budget.Sender, fits: Callable[[str], bool]) -> str:
-        """The hash of the host's token, of now or of less than
-        :data:`PROVED_S` ago, if it fits; else ''.
+    def _key(self, host: str, fits: Callable[[str], bool], address: str = ''
+             ) -> str:
+        """As :meth:`.keys.Keys.fitting`.
 
-
-        :param address: see :meth:`answer`
-        :raises Busy: too many tokens were wrong
         :raises Unreachable: that cannot be found out now
         """
-        now = time.monotonic()
-        key, until_s = self._proved.get(sender.host, ('', 0.0))
-        if now < until_s and fits(key):
-            return key
-        self._budgets.look_up(sender)
         try:
-            key = connect.read(self._engine, functools.partial(
-                enrollment.key, name=sender.host))
+            return self._keys.fitting(host, fits)
+        except errors.Busy as exc:
+            self._log.put_off(exc, host, address, self._clock())
+            raise
         except errors.DatabaseError as exc:
             raise self._unreachable(exc) from exc
-        if not (key and fits(key)):
-            self._budgets.forget(sender)
-            return ''
-        self._budgets.know(sender)
-        if len(self._proved) >= MOST_PROVED:
-            self._proved.clear()
-        self._proved[sender.host] = key, now + PROVED_S
-        return key
 
     def _stored(self, sender: budget.Sender, report: Report,
-                authenticated: str | None, now: float,
-                added: dict[str, int]) -> Answer:
-        """Store a report; what agents get, and in ``added`` the rows that it
-        has added, by table."""
+                authenticated: str | None, now: float, cost: Cost) -> Answer:
+        """Store a report; what agents get, and what it has cost."""
         def work(connection: reports.Connection) -> Answer:
             reports.added(connection)   # of a transaction that failed
+            cost.admitted.clear()
             answer = sync_.sync(
                 connection, report, now, authenticated=authenticated,
                 require_token=self._require_token, wishes=self._wishes,
-                admit=self._budgets.admit, take_hours=functools.partial(
-                    self._budgets.take_hours, sender))
-            added.update(reports.added(connection))
+                admit=admit, take_hours=take_hours)
+            cost.rows.update(reports.added(connection))
             return answer
+
+        def admit(name: str, has_service: bool | None) -> None:
+            self._budgets.check_newcomer(name, has_service)
+            cost.admitted.append(has_service)
+
+        def take_hours(hours: float) -> bool:
+            cost.amounts[budget.HOURS] = hours
+            return self._budgets.has_hours(sender)
 
         try:
             answer = connect.retried(

@@ -211,4 +211,6 @@ def _merge(connection: reports.Connection, after: int, today_s: int
          'day_s': day_s} for whose, (one, day_s) in sorted(specs.items())
         if all(map(math.isfinite, (*one, one.stddev or 0.0)))]
     statistics.set_specs(connection, changed)
+    if changed:
+        claims.count(connection, directives.SPECS_CHANGED)
     return ids[-1], len(changed)

@@ -101,7 +101,8 @@ def sync(connection: reports.Connection, report: Report, now: float,
     if host is None:
         admit(report.host, services.has(connection, report.host))
         host = reports.add_host(connection, report.host, now)
-    now = clocks.agreed_s(now, host.last_seen_s, report.sent_s)
+    # What all hosts share goes by the time of this conductor.
+    here_s, now = now, clocks.agreed_s(now, host.last_seen_s, report.sent_s)
     sequence, last_s, generation, tags = reports.progress(
         connection, host.id, report.host, report.run_id)
     # Also what is left out below has been received: an agent sends it again
@@ -135,7 +136,7 @@ def sync(connection: reports.Connection, report: Report, now: float,
         connection, directives_.Asker(
             host.id, report.host, digest, host.settings,
             report.directives_digest, report.facts.cpu_model, tags),
-        generation, now)
+        generation, here_s)
     if late:
         reports.update_host(connection, host.id, {
             'last_seen_s': now, 'removed_s': None})

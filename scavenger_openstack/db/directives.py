@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Collection
 from typing import Any
 from typing import NamedTuple
@@ -167,14 +168,18 @@ def hosts(connection: Connection, now: float, since_s: float, host: str
     """
     table = tables.hosts.c
     index = services.index(connection)
-    return [name for name, token, first_s, last_s in connection.execute(
+    rows = connection.execute(
         select(table.name, table.token_hash, table.first_seen_s,
-               table.last_seen_s).where(or_(
+               table.last_seen_s, table.short).where(or_(
                    table.last_seen_s >= since_s, table.name == host)
-               ).order_by(table.id))
-            if token or index is not None and index.find_all(name)
-            or first_s <= now - SETTLED_S and (
-                last_s >= now - SETTLED_S or name == host)]
+               ).order_by(table.id)).all()
+    forms = collections.Counter(row.short for row in rows)
+    return [row.name for row in rows if row.token_hash
+            or index is not None and (
+                row.name in index.find_all(row.name)
+                or forms[row.short] == 1 and index.find_all(row.name))
+            or row.first_seen_s <= now - SETTLED_S and (
+                row.last_seen_s >= now - SETTLED_S or row.name == host)]
 
 
 def shares(connection: Connection, minute: int) -> dict[str, int] | None:

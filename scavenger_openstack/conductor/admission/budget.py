@@ -136,6 +136,8 @@ class Budgets:
         self._at_work: set[Sender] = set()
         now_s = elapsed()
         self._newcomers = Account(NEWCOMERS, now_s)
+        self._look_ups = Account(NEWCOMERS, now_s)
+        self._tags = Account(NEWCOMERS, now_s)
         self._without_service = Bucket(WITHOUT_SERVICE, now_s)
         self._without_nova = Bucket(WITHOUT_NOVA, now_s)
 
@@ -159,7 +161,7 @@ class Budgets:
                 raise errors.Busy(f'{sender.host}: another report of this '
                                   'host is being stored')
             if account is None:
-                self._newcomer(now_s)
+                self._newcomer(self._newcomers, now_s)
             else:
                 self._check(sender, account, (CPU, BYTES, REPORTS), now_s)
                 account.take({BYTES: size_bytes, REPORTS: 1}, now_s)
@@ -179,28 +181,34 @@ class Budgets:
             return account is None or not account.overdrawn(
                 (ROWS, AUDIT), now_s)
 
-    def take_hours(self, sender: Sender, hours: float) -> bool:
-        """Whether a sender may report statistics of so many more hours."""
+    def has_hours(self, sender: Sender) -> bool:
+        """Whether a sender may report statistics of more hours."""
         with self._lock:
-            account = self._accounts.get(sender)
-            now_s = self._elapsed()
-            if account is None:     # its first report here
-                return True
-            if account.overdrawn((HOURS,), now_s):
-                return False
-            account.take({HOURS: hours}, now_s)
-            return True
+            account = self._accounts.get(sender)    # none: its first report
+            return account is None or not account.overdrawn(
+                (HOURS,), self._elapsed())
 
-    def end(self, sender: Sender, taken: bool, amounts: Mapping[str, float]
-            ) -> None:
+    def end(self, sender: Sender, taken: bool, amounts: Mapping[str, float],
+            admitted: Collection[bool | None] = ()) -> None:
         """The work has ended.
 
-        :param taken: the sender may speak as this host
+        :param taken: the sender may speak as this host, and what it sent is
+            stored
         :param amounts: what it has cost, by the names in :data:`HOST`
+        :param admitted: as ``has_service`` of :meth:`check_newcomer`, of
+            hosts that were stored for the first time
         """
         with self._lock:
             now_s = self._elapsed()
             self._at_work.discard(sender)
+            if taken:
+                for has_service in admitted:
+                    bucket = self._newcomers_bucket(has_service)
+                    if bucket is not None:
+                        bucket.take(1, now_s)
+            else:
+                amounts = {name: amount for name, amount in amounts.items()
+                           if name != HOURS}
             account = self._accounts.get(sender)
             if account is None and taken:
                 account = self._open(sender, now_s)
@@ -209,15 +217,14 @@ class Budgets:
             else:
                 self._newcomers.take({CPU: amounts.get(CPU, 0.0)}, now_s)
 
-    def look_up(self, sender: Sender) -> None:
-        """Before the database is asked about a sender of which nothing has
-        been taken.
+    def take_look_up(self) -> None:
+        """Before the database is asked for the token of a sender that does
+        not fit what is known of its host.
 
         :raises Busy: it was asked too often
         """
         with self._lock:
-            if sender not in self._accounts:
-                self._newcomer(self._elapsed())
+            self._newcomer(self._look_ups, self._elapsed())
 
     def know(self, sender: Sender) -> None:
         """The database knows the sender."""
@@ -225,36 +232,48 @@ class Budgets:
             if sender not in self._accounts:
                 self._open(sender, self._elapsed())
 
-    def forget(self, sender: Sender) -> None:
-        """The database does not know the sender any more."""
-        with self._lock:
-            self._accounts.pop(sender, None)
+    def take_tag(self, sender: Sender, size_bytes: int) -> None:
+        """Before what nova-compute tells of an instance is stored.
 
-    def admit(self, name: str, has_service: bool | None) -> None:
+        :raises Busy: too many are of this host, or of hosts that are not
+            known
+        """
+        with self._lock:
+            now_s = self._elapsed()
+            account = self._accounts.get(sender)
+            if account is None:
+                self._newcomer(self._tags, now_s)
+            else:
+                self._check(sender, account, (BYTES, REPORTS, ROWS), now_s)
+                account.take({BYTES: size_bytes, REPORTS: 1, ROWS: 1}, now_s)
+
+    def check_newcomer(self, name: str, has_service: bool | None) -> None:
         """Whether a host of a name that is new may be stored.
 
         :param has_service: whether Nova has a compute service there,
             ``None`` where Nova is not read
         :raises Busy: too many were new
         """
-        if has_service:
-            return
         with self._lock:
-            now_s = self._elapsed()
-            bucket = (self._without_nova if has_service is None
-                      else self._without_service)
-            if bucket.level(now_s) < 1:
+            bucket = self._newcomers_bucket(has_service)
+            if bucket is not None and bucket.level(self._elapsed()) < 1:
                 raise errors.Busy(
                     f'{name}: too many hosts report for the first time'
                     + ('' if has_service is None else ', and Nova has no '
                        'compute service on this one')
                     + '; "scavenger-manage host enroll" lets it in')
-            bucket.take(1, now_s)
 
-    def _newcomer(self, now_s: float) -> None:
-        if self._newcomers.overdrawn(NEWCOMERS, now_s):
+    def _newcomers_bucket(self, has_service: bool | None) -> Bucket | None:
+        """What bounds such names, ``None`` for nothing."""
+        if has_service:
+            return None
+        return (self._without_nova if has_service is None
+                else self._without_service)
+
+    def _newcomer(self, account: Account, now_s: float) -> None:
+        if account.overdrawn(NEWCOMERS, now_s):
             raise errors.Busy('too many senders that are not known')
-        self._newcomers.take({REQUESTS: 1}, now_s)
+        account.take({REQUESTS: 1}, now_s)
 
     def _check(self, sender: Sender, account: Account,
                names: Collection[str], now_s: float) -> None:

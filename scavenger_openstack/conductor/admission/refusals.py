@@ -37,8 +37,8 @@ class Refusals:
     def __init__(self, engine: connect.Engine) -> None:
         self._engine = engine
         self._hosts = log_once.Quota(MOST_HOSTS, REPEAT_S)
-        self._reports, self._tokens, self._tags, self._busy = (
-            log_once.Quota(MOST, REPEAT_S) for _ in range(4))
+        (self._reports, self._foreign, self._tokens, self._tags,
+         self._busy) = (log_once.Quota(MOST, REPEAT_S) for _ in range(5))
 
     def is_due(self, text: str, now: float) -> bool:
         """Whether to log something about a host that reports, or about this
@@ -54,11 +54,13 @@ class Refusals:
         :param host: which the report says it is of
         :param address: of the sender, '' where that is not known
         """
-        if not _is_due(self._reports, str(exc), 'reports are refused', now):
+        is_foreign = isinstance(exc, errors.ForeignReport)
+        if not _is_due(self._foreign if is_foreign else self._reports,
+                       str(exc), 'reports are refused', now):
             return
         LOG.warning('refused a report of %s%s: %s', printable(host)
                     or 'an unknown host', _from(address), exc)
-        if isinstance(exc, errors.ForeignReport):
+        if is_foreign:
             self.audit(now, f'agent {authenticated}' if authenticated
                        else 'unknown', host, str(exc))
 

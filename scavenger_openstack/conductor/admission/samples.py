@@ -21,9 +21,9 @@ from scavenger_openstack.wire.report import Statistics
 
 LOG = log.getLogger(__name__)
 
-MOST_MEAN = 1e30
-MOST_M2 = 1e80
-"""Larger numbers cannot be, and all hosts' together would overflow."""
+MOST_VALUE = 1e4
+"""No signal is larger: cycles of an instruction, seconds waited for each one
+run or for an operation."""
 
 HOUR_S = 3600
 LEAST_SYNC_S = 1
@@ -68,4 +68,4 @@ def _is_possible(entry: Statistics, workloads: int) -> bool:
     return (entry.signal in SIGNALS
             and entry.n <= workloads * HOUR_S / LEAST_SYNC_S
             and max(map(abs, (entry.mean, entry.least, entry.most)))
-            <= MOST_MEAN and entry.m2 <= MOST_M2)
+            <= MOST_VALUE and entry.m2 <= entry.n * MOST_VALUE ** 2)

@@ -5,10 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 from sqlalchemy import Connection
 from sqlalchemy import delete
 from sqlalchemy import insert
+from sqlalchemy import Select
 from sqlalchemy import select
 
 from scavenger_openstack.db import reports
@@ -26,18 +28,26 @@ def index(connection: Connection) -> host_names.Index | None:
 
 
 def has(connection: Connection, name: str) -> bool | None:
-    """Whether a host has one, ``None`` where Nova was not read."""
+    """Whether a host that is new has one, ``None`` where Nova was not read.
+    One of another form of its name counts while no host has reported by any:
+    a client may invent domains.
+    """
     short = host_names.short(name)
     if name == short:
         others = _S.host.startswith(f'{short}.', autoescape=True)
     else:
         others = _S.host == short
-    for condition in (_S.host == name, others):
-        if connection.execute(select(_S.id).where(condition).limit(1)
-                              ).scalar() is not None:
-            return True
-    return None if connection.execute(select(_S.id).limit(1)
-                                      ).scalar() is None else False
+    hosts = tables.hosts.c
+    if _is_any(connection, select(_S.id).where(_S.host == name)) or (
+            _is_any(connection, select(_S.id).where(others))
+            and not _is_any(connection, select(hosts.id).where(
+                hosts.short == short, hosts.removed_s.is_(None)))):
+        return True
+    return False if _is_any(connection, select(_S.id)) else None
+
+
+def _is_any(connection: Connection, query: Select[Any]) -> bool:
+    return connection.execute(query.limit(1)).first() is not None
 
 
 def follow(connection: Connection, names: Collection[str]) -> int:

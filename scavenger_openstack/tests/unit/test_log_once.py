@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+
 import testtools
 
 from scavenger_openstack import log_once
@@ -69,6 +72,26 @@ class TestLogOnce(testtools.TestCase):
             quota.take(about, 65.0) for about in 'ad'])
         # A clock that is set back keeps nothing from the log.
         self.assertEqual(2, quota.take('a', 1.0))
+
+    def test_a_quota_that_threads_share(self) -> None:
+        quota = log_once.Quota(3, 0.001)
+        faults: list[Exception] = []
+
+        def take() -> None:
+            try:
+                for number in range(20_000):
+                    quota.take(number, number / 1e4)
+            except Exception as exc:
+                faults.append(exc)
+
+        self.addCleanup(sys.setswitchinterval, sys.getswitchinterval())
+        sys.setswitchinterval(1e-6)
+        threads = [threading.Thread(target=take) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual([], faults)
 
     def test_its_size_is_bounded(self) -> None:
         self.assertTrue(all(map(self.logged.due, range(log_once.MOST))))

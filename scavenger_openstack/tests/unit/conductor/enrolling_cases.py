@@ -62,7 +62,8 @@ class Enrolling(cloud.Mixin):
                 self.now += 1
             self.assertIn('without its token', self.refused(
                 codec.encode(report(sent_s=self.now))))
-            self.conductor.signed_answer(data, sender)
+            self.conductor.signed_answer(data, proof.sender(
+                enrolled.token, HOST, data))
             with self.engine.begin() as connection:
                 self.assertTrue(enrollment.unenroll(connection, HOST,
                                                     now_s=self.now))

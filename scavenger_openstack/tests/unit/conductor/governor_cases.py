@@ -120,8 +120,6 @@ class Governor(cloud.Mixin):
                     done[minute][key], most,
                     f'seed {seed}, step {step}, {key}, {host.name}')
         self.assertGreater(sum(one[RACK] for one in done.values()), 0)
-        self.assertGreater(sum(one[CLOUD] for one in done.values()),
-                           len(done))
 
     def tell(self, host: Host, asked_s: float) -> None:
         """It reports to one of two conductors."""

@@ -117,7 +117,7 @@ class Http(cloud.Mixin, databases.Mixin):
     def test_another_token_of_the_host(self) -> None:
         """The new one counts at once, and the old one for a while."""
         self.useFixture(fixtures.MonkeyPatch(
-            'scavenger_openstack.conductor.service.PROVED_S', 0.5))
+            'scavenger_openstack.conductor.admission.keys.PROVED_S', 0.5))
         old, body = self.token, codec.encode(report())
         self.assertEqual(200, self.send(body)[0])
         with connect.writing(self.engine) as connection:
@@ -132,7 +132,7 @@ class Http(cloud.Mixin, databases.Mixin):
 
     def test_a_token_that_was_the_hosts(self) -> None:
         self.useFixture(fixtures.MonkeyPatch(
-            'scavenger_openstack.conductor.service.PROVED_S', 0.0))
+            'scavenger_openstack.conductor.admission.keys.PROVED_S', 0.0))
         body = codec.encode(report())
         self.assertEqual(200, self.send(body)[0])
         with connect.writing(self.engine) as connection:

@@ -347,8 +347,11 @@ class Service(cloud.Mixin):
         self.assertRaises(errors.ForeignReport, self.signed,
                           data.replace(b'began', b'ended'), token, sender)
         self.assertEqual([], self.rows(tables.incidents))
-        for _ in range(2):      # the same again changes nothing
-            self.assertEqual(1, self.signed(data, token, sender).acknowledged)
+        self.assertEqual(1, self.signed(data, token, sender).acknowledged)
+        # Sent again by one that has read it, and by its host.
+        self.assertRaises(errors.Unreachable, self.signed, data, token,
+                          sender)
+        self.assertEqual(1, self.signed(data, token).acknowledged)
         self.assertEqual(1, len(self.rows(tables.incidents)))
         with self.engine.begin() as connection:
             tokens[HOST] = enrollment.enroll(connection, HOST, now_s=NOW

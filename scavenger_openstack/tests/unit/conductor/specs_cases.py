@@ -210,6 +210,15 @@ class Specs(cloud.Mixin):
             self.assertLess(abs(after[0] - mean), 0.3 * mean, alone)
             self.assertLess(after[1], 5 * stddev, alone)
 
+    def hours(self, budgets: budget.Budgets, sender: budget.Sender,
+              hours: float) -> bool:
+        """Whether a report of so many hours is taken, which is stored at the
+        second try."""
+        has_hours = budgets.has_hours(sender)
+        for taken in False, has_hours:
+            budgets.end(sender, taken, {budget.HOURS: hours})
+        return has_hours
+
     def test_a_host_that_reports_an_hour_again_and_again(self) -> None:
         """Of each application so many hours as have passed, and a day."""
         budgets = budget.Budgets(lambda: self.passed_s)
@@ -220,7 +229,7 @@ class Specs(cloud.Mixin):
             self.sync(of_shop(*(
                 statistics(one, TODAY, 3600, 0.1, 0.0)
                 for one in range(1, 9)), host='evil', run=f'run-{number}'),
-                take_hours=functools.partial(budgets.take_hours, sender))
+                take_hours=functools.partial(self.hours, budgets, sender))
         self.assertLessEqual(len(self.rows(tables.statistics)), 48 + 8 + 8)
 
     def test_an_honest_host_for_a_week(self) -> None:
@@ -230,11 +239,11 @@ class Specs(cloud.Mixin):
         for number in range(168):
             self.passed_s = 3600.0 * number
             for _ in range(2):      # in two reports
-                self.assertTrue(budgets.take_hours(sender, 1.0))
+                self.assertTrue(self.hours(budgets, sender, 1.0))
         # And after a day without a conductor.
         self.passed_s += 86_400.0
         for _ in range(24):
-            self.assertTrue(budgets.take_hours(sender, 2.0))
+            self.assertTrue(self.hours(budgets, sender, 2.0))
 
     def test_a_change_is_audited(self) -> None:
         self.sync(of_shop(statistics(1, TODAY, 10, 1.0, 0.0)))

@@ -117,10 +117,13 @@ class Budgets(testtools.TestCase):
         def admitted(has_service: bool | None, count: int) -> int:
             done = 0
             for number in range(count):
+                sender = budget.Sender(f'invented-{number}')
                 try:
-                    self.budgets.admit(f'invented-{number}', has_service)
+                    self.budgets.check_newcomer(sender.host, has_service)
                 except errors.Busy:
                     continue
+                self.budgets.end(sender, False, {}, [has_service])  # not taken
+                self.budgets.end(sender, True, {}, [has_service])
                 done += 1
             return done
 

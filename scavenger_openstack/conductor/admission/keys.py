@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which senders know the token of a host.
+
+Of each host the hash of its token is kept for a while, so that a report is no
+look into the database.  Who fits what was known last is asked for at no cost;
+the others share the look-ups of a process: a client may invent names.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable
+import functools
+import math
+import time
+
+from scavenger_openstack.conductor.admission import budget
+from scavenger_openstack.db import connect
+from scavenger_openstack.db import enrollment
+from scavenger_openstack import errors
+from scavenger_openstack.wire import proof
+
+PROVED_S = 60.0
+"""So long a hash counts without a look into the database."""
+
+MOST_HOSTS = 20_000
+"""Hosts of which anything is kept."""
+
+MOST_PROOFS = 64
+"""So many of each host are remembered: another client of the broker may send
+again what it has read there."""
+
+
+class Keys:
+    """The hashes of tokens; threads may share them.
+
+    :param engine: of the database with the hosts
+    """
+
+    def __init__(self, engine: connect.Engine, budgets: budget.Budgets
+                 ) -> None:
+        self._engine = engine
+        self._budgets = budgets
+        self._keys: dict[str, tuple[str, float]] = {}
+        self._proofs: dict[str, collections.deque[str]] = {}
+
+    def fitting(self, host: str, fits: Callable[[str], bool]) -> str:
+        """The hash of the host's token, of now or of less than
+        :data:`PROVED_S` ago, if it fits; else ''.
+
+        :raises Busy: too many did not fit
+        :raises DatabaseError: that cannot be found out now
+        """
+        now = time.monotonic()
+        key, read_s = self._keys.get(host, ('', -math.inf))
+        is_known = bool(key) and fits(key)
+        if is_known and now - read_s < PROVED_S:
+            return key
+        if not is_known:
+            self._budgets.take_look_up()
+        key = connect.read(self._engine, functools.partial(
+            enrollment.key, name=host))
+        if not key:
+            return ''
+        if len(self._keys) >= MOST_HOSTS:
+            self._keys.clear()
+            self._proofs.clear()
+        self._keys[host] = key, now
+        return key if fits(key) else ''
+
+    def check_new(self, sender: proof.Sender) -> None:
+        """
+        :raises Unreachable: this report was taken already
+        """
+        proofs = self._proofs.setdefault(
+            sender.host, collections.deque(maxlen=MOST_PROOFS))
+        if sender.proof in proofs:
+            raise errors.Unreachable('this report was taken already')
+        proofs.append(sender.proof)
