@@ -109,13 +109,14 @@ class TestWhatTheyDo(virtual_host.VirtualHostTestCase):
             self.assertThat(len(sizes), matchers.GreaterThan(6))
             rates_seen.append((sizes[-1] - sizes[0])
                               / (timed[-1][1] - timed[0][1]))
-            if abs(rates_seen[-1] / 2e6 - 1) < 0.3:
+            if abs(rates_seen[-1] / 2e6 - 1) < 0.3 or not tiers.ALL:
                 break
         self.addDetail('samples', content.text_content('\n'.join(
             f'{one.io_ops} {one.io_bytes} {one.io_wait_s} {one.cpu_s}'
             for one in samples)))
-        self.assertThat(abs(rates_seen[-1] / 2e6 - 1),
-                        matchers.LessThan(0.3), str(rates_seen))
+        if tiers.ALL:
+            self.assertThat(abs(rates_seen[-1] / 2e6 - 1),
+                            matchers.LessThan(0.3), str(rates_seen))
         for name in ('io_wait_s', 'cpu_s'):
             values = [getattr(one, name) for one in samples]
             self.assertThat(values[-1], matchers.GreaterThan(values[-6]))

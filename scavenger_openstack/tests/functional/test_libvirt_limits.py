@@ -314,9 +314,11 @@ class TestTheyHold(LimitsCase):
             f'free {free.bytes_per_s / 1e6:.1f} MB/s'))
         # On a busy machine it may get less, but never more.
         self.assertThat(cores, matchers.MatchesAll(
-            matchers.GreaterThan(0.16), matchers.LessThan(0.21)))
+            matchers.GreaterThan(0.16 if tiers.ALL else 0.0),
+            matchers.LessThan(0.21)))
         self.assertThat(work.bytes_per_s / 1e6, matchers.MatchesAll(
-            matchers.GreaterThan(4.0), matchers.LessThan(5.5)))
+            matchers.GreaterThan(4.0 if tiers.ALL else 0.0),
+            matchers.LessThan(5.5)))
         self.assertThat(free.bytes_per_s, matchers.GreaterThan(
             1.5 * work.bytes_per_s))
 
