@@ -103,8 +103,7 @@ def refresh(engine: connect.Engine, now: float
             changed += count
             yield count
         while count := connect.retried(engine, functools.partial(
-                statistics.end_specs, before_s=today_s - DAYS * DAY_S,
-                most=BATCH)):
+                _end, before_s=today_s - DAYS * DAY_S)):
             changed += count
             yield count
     finally:
@@ -114,7 +113,6 @@ def refresh(engine: connect.Engine, now: float
                     'time_s': now, 'actor': 'conductor',
                     'action': directives.SPECS, 'target': '',
                     'reason': f'specs changed: {changed}'}])
-                claims.count(connection, directives.SPECS_CHANGED)
             LOG.info('specs changed: %d', changed)
 
 
@@ -187,6 +185,14 @@ class Ranges:
 
 def _key(row: Any) -> SpecKey:
     return row.project, row.application, row.cpu_model, row.signal
+
+
+def _end(connection: reports.Connection, before_s: float) -> int:
+    """Delete specs without samples since then; how many."""
+    count = statistics.end_specs(connection, before_s=before_s, most=BATCH)
+    if count:
+        claims.count(connection, directives.SPECS_CHANGED)
+    return count
 
 
 def _merge(connection: reports.Connection, after: int, today_s: int

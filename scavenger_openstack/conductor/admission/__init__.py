@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is taken of whom, before it is stored."""
+"""Which reports and tags a conductor takes, before it stores them."""

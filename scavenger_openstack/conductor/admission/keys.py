@@ -13,6 +13,7 @@ import collections
 from collections.abc import Callable
 import functools
 import math
+import threading
 import time
 
 from scavenger_openstack.conductor.admission import budget
@@ -42,6 +43,7 @@ class Keys:
                  ) -> None:
         self._engine = engine
         self._budgets = budgets
+        self._lock = threading.Lock()
         self._keys: dict[str, tuple[str, float]] = {}
         self._proofs: dict[str, collections.deque[str]] = {}
 
@@ -63,18 +65,20 @@ class Keys:
             enrollment.key, name=host))
         if not key:
             return ''
-        if len(self._keys) >= MOST_HOSTS:
-            self._keys.clear()
-            self._proofs.clear()
-        self._keys[host] = key, now
+        with self._lock:
+            if len(self._keys) >= MOST_HOSTS:
+                self._keys.clear()
+                self._proofs.clear()
+            self._keys[host] = key, now
         return key if fits(key) else ''
 
     def check_new(self, sender: proof.Sender) -> None:
         """
         :raises Unreachable: this report was taken already
         """
-        proofs = self._proofs.setdefault(
-            sender.host, collections.deque(maxlen=MOST_PROOFS))
-        if sender.proof in proofs:
-            raise errors.Unreachable('this report was taken already')
-        proofs.append(sender.proof)
+        with self._lock:
+            proofs = self._proofs.setdefault(
+                sender.host, collections.deque(maxlen=MOST_PROOFS))
+            if sender.proof in proofs:
+                raise errors.Unreachable('this report was taken already')
+            proofs.append(sender.proof)

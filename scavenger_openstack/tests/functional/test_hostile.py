@@ -51,8 +51,7 @@ OPTIONS = ('[agent]', f'controllers = {", ".join(REAL)}',
            '[attribution]', 'mode = enforce')
 
 class Faults(logging.Handler):
-    """What is logged of failures that nobody expected, and what terminals
-    obey."""
+    """What is logged of unexpected failures, and what terminals obey."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -73,7 +73,7 @@ class Budgets(testtools.TestCase):
             self.assertLessEqual(count * amount, rate.most
                                  + 3601 * rate.per_s + amount, name)
             self.assertGreater(count, 0)
-            # Nobody else is kept waiting.
+            # No other host waits.
             self.assertTrue(self.sent(budget.Sender('node-2')))
             self.now_s += 25_000 / budget.HOST[budget.ROWS].per_s
             self.assertTrue(self.sent(), name)
