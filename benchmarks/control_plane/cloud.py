@@ -24,7 +24,6 @@ from sqlalchemy import literal
 from sqlalchemy import select
 
 from scavenger_openstack.db import connect
-from scavenger_openstack.db import enrollment
 from scavenger_openstack.db import reports
 from scavenger_openstack.db import tables
 from scavenger_openstack.db import totals
@@ -45,6 +44,7 @@ AT_ONCE = 50_000
 """Numbers of one statement: MariaDB undoes a long one for minutes."""
 
 TOKEN = 'of-all-hosts-of-a-benchmark'
+TOKEN_HASH = 'sha256:' + hashlib.sha256(TOKEN.encode()).hexdigest()
 DIGEST = f'{0:032x}'
 """Of the workloads that are in the tables."""
 
@@ -118,7 +118,7 @@ class Rows:
             'name': name, 'short': name, 'boot_id': 'b' * 36,
             'version': '1.0.0', 'enforcing': sqlalchemy.true(),
             'facts': facts, 'settings': '{}', 'workloads_digest': DIGEST,
-            'token_hash': enrollment.hashed(TOKEN),
+            'token_hash': TOKEN_HASH,
             'first_seen_s': self._now - 9 * DAY_S, 'last_seen_s': self._now,
             'totals_hour_s': hour_s})
         self._insert(tables.runs, self._hosts, {
@@ -129,16 +129,7 @@ class Rows:
             **of_workload, 'kind': 'instance', 'flavor': 'm1.large',
             'display_name': of_workload['name'], 'source': 'flavor',
             'vcpus': 2.0, 'floor': '{}', 'since_s': self._now - 9 * DAY_S})
-        host = func.concat('node-', cast(
-            self._quotient(number, WORKLOADS) + 1, sqlalchemy.String(20)))
-        self._insert(tables.flavor_tags, workloads, {
-            **of_workload, 'host': host, 'short': host, 'source': 'flavor',
-            'application': case((number % WORKLOADS < GROUPED, func.concat(
-                'group-', cast(self._quotient(number, WORKLOADS),
-                               sqlalchemy.String(20)))), else_=''),
-            'floor': '{}', 'protect': sqlalchemy.true(),
-            'changed_s': self._now - 9 * DAY_S,
-            'from_broker': sqlalchemy.false(), 'told': sqlalchemy.false()})
+        self._fill_tags(workloads)
         # Every tenth workload, and every second hour.
         antagonist = number % (workloads // 10) * 10
         self._insert(
@@ -164,6 +155,28 @@ class Rows:
             'most': 9.0})
         reads.analyze(self._engine, *(
             table.name for table in tables.METADATA.sorted_tables))
+
+    def _fill_tags(self, workloads: int) -> None:
+        """What Nova said of them; their stamps are not made by a database."""
+        table = tables.flavor_tags
+        for first in range(0, workloads, AT_ONCE):
+            rows = [{
+                'instance': instance(number),
+                'project': project(number % PROJECTS),
+                'host': f'node-{number // WORKLOADS + 1}',
+                'short': f'node-{number // WORKLOADS + 1}',
+                'priority': 'foreground' if number % 10 else 'background',
+                'source': 'flavor',
+                'application': f'group-{number // WORKLOADS}'
+                if number % WORKLOADS < GROUPED else '',
+                'floor': {}, 'protect': True,
+                'changed_s': self._now - 9 * DAY_S,
+                'from_broker': False, 'told': False}
+                for number in range(first, min(workloads, first + AT_ONCE))]
+            with connect.writing(self._engine) as connection:
+                connection.execute(table.insert(), [
+                    {name: value for name, value in row.items()
+                     if name in table.c} for row in rows])
 
     def _fill_over(self, number: Any) -> None:
         """What an hour adds that is over and old by now: of each host a
