@@ -1,20 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What it takes to attach a BPF program to the tracepoint sched_switch.
+"""BPF programs on the kernel's tracepoints: assembled, loaded, attached.
 
-System calls and the format of the tracepoint, made by hand: a library for BPF
-would be needed for nothing else.
+System calls, instructions and the formats of tracepoints, made by hand: a
+library for BPF would be needed for nothing else, and a compiler is not there.
+
+Nothing outlives the process: programs, maps and events hang on descriptors.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from collections.abc import Mapping
 import ctypes
+import enum
 import errno
+import fcntl
 import os
 import pathlib
 import platform
 import re
 import struct
+from typing import Any
 from typing import NamedTuple
 
 from scavenger_openstack.drivers.kernel import perf_event as perf_event_
@@ -31,14 +38,68 @@ class Calls(NamedTuple):
     fsmount: int = 432
 
 
+class Map(enum.IntEnum):
+    """BPF_MAP_TYPE_*."""
+
+    HASH = 1
+    ARRAY = 2
+    LRU_HASH = 9
+
+
+class Op(enum.IntEnum):
+    """The first byte of an instruction.
+
+    Source: the kernel's Documentation/bpf/standardization, section 4 and 5.
+    """
+
+    JUMP = 0x05
+    ADD = 0x07
+    ADD_REGISTER = 0x0f
+    JUMP_IF_EQUAL = 0x15
+    LOAD_64_BITS = 0x18
+    JUMP_IF_REGISTERS_EQUAL = 0x1d
+    SUBTRACT_REGISTER = 0x1f
+    JUMP_IF_NOT_LESS = 0x35
+    JUMP_IF_NOT_EQUAL = 0x55
+    AND = 0x57
+    LOAD_WORD = 0x61
+    STORE_WORD = 0x63
+    SHIFT_LEFT = 0x67
+    LOAD = 0x79
+    STORE = 0x7b
+    CALL = 0x85
+    EXIT = 0x95
+    MOVE = 0xb7
+    MOVE_REGISTER = 0xbf
+    ATOMIC_ADD = 0xdb
+
+
+class Helper(enum.IntEnum):
+    """Functions of the kernel that a program may call."""
+
+    MAP_LOOKUP = 1
+    MAP_UPDATE = 2
+    MAP_DELETE = 3
+    KTIME_NS = 5
+    CPU = 8
+
+
 _CALLS = {'x86_64': Calls(321, 298), 'aarch64': Calls(280, 241)}
-MAP_CREATE, PROG_LOAD = 0, 5
-MAP_TYPE_ARRAY, F_MMAPABLE = 2, 1 << 10
-PROG_TYPE_TRACEPOINT = 5
+_MAP_CREATE, _PROG_LOAD, _MAP_LOOKUP_BATCH = 0, 5, 24
+F_MMAPABLE = 1 << 10
+MAP_FD, MAP_VALUE = 1, 2
+"""What :attr:`Op.LOAD_64_BITS` loads: a map, or the address of its value."""
+
+_PROG_TYPE_TRACEPOINT = 5
 _PERF_TYPE_TRACEPOINT, _FLAG_FD_CLOEXEC = 2, 8
-IOC_ENABLE, IOC_SET_BPF = 0x2400, 0x40042408
-_EVENT = 'events/sched/sched_switch'
+_IOC_ENABLE, _IOC_SET_BPF = 0x2400, 0x40042408
 _TRACEFS = ('/sys/kernel/tracing', '/sys/kernel/debug/tracing')
+_LICENCE = b'Apache-2.0'
+
+
+def system_calls() -> Calls | None:
+    """The numbers on this machine, ``None`` where they are not known."""
+    return _CALLS.get(platform.machine())
 
 
 def instruction(code: int, dst: int = 0, src: int = 0, offset: int = 0,
@@ -50,146 +111,244 @@ def instruction(code: int, dst: int = 0, src: int = 0, offset: int = 0,
     return struct.pack('=BBhi', code, src << 4 | dst, offset, immediate)
 
 
-def parse_format(text: str) -> tuple[int, int]:
-    """Id of the event and offset of its ``next_pid``, in bytes.
+def load_map(register: int, fd: int, kind: int = MAP_FD) -> bytes:
+    """Two instructions: a map, or the address of its value, in a register."""
+    return instruction(Op.LOAD_64_BITS, register, kind,
+                       immediate=fd) + instruction(0)
 
-    :raises ValueError: the text does not describe sched_switch.
+
+def assembled(parts: Iterable[bytes | tuple[bytes, str] | str]) -> bytes:
+    """A program of instructions, of jumps with the label that they go to,
+    and of labels.
+
+    :raises KeyError: a label is missing.
     """
-    event = re.search(r'^ID: (\d+)$', text, re.MULTILINE)
-    field = re.search(r'\bnext_pid;\s*offset:(\d+);\s*size:4;', text)
-    if event is None or field is None:
-        raise ValueError('no ID, or no next_pid of 4 bytes, in the format')
-    return int(event[1]), int(field[1])
+    code, labels, jumps = bytearray(), {}, []
+    for part in parts:
+        if isinstance(part, str):
+            labels[part] = len(code) // 8
+        elif isinstance(part, tuple):
+            jumps.append((len(code) // 8, part[1]))
+            code += part[0]
+        else:
+            code += part
+    for at, label in jumps:
+        struct.pack_into('=h', code, at * 8 + 2, labels[label] - at - 1)
+    return bytes(code)
 
 
-def system_calls() -> Calls:
-    """The numbers on this machine.
+class Event(NamedTuple):
+    """A tracepoint: its id, and the offset of each field in bytes."""
 
-    :raises Unsupported: they are not known.
+    id: int
+    offsets: Mapping[str, int]
+
+
+def parse_format(text: str, fields: Mapping[str, int]) -> Event:
+    """The event that a file ``format`` of tracefs describes.
+
+    :param fields: the size in bytes that each is to have
+    :raises ValueError: it describes none with such fields.
     """
-    machine = platform.machine()
-    if machine not in _CALLS:
-        raise errors.Unsupported(
-            f'cannot tell what runs on each CPU: no system call numbers for '
-            f'{machine}; set perfiso to off')
-    return _CALLS[machine]
+    number = re.search(r'^ID: (\d+)$', text, re.MULTILINE)
+    offsets = {field: int(offset) for field, offset, size in re.findall(
+        r'\b(\w+);\s*offset:(\d+);\s*size:(\d+);', text)
+        if fields.get(field) == int(size)}
+    missing = ', '.join(fields.keys() - offsets.keys())
+    if number is None or missing:
+        raise ValueError(f'no ID, or no {missing} of the right size, in the '
+                         'format')
+    return Event(int(number[1]), offsets)
+
+
+class Programs:
+    """The programs of one reader, with the maps that they share.
+
+    :param purpose: what cannot be done without, for messages
+    :raises Unsupported: the system calls of this machine are not known; the
+        methods: the kernel refuses.
+    """
+
+    def __init__(self, purpose: str) -> None:
+        self._purpose = purpose
+        self._fds: list[int] = []
+        calls = system_calls()
+        if calls is None:
+            raise errors.Unsupported(
+                f'cannot {purpose}: no system call numbers for '
+                f'{platform.machine()}')
+        self._calls = calls
+
+    def map(self, kind: Map, *, key_bytes: int = 4, value_bytes: int = 8,
+            entries: int = 1, flags: int = 0) -> int:
+        """The descriptor of a new map."""
+        return self._keep(self._bpf(
+            _MAP_CREATE, 'make a map', struct.pack(
+                '=IIIII', kind, key_bytes, value_bytes, entries, flags)))
+
+    def attach(self, name: str, event: Event, code: bytes) -> None:
+        """Run a program at each occurrence of a tracepoint, on all CPUs.
+
+        :param name: of the tracepoint, such as ``sched:sched_switch``
+        """
+        text = ctypes.create_string_buffer(code, len(code))
+        licence = ctypes.create_string_buffer(_LICENCE)
+        program = self._keep(self._bpf(
+            _PROG_LOAD, 'load a program', struct.pack(
+                '=IIQQIIQII', _PROG_TYPE_TRACEPOINT, len(code) // 8,
+                ctypes.addressof(text), ctypes.addressof(licence),
+                0, 0, 0, 0, 0)))
+        # One event on any CPU is enough: the program hangs on the
+        # tracepoint, which all CPUs share.
+        source = self._keep(self._perf_event(name, event.id))
+        try:
+            fcntl.ioctl(source, _IOC_SET_BPF, program)
+            fcntl.ioctl(source, _IOC_ENABLE, 0)
+        except OSError as exc:
+            raise self.unsupported(
+                f'attach a BPF program to {name.partition(":")[2]}',
+                exc.errno or 0) from exc
+
+    def event(self, name: str, fields: Mapping[str, int]) -> Event:
+        """A tracepoint, as of :func:`parse_format`.
+
+        :param name: such as ``sched:sched_switch``
+        """
+        path = f'events/{name.replace(":", "/")}/format'
+        try:
+            text = self._format(path)
+        except OSError as exc:
+            raise self.unsupported(f'read {path} of tracefs',
+                                   exc.errno or 0) from exc
+        try:
+            return parse_format(text, fields)
+        except ValueError as exc:
+            raise errors.Unsupported(
+                f'cannot {self._purpose}: {path} of tracefs: {exc}') from exc
+
+    def entries(self, fd: int, key: struct.Struct, value: struct.Struct,
+                most: int) -> list[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+        """All keys and values of a hash, by one system call.
+
+        :param most: entries that the map takes
+        :raises DriverError: it cannot be read.
+        """
+        keys = ctypes.create_string_buffer(key.size * most)
+        values = ctypes.create_string_buffer(value.size * most)
+        position = ctypes.create_string_buffer(8)
+        attributes = ctypes.create_string_buffer(struct.pack(
+            '=QQQQIIQQ', 0, ctypes.addressof(position),
+            ctypes.addressof(keys), ctypes.addressof(values), most, fd, 0,
+            0), 128)
+        result = _libc().syscall(
+            ctypes.c_long(self._calls.bpf), ctypes.c_int(_MAP_LOOKUP_BATCH),
+            attributes, ctypes.c_uint(128))
+        number = ctypes.get_errno()
+        if result < 0 and number != errno.ENOENT:   # that is the end
+            raise errors.DriverError(
+                f'cannot {self._purpose}: read a map by bpf(): '
+                f'{os.strerror(number)}')
+        count: int = struct.unpack_from('=I', attributes, 32)[0]
+        return list(zip(key.iter_unpack(keys.raw[:key.size * count]),
+                        value.iter_unpack(values.raw[:value.size * count]),
+                        strict=True))
+
+    def close(self) -> None:
+        """Take all out of the kernel; twice does no harm."""
+        while self._fds:
+            os.close(self._fds.pop())
+
+    def unsupported(self, what: str, number: int, more: str = ''
+                    ) -> errors.Unsupported:
+        """The error for what the kernel refused, and what to do.
+
+        :param number: the kernel's errno
+        :param more: what to do if permission is missing; else capabilities
+        """
+        if number in (errno.EPERM, errno.EACCES):
+            todo = more or ('give the agent CAP_BPF and CAP_PERFMON (a '
+                            'kernel in lockdown refuses even then)')
+        else:
+            todo = ('it needs Linux 5.8 with CONFIG_BPF_SYSCALL and '
+                    'tracepoints')
+        return errors.Unsupported(f'cannot {self._purpose}: {what}: '
+                                  f'{os.strerror(number)}; {todo}')
+
+    def _keep(self, fd: int) -> int:
+        self._fds.append(fd)
+        return fd
+
+    def _bpf(self, command: int, what: str, attributes: bytes) -> int:
+        """The descriptor that ``bpf(2)`` returns.
+
+        :param attributes: ``union bpf_attr``, as far as it is needed
+        """
+        # The kernel takes a longer argument whose rest is zero.
+        size = 128
+        buffer = ctypes.create_string_buffer(attributes, size)
+        fd = int(_libc().syscall(
+            ctypes.c_long(self._calls.bpf), ctypes.c_int(command), buffer,
+            ctypes.c_uint(size)))
+        if fd < 0:
+            raise self.unsupported(f'{what} by bpf()', ctypes.get_errno())
+        return fd
+
+    def _perf_event(self, name: str, event_id: int) -> int:
+        """The descriptor of a tracepoint, which is not enabled yet."""
+        # struct perf_event_attr, first version; flag 1 is "disabled".
+        attributes = struct.pack('=IIQQQQQIIQ', _PERF_TYPE_TRACEPOINT, 64,
+                                 event_id, 0, 0, 0, 1, 0, 0, 0)
+        cpu = min(os.sched_getaffinity(0))
+        fd = int(_libc().syscall(
+            ctypes.c_long(self._calls.perf_event_open), attributes,
+            ctypes.c_int(-1), ctypes.c_int(cpu), ctypes.c_int(-1),
+            ctypes.c_ulong(_FLAG_FD_CLOEXEC)))
+        if fd < 0:
+            raise self.unsupported(f'open {name} by perf_event_open()',
+                                   ctypes.get_errno(),
+                                   perf_event_.demands_more())
+        return fd
+
+    def _format(self, path: str) -> str:
+        for directory in _TRACEFS:
+            try:
+                return pathlib.Path(directory, path).read_text()
+            except OSError:
+                continue
+        # Not mounted here.  A mount that is attached nowhere shows the same
+        # files and changes no mount table.
+        top = self._detached_tracefs()
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=top)
+            with open(fd) as file:
+                return file.read()
+        finally:
+            os.close(top)
+
+    def _detached_tracefs(self) -> int:
+        """Descriptor of the top directory of tracefs, mounted nowhere.
+
+        :raises OSError: the kernel is older than 5.2, or does not let us.
+        """
+        libc, calls = _libc(), self._calls
+        create, cloexec = 6, 1
+        context = _checked(libc.syscall(
+            ctypes.c_long(calls.fsopen), b'tracefs', ctypes.c_uint(cloexec)))
+        try:
+            _checked(libc.syscall(
+                ctypes.c_long(calls.fsconfig), ctypes.c_int(context),
+                ctypes.c_uint(create), None, None, ctypes.c_int(0)))
+            return _checked(libc.syscall(
+                ctypes.c_long(calls.fsmount), ctypes.c_int(context),
+                ctypes.c_uint(cloexec), ctypes.c_uint(0)))
+        finally:
+            os.close(context)
 
 
 def _libc() -> ctypes.CDLL:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.syscall.restype = ctypes.c_long
     return libc
-
-
-def call(calls: Calls, command: int, what: str, attributes: bytes) -> int:
-    """The descriptor that ``bpf(2)`` returns.
-
-    :param command: BPF_*
-    :param what: what it is to do, for the message
-    :param attributes: ``union bpf_attr``, as far as the command needs it
-    :raises Unsupported: the kernel refuses.
-    """
-    # The kernel takes a longer argument whose rest is zero.
-    size = 128
-    buffer = ctypes.create_string_buffer(attributes, size)
-    fd = int(_libc().syscall(ctypes.c_long(calls.bpf), ctypes.c_int(command),
-                             buffer, ctypes.c_uint(size)))
-    if fd < 0:
-        raise unsupported(f'{what} by bpf()', ctypes.get_errno())
-    return fd
-
-
-def perf_event(calls: Calls, event_id: int) -> int:
-    """The descriptor of a tracepoint, which is not enabled yet.
-
-    :raises Unsupported: the kernel refuses.
-    """
-    # struct perf_event_attr, first version: 64 bytes; flag 1 is "disabled".
-    attributes = struct.pack('=IIQQQQQIIQ', _PERF_TYPE_TRACEPOINT, 64,
-                             event_id, 0, 0, 0, 1, 0, 0, 0)
-    cpu = min(os.sched_getaffinity(0))
-    fd = int(_libc().syscall(
-        ctypes.c_long(calls.perf_event_open), attributes, ctypes.c_int(-1),
-        ctypes.c_int(cpu), ctypes.c_int(-1),
-        ctypes.c_ulong(_FLAG_FD_CLOEXEC)))
-    if fd < 0:
-        raise unsupported('open sched:sched_switch by perf_event_open()',
-                          ctypes.get_errno(), perf_event_.demands_more())
-    return fd
-
-
-def unsupported(what: str, number: int, more: str = ''
-                ) -> errors.Unsupported:
-    """The error for what the kernel refused, and what to do.
-
-    :param number: the kernel's errno
-    :param more: what to do if permission is missing; else capabilities
-    """
-    if number in (errno.EPERM, errno.EACCES):
-        todo = more or ('give the agent CAP_BPF and CAP_PERFMON (a kernel in '
-                        'lockdown refuses even then)')
-    else:
-        todo = 'it needs Linux 5.8 with CONFIG_BPF_SYSCALL and tracepoints'
-    return errors.Unsupported(
-        f'cannot tell what runs on each CPU, so no CPU buffer can be kept: '
-        f'{what}: {os.strerror(number)}; {todo}')
-
-
-def event() -> tuple[int, int]:
-    """Id of sched_switch and the offset of its next_pid.
-
-    :raises Unsupported: tracefs cannot be read.
-    """
-    try:
-        text = _format()
-    except OSError as exc:
-        raise unsupported(f'read {_EVENT}/format of tracefs',
-                          exc.errno or 0) from exc
-    try:
-        return parse_format(text)
-    except ValueError as exc:
-        raise errors.Unsupported(
-            f'cannot tell what runs on each CPU: {_EVENT}/format of tracefs: '
-            f'{exc}') from exc
-
-
-def _format() -> str:
-    for directory in _TRACEFS:
-        try:
-            return pathlib.Path(directory, _EVENT, 'format').read_text()
-        except OSError:
-            continue
-    # Not mounted here.  A mount that is attached nowhere shows the same
-    # files and changes no mount table.
-    top = _detached_tracefs()
-    try:
-        fd = os.open(f'{_EVENT}/format', os.O_RDONLY | os.O_CLOEXEC,
-                     dir_fd=top)
-        with open(fd) as file:
-            return file.read()
-    finally:
-        os.close(top)
-
-
-def _detached_tracefs() -> int:
-    """Descriptor of the top directory of tracefs, mounted nowhere.
-
-    :raises OSError: the kernel is older than 5.2, or does not let us.
-    """
-    libc, calls = _libc(), system_calls()
-    create, cloexec = 6, 1
-    context = _checked(libc.syscall(ctypes.c_long(calls.fsopen), b'tracefs',
-                                    ctypes.c_uint(cloexec)))
-    try:
-        _checked(libc.syscall(ctypes.c_long(calls.fsconfig),
-                              ctypes.c_int(context), ctypes.c_uint(create),
-                              None, None, ctypes.c_int(0)))
-        return _checked(libc.syscall(ctypes.c_long(calls.fsmount),
-                                     ctypes.c_int(context),
-                                     ctypes.c_uint(cloexec),
-                                     ctypes.c_uint(0)))
-    finally:
-        os.close(context)
 
 
 def _checked(result: int) -> int:

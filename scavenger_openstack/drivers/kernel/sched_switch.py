@@ -7,15 +7,11 @@ A program of a dozen BPF instructions, assembled here, sits on the tracepoint
 has mapped: reading it is no system call.  ``/proc/stat`` counts in steps of
 10 ms, too coarse for a loop of a millisecond (PerfIso, section 3.1.1, asks
 for a low-latency, low-overhead way to count idle CPUs).
-
-Nothing outlives the process: program, array and event hang on descriptors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-import ctypes
-import fcntl
 import mmap
 import os
 import struct
@@ -50,24 +46,21 @@ def program(next_pid_offset: int, map_fd: int, cpus: int) -> bytes:
     :param map_fd: descriptor of the map, one value of ``cpus`` + 1 entries.
     """
     r0, r1, r6, r7 = 0, 1, 6, 7
-    ldxw, ldxdw, stxdw, ld_imm64 = 0x61, 0x79, 0x7b, 0x18
-    add, add_reg, lsh, mov = 0x07, 0x0f, 0x67, 0xb7
-    jeq_reg, jge, call, leave = 0x1d, 0x35, 0x85, 0x95
-    map_value, get_smp_processor_id = 2, 8
-    return b''.join((
-        bpf.instruction(ldxw, r6, r1, next_pid_offset),
-        bpf.instruction(add, r6, immediate=1),
-        bpf.instruction(ld_imm64, r7, map_value, immediate=map_fd),
-        bpf.instruction(0),
-        bpf.instruction(ldxdw, r1, r7),
-        bpf.instruction(jeq_reg, r6, r1, 5),
-        bpf.instruction(call, immediate=get_smp_processor_id),
-        bpf.instruction(jge, r0, offset=3, immediate=cpus),
-        bpf.instruction(lsh, r0, immediate=STRIDE.bit_length() - 1),
-        bpf.instruction(add_reg, r7, r0),
-        bpf.instruction(stxdw, r7, r6, STRIDE),
-        bpf.instruction(mov, r0),
-        bpf.instruction(leave),
+    op, instruction = bpf.Op, bpf.instruction
+    return bpf.assembled((
+        instruction(op.LOAD_WORD, r6, r1, next_pid_offset),
+        instruction(op.ADD, r6, immediate=1),
+        bpf.load_map(r7, map_fd, bpf.MAP_VALUE),
+        instruction(op.LOAD, r1, r7),
+        (instruction(op.JUMP_IF_REGISTERS_EQUAL, r6, r1), 'end'),
+        instruction(op.CALL, immediate=bpf.Helper.CPU),
+        (instruction(op.JUMP_IF_NOT_LESS, r0, immediate=cpus), 'end'),
+        instruction(op.SHIFT_LEFT, r0, immediate=STRIDE.bit_length() - 1),
+        instruction(op.ADD_REGISTER, r7, r0),
+        instruction(op.STORE, r7, r6, STRIDE),
+        'end',
+        instruction(op.MOVE, r0),
+        instruction(op.EXIT),
     ))
 
 
@@ -100,7 +93,8 @@ class SchedSwitch:
     """
 
     def __init__(self) -> None:
-        self._fds: list[int] = []
+        self._programs = bpf.Programs(
+            'tell what runs on each CPU, so no CPU buffer can be kept')
         self._memory: mmap.mmap | None = None
         self._words: memoryview | None = None
         self._observer: memoryview | None = None
@@ -178,8 +172,7 @@ class SchedSwitch:
             self._memory.close()
             self._memory = None
         self._online.close()
-        while self._fds:
-            os.close(self._fds.pop())
+        self._programs.close()
 
     def _array(self) -> memoryview:
         if self._words is None:
@@ -187,38 +180,23 @@ class SchedSwitch:
         return self._words
 
     def _open(self) -> None:
-        event, offset = bpf.event()
-        calls = bpf.system_calls()
+        name = 'sched:sched_switch'
+        event = self._programs.event(name, {'next_pid': 4})
         cpus = max(online_cpus.possible()) + 1
-        array = self._keep(bpf.call(
-            calls, bpf.MAP_CREATE, 'make an array',
-            struct.pack('=IIIII', bpf.MAP_TYPE_ARRAY, 4,
-                        (cpus + 1) * STRIDE, 1, bpf.F_MMAPABLE)))
-        code = program(offset, array, cpus)
-        text = ctypes.create_string_buffer(code, len(code))
-        licence = ctypes.create_string_buffer(b'Apache-2.0')
-        loaded = self._keep(bpf.call(
-            calls, bpf.PROG_LOAD, 'load a program',
-            struct.pack('=IIQQIIQII', bpf.PROG_TYPE_TRACEPOINT, len(code) // 8,
-                        ctypes.addressof(text), ctypes.addressof(licence),
-                        0, 0, 0, 0, 0)))
-        # One event on any CPU is enough: the program hangs on the
-        # tracepoint, which all CPUs share.
-        source = self._keep(bpf.perf_event(calls, event))
+        size = (cpus + 1) * STRIDE
+        array = self._programs.map(bpf.Map.ARRAY, value_bytes=size,
+                                   flags=bpf.F_MMAPABLE)
+        self._programs.attach(name, event, program(
+            event.offsets['next_pid'], array, cpus))
         try:
-            fcntl.ioctl(source, bpf.IOC_SET_BPF, loaded)
-            fcntl.ioctl(source, bpf.IOC_ENABLE, 0)
-            self._memory = mmap.mmap(array, (cpus + 1) * STRIDE)
+            self._memory = mmap.mmap(array, size)
         except OSError as exc:
-            raise bpf.unsupported('attach a BPF program to sched_switch',
-                                  exc.errno or 0) from exc
+            raise self._programs.unsupported(
+                'attach a BPF program to sched_switch',
+                exc.errno or 0) from exc
         with memoryview(self._memory) as raw, raw.cast('Q') as flat:
             self._observer = flat[:1]
             self._words = flat[STRIDE // 8::STRIDE // 8]
-
-    def _keep(self, fd: int) -> int:
-        self._fds.append(fd)
-        return fd
 
     def _visit(self) -> None:
         every = range(len(self._array()))

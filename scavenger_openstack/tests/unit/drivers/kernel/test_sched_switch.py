@@ -145,14 +145,16 @@ class ProgramTestCase(testtools.TestCase):
 class FormatTestCase(testtools.TestCase):
 
     def test_id_and_offset(self):
-        self.assertEqual((372, 56), bpf.parse_format(FORMAT))
+        self.assertEqual((372, {'next_pid': 56}),
+                         bpf.parse_format(FORMAT, {'next_pid': 4}))
 
     def test_not_the_format_of_sched_switch(self):
         for text in ('', 'garbage', FORMAT.replace('ID:', 'id:'),
                      FORMAT.replace('next_pid;', 'next;'),
                      FORMAT.replace('offset:56;\tsize:4',
                                     'offset:56;\tsize:8')):
-            self.assertRaises(ValueError, bpf.parse_format, text)
+            self.assertRaises(ValueError, bpf.parse_format, text,
+                              {'next_pid': 4})
 
 
 class LayoutTestCase(testtools.TestCase):

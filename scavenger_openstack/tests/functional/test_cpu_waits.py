@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which thread ran while another waited, told by this machine's kernel."""
+
+from __future__ import annotations
+
+import collections
+import os
+import subprocess
+import sys
+
+import fixtures
+
+from scavenger_openstack.drivers.kernel import cpu_waits
+from scavenger_openstack import errors
+from scavenger_openstack.tests import descriptors
+from scavenger_openstack.tests.functional import base
+from scavenger_openstack.tests.functional import test_running
+
+BUSY = 'print()\nwhile True:\n    pass'
+NAPS = '''print()
+import time
+while True:
+    end_s = time.perf_counter() + 0.002
+    while time.perf_counter() < end_s:
+        pass
+    time.sleep(0.008)
+'''
+OPENED = f'''import sys
+sys.path[:0] = {sys.path!r}
+from scavenger_openstack.drivers.kernel import cpu_waits
+from scavenger_openstack import errors
+'''
+TRIED = '''
+try:
+    cpu_waits.CpuWaits()
+except errors.Unsupported as exc:
+    print(exc)
+'''
+
+
+class CpuWaitsTest(base.FunctionalTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.before = test_running.programs()
+
+    def waits(self):
+        try:
+            made = cpu_waits.CpuWaits()
+        except errors.Unsupported as exc:
+            self.skipTest(str(exc))
+        self.addCleanup(made.close)
+        return made
+
+    def on_one_cpu(self, code):
+        cpu = max(os.sched_getaffinity(0))
+        process = self.spawn(
+            'import os\n'
+            # What else runs on this machine does not get in between.
+            'os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))\n'
+            f'os.sched_setaffinity(0, {{{cpu}}})\n{code}')
+        process.stdout.readline()
+        return process.pid
+
+    def test_who_was_there_first(self):
+        """It needs no past: the one in the way never rested before."""
+        busy = [self.on_one_cpu(BUSY) for _ in range(3)]
+        victim = self.on_one_cpu(NAPS)
+        reader = self.waits()
+        behind = collections.Counter()
+
+        def long_enough():
+            behind.clear()
+            for (waiter, runner), seconds in reader.waits().behind.items():
+                if waiter == victim:
+                    behind[runner] += seconds
+            return behind.total() > 0.5
+
+        self.wait_for('the victim waits', long_enough)
+        self.assertGreater(sum(behind[pid] for pid in busy),
+                           0.5 * behind.total(), behind)
+
+    def test_who_waits_still(self):
+        """It has got no CPU since it was woken up."""
+        reader = self.waits()
+        busy = [self.on_one_cpu(BUSY) for _ in range(3)]
+        self.wait_for('those that want to run wait', lambda: set(
+            reader.waits().lasting) & set(busy))
+
+    def test_no_room_for_pairs(self):
+        with fixtures.MonkeyPatch(f'{cpu_waits.__name__}.MOST_PAIRS', 1):
+            reader = self.waits()
+            for _ in range(3):
+                self.on_one_cpu(NAPS)
+            self.wait_for('more waits than there is room for',
+                          lambda: reader.waits().lost_s > 0)
+            self.assertLessEqual(len(reader.waits().behind), 1)
+
+    def test_nothing_is_left_behind(self):
+        with descriptors.given_back():
+            reader = self.waits()
+            self.assertLessEqual(3, len(test_running.programs()
+                                        - self.before))
+            reader.close()
+            reader.close()
+        self.wait_for('the programs leave the kernel',
+                      lambda: test_running.programs() <= self.before)
+        self.assertRaises(errors.DriverError, reader.waits)
+
+    def test_gone_with_its_process(self):
+        process = self.spawn(
+            OPENED + 'reader = cpu_waits.CpuWaits()\nprint("ready")\n'
+            'import time\ntime.sleep(60)')
+        self.assertEqual('ready\n', process.stdout.readline())
+        process.kill()
+        process.wait(30)
+        self.wait_for('the programs leave the kernel',
+                      lambda: test_running.programs() <= self.before)
+
+    def test_without_the_right_to(self):
+        process = self.spawn(
+            OPENED + 'import os\nos.setgroups([])\nos.setgid(65534)\n'
+            'os.setuid(65534)\n' + TRIED)
+        answer = process.stdout.readline()
+        self.assertIn('cannot tell which thread runs', answer)
+        self.assertIn('CAP_BPF', answer)
+        self.assertEqual(0, process.wait(30))
+
+    def test_in_another_pid_namespace(self):
+        """Its ids would be taken for those of other threads."""
+        done = subprocess.run(
+            ['unshare', '--pid', '--fork', '--mount-proc', sys.executable,
+             '-c', OPENED + TRIED], capture_output=True, text=True, timeout=60)
+        self.assertIn('PID namespace', done.stdout, done.stderr)
