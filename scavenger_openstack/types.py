@@ -199,6 +199,34 @@ class WorkloadSample(NamedTuple):
     caps_in_force: Mapping[Knob, Value] = {}
 
 
+THE_HOST = ''
+"""Holder of a resource that is no workload: the host's own threads."""
+
+Ask = tuple[str, Resource]
+"""A workload that waits, and the resource that it waits for."""
+
+
+class DirectEvidence(NamedTuple):
+    """For how long a workload waited for a resource, and which workloads held
+    the resource then.
+
+    In seconds of its threads or requests, over a window of ``window_s``
+    seconds.  ``holders``: by workload, its own id and :data:`THE_HOST` among
+    them; what is left of ``waited_s`` is not known, or nobody's: the wait for
+    an idle CPU to wake up.  ``threads``: those of the host by name, the
+    largest few, out of what :data:`THE_HOST` held.  ``shared``: not seen, but
+    taken from the shares of the resource's use, which is weaker.
+    """
+
+    workload: str
+    resource: Resource
+    window_s: float
+    waited_s: float
+    holders: Mapping[str, float] = {}
+    threads: Mapping[str, float] = {}
+    shared: bool = False
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostSample:
     """One look at a host.  ``time_s`` is CLOCK_BOOTTIME.
@@ -206,7 +234,8 @@ class HostSample:
     ``links`` maps a network device that foreground and background share to
     its capacity in bytes per second; ``link_tx_bytes`` maps it to what was
     sent over it so far.  ``link_of`` maps an interface of a workload to the
-    link that its traffic leaves by.
+    link that its traffic leaves by.  ``direct`` answers what
+    :meth:`.drivers.base.Driver.ask` asked; each answer is there once.
     """
 
     host: str
@@ -222,6 +251,7 @@ class HostSample:
     links: Mapping[str, float] = dataclasses.field(default_factory=dict)
     link_tx_bytes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     link_of: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    direct: tuple[DirectEvidence, ...] = ()
     schema: int = SCHEMA
 
 
@@ -268,6 +298,7 @@ class Rates:
     complete: bool = True
     cpu_model: str | None = None
     cpu_busy_s: Mapping[int, float] = dataclasses.field(default_factory=dict)
+    direct: tuple[DirectEvidence, ...] = ()
 
 
 class Cap(NamedTuple):
@@ -301,6 +332,7 @@ class Decision(NamedTuple):
     ``shortage_bytes`` is the memory that the background uses above what the
     foreground leaves it; 0 or less when there is no shortage, or none is
     known.  ``removal_reasons`` says of limits that are wanted no more why.
+    ``asks``: of what direct evidence is to be gathered; as long as it asks.
     """
 
     caps: tuple[Cap, ...] = ()
@@ -308,6 +340,7 @@ class Decision(NamedTuple):
     facts: Mapping[str, Any] = {}
     shortage_bytes: float = 0.0
     removal_reasons: Mapping[KnobKey, str] = {}
+    asks: tuple[Ask, ...] = ()
 
 
 LIMIT = 'limit '
@@ -321,11 +354,43 @@ UNPROTECTED = ('nothing: scavenger:protect of its flavor is false, so nothing '
 """The action where the victim is not to be protected."""
 
 
+class GroundKind(enum.StrEnum):
+    """Kinds of evidence, the strongest first."""
+
+    DIRECT = 'direct'
+    SHARE = 'share'
+    TIMING = 'timing'
+    TRIAL = 'trial'
+
+
+class Ground(NamedTuple):
+    """Why a workload (:data:`THE_HOST`: the host itself) is named.
+
+    ``direct``: it held the resource for ``share`` of the ``waited_s`` that
+    the victim waited for it, out of ``window_s``; ``threads`` are those of
+    the host.  ``share``: the same, taken from the shares of use.  ``timing``:
+    the victim's signal and its use correlate by ``share``, an innocent as
+    much with a probability of ``chance``.  ``trial``: the signal was
+    ``before`` when it was limited and ``after`` while it was.
+    """
+
+    workload: str
+    kind: GroundKind
+    share: float | None = None
+    waited_s: float | None = None
+    window_s: float | None = None
+    threads: tuple[str, ...] = ()
+    chance: float | None = None
+    before: float | None = None
+    after: float | None = None
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Incident:
     """What suffered, what did it, what was done and what came of it.
 
-    ``time_s`` is when the harm began, not when it was found.
+    ``time_s`` is when the harm began, not when it was found.  ``grounds``
+    may name the host itself, which is no antagonist.
     """
 
     id: str
@@ -340,6 +405,7 @@ class Incident:
     antagonists: tuple[str, ...] = ()
     action: str = ''
     outcome: str = Outcome.OPEN
+    grounds: tuple[Ground, ...] = ()
 
 
 def more_done(before: str, now: str) -> str:

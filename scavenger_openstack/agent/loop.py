@@ -215,6 +215,7 @@ class Loop:
             orders=self._orders)
         tick.reset, tick.rates = proposal.reset, proposal.rates
         self._say_faults(proposal.faults)
+        self._driver.ask(proposal.asks)
         fast = self._follow(proposal)
         wished = settle.wish(proposal, fast)
         seen = self._actuator.look(wished.caps)

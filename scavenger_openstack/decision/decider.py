@@ -164,7 +164,9 @@ class Decider:
             rates=rates, decisions=decisions, faults=faults, wishes=wishes,
             would=would, observed=observed, pauses=self._pauses.caps,
             orders=orders, limited=self._limited, held_back=held_back,
-            reset=reset)
+            reset=reset, asks=tuple(dict.fromkeys(
+                ask for decision in decisions.values()
+                for ask in decision.asks)))
 
     def _ask(self, controller: Controller, rates: Rates,
              faults: dict[str, Exception], orders: orders_.Orders

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from scavenger_openstack.decision import arbitrate
 from scavenger_openstack.decision import orders as orders_
+from scavenger_openstack.types import Ask
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Knob
@@ -29,6 +30,7 @@ class Proposal(NamedTuple):
     ``faults`` are those of detectors that failed in this tick, by name.
     ``pauses`` are set for memory limits that were refused before.
     ``reset``: there was no sample before this one to compare it with.
+    ``asks``: of what direct evidence is to be gathered from now on.
     """
 
     rates: Rates
@@ -42,6 +44,7 @@ class Proposal(NamedTuple):
     limited: Collection[Knob]
     held_back: bool
     reset: bool
+    asks: Collection[Ask] = ()
 
 
 class FastLoopState(NamedTuple):

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from typing import Protocol
 
 from scavenger_openstack.restore import grammar
+from scavenger_openstack.types import Ask
 from scavenger_openstack.types import Floor
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Instance
@@ -226,6 +227,15 @@ class Driver(Knobs, CpuSets, Protocol):
         unless their flavor says something else; before :meth:`sample`.
 
         :param instances: with the floor that the flavor of each sets
+        """
+        ...
+
+    def ask(self, asks: Collection[Ask]) -> None:
+        """Gather direct evidence of these; called once in each tick.
+
+        What is asked from one call to the next is a window.  When nothing is
+        asked any more it ends, and the next :meth:`sample` answers.  A driver
+        that has nothing to say of a resource does not answer.
         """
         ...
 

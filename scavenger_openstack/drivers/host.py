@@ -29,6 +29,7 @@ from scavenger_openstack.drivers import prerequisites
 from scavenger_openstack.drivers.qemu import cgroup_overlap
 from scavenger_openstack import errors
 from scavenger_openstack import log_once
+from scavenger_openstack.types import Ask
 from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import Floor
 from scavenger_openstack.types import HostSample
@@ -253,6 +254,9 @@ class Host:
     def allow(self, instances: Mapping[str, Floor]) -> None:
         if self._domains is not None:
             self._domains.allow(instances)
+
+    def ask(self, asks: Collection[Ask]) -> None:
+        """Not yet."""
 
     def kill(self, workload: str) -> int:
         return self._cgroups.kill(workload)

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from collections.abc import Mapping
 
 from scavenger_openstack.drivers import base
+from scavenger_openstack.types import Ask
 from scavenger_openstack.types import Floor
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
@@ -19,6 +20,9 @@ class StillHost:
 
     def allow(self, instances: Mapping[str, Floor]) -> None:
         """Its workloads are what they are."""
+
+    def ask(self, asks: Collection[Ask]) -> None:
+        """Nothing can be seen but its samples."""
 
     def queue(self, workload: str, knob: Knob) -> str:
         return base.usual_queue(knob)

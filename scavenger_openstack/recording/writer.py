@@ -247,6 +247,8 @@ class Recorder:
         found['cpu_busy_s'] = sample.cpu_busy_s     # json makes texts of keys
         if sample.link_tx_bytes:
             found['link_tx_bytes'] = sample.link_tx_bytes
+        if sample.direct:
+            found['direct'] = as_json(sample.direct)
         found['workloads'] = list(map(self._workload, sample.workloads))
         self._known = {one[0].id: one[0] for one in sample.workloads}
         return found

@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Mapping
 import dataclasses
+import enum
 from typing import Any
 from typing import TypeVar
 
 from scavenger_openstack.types import Action
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Cpu
+from scavenger_openstack.types import DirectEvidence
+from scavenger_openstack.types import Ground
+from scavenger_openstack.types import GroundKind
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Knob
@@ -22,6 +26,7 @@ from scavenger_openstack.types import MAX_CPU
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import parse_cpus
 from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Resource
 from scavenger_openstack.types import SCHEMA
 from scavenger_openstack.types import Value
 from scavenger_openstack.types import Workload
@@ -136,10 +141,17 @@ def knob(value: Any, where: str) -> Knob:
 
 
 def mode(value: Any, where: str) -> Mode:
+    return _of(Mode, value, where)
+
+
+Words = TypeVar('Words', bound=enum.StrEnum)
+
+
+def _of(words: type[Words], value: Any, where: str) -> Words:
     try:
-        return Mode(value)
+        return words(value)
     except ValueError:
-        raise bad(where, value, 'one of ' + ', '.join(Mode)) from None
+        raise bad(where, value, 'one of ' + ', '.join(words)) from None
 
 
 def knob_value(value: Any, where: str, of: Knob) -> Value:
@@ -232,6 +244,29 @@ def _caps(value: Any, where: str) -> dict[Knob, Value]:
             for name, item in mapping(value, where).items()}
 
 
+def _grounds(value: Any, where: str) -> tuple[Ground, ...]:
+    return tuple(Ground(**fields(item, f'{where}[{place}]: ', {
+        'workload': text, 'kind': _ground_kind, 'share': optional(number),
+        'waited_s': optional(quantity), 'window_s': optional(quantity),
+        'threads': texts, 'chance': optional(number),
+        'before': optional(number), 'after': optional(number)},
+        ('workload', 'kind'))) for place, item in enumerate(
+            array(value, where)))
+
+
+def _ground_kind(value: Any, where: str) -> GroundKind:
+    return _of(GroundKind, value, where)
+
+
+def _direct(value: Any, where: str) -> tuple[DirectEvidence, ...]:
+    return tuple(DirectEvidence(**fields(item, f'{where}[{place}]: ', {
+        'workload': text, 'resource': lambda one, at: _of(Resource, one, at),
+        'window_s': quantity, 'waited_s': quantity,
+        'holders': by_name(quantity), 'threads': by_name(quantity),
+        'shared': flag}, DirectEvidence._fields[:4]))
+        for place, item in enumerate(array(value, where)))
+
+
 def incident(value: Any, where: str) -> Incident:
     """What :func:`as_json` made of an incident.
 
@@ -243,7 +278,7 @@ def incident(value: Any, where: str) -> Incident:
             'signal': text, 'value': optional(number),
             'threshold': optional(number), 'cause': text,
             'suspects': _suspects, 'antagonists': texts, 'action': text,
-            'outcome': text},
+            'outcome': text, 'grounds': _grounds},
         ('id', 'time_s', 'host', 'victim', 'signal', 'cause'))})
 
 
@@ -300,7 +335,7 @@ HOST: Mapping[str, Check] = {
 GAUGES: Mapping[str, Check] = {
     'time_s': number, 'wall_time_s': number, 'cpu_busy_s': by_cpu(quantity),
     'memory_total_bytes': quantity, 'memory_available_bytes': quantity,
-    'link_tx_bytes': by_name(quantity)}
+    'link_tx_bytes': by_name(quantity), 'direct': _direct}
 
 
 class Samples:

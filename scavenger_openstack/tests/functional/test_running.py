@@ -26,7 +26,9 @@ def programs() -> set[int]:
     found: set[int] = set()
     last = 0
     libc = ctypes.CDLL(None, use_errno=True)
-    number = ctypes.c_long(bpf.system_calls().bpf)
+    calls = bpf.system_calls()
+    assert calls is not None
+    number = ctypes.c_long(calls.bpf)
     while True:
         buffer = ctypes.create_string_buffer(struct.pack('=II', last, 0), 128)
         if libc.syscall(number, 11, buffer, 128):
