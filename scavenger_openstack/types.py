@@ -17,6 +17,8 @@ from typing import Any
 from typing import NamedTuple
 import zlib
 
+from scavenger_openstack.grounds import Ground
+from scavenger_openstack.grounds import THE_HOST as THE_HOST
 from scavenger_openstack.outcomes import Outcome
 # Defined where limits are restored, which imports nothing else of ours.
 from scavenger_openstack.restore.grammar import MAX_CPU as MAX_CPU
@@ -199,9 +201,6 @@ class WorkloadSample(NamedTuple):
     caps_in_force: Mapping[Knob, Value] = {}
 
 
-THE_HOST = ''
-"""Holder of a resource that is no workload: the host's own threads."""
-
 Ask = tuple[str, Resource]
 """A workload that waits, and the resource that it waits for."""
 
@@ -352,37 +351,6 @@ WOULD = 'would '
 UNPROTECTED = ('nothing: scavenger:protect of its flavor is false, so nothing '
                'is limited for it')
 """The action where the victim is not to be protected."""
-
-
-class GroundKind(enum.StrEnum):
-    """Kinds of evidence, the strongest first."""
-
-    DIRECT = 'direct'
-    SHARE = 'share'
-    TIMING = 'timing'
-    TRIAL = 'trial'
-
-
-class Ground(NamedTuple):
-    """Why a workload (:data:`THE_HOST`: the host itself) is named.
-
-    ``direct``: it held the resource for ``share`` of the ``waited_s`` that
-    the victim waited for it, out of ``window_s``; ``threads`` are those of
-    the host.  ``share``: the same, taken from the shares of use.  ``timing``:
-    the victim's signal and its use correlate by ``share``, an innocent as
-    much with a probability of ``chance``.  ``trial``: the signal was
-    ``before`` when it was limited and ``after`` while it was.
-    """
-
-    workload: str
-    kind: GroundKind
-    share: float | None = None
-    waited_s: float | None = None
-    window_s: float | None = None
-    threads: tuple[str, ...] = ()
-    chance: float | None = None
-    before: float | None = None
-    after: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

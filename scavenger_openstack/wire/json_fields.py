@@ -13,12 +13,12 @@ import enum
 from typing import Any
 from typing import TypeVar
 
+from scavenger_openstack.grounds import Ground
+from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack.types import Action
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import DirectEvidence
-from scavenger_openstack.types import Ground
-from scavenger_openstack.types import GroundKind
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Knob

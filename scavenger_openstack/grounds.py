@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Why a workload is named, by kinds of evidence."""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple
+
+THE_HOST = ''
+"""Holder of a resource that is no workload: the host's own threads."""
+
+class GroundKind(enum.StrEnum):
+    """Kinds of evidence, the strongest first."""
+
+    DIRECT = 'direct'
+    SHARE = 'share'
+    TIMING = 'timing'
+    TRIAL = 'trial'
+
+
+class Ground(NamedTuple):
+    """Why a workload (:data:`THE_HOST`: the host itself) is named.
+
+    ``direct``: it held the resource for ``share`` of the ``waited_s`` that
+    the victim waited for it, out of ``window_s``; ``threads`` are those of
+    the host.  ``share``: the same, taken from the shares of use.  ``timing``:
+    the victim's signal and its use correlate by ``share``, an innocent as
+    much with a probability of ``chance``.  ``trial``: the signal was
+    ``before`` when it was limited and ``after`` while it was.
+    """
+
+    workload: str
+    kind: GroundKind
+    share: float | None = None
+    waited_s: float | None = None
+    window_s: float | None = None
+    threads: tuple[str, ...] = ()
+    chance: float | None = None
+    before: float | None = None
+    after: float | None = None
