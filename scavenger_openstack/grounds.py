@@ -10,6 +10,7 @@ from typing import NamedTuple
 THE_HOST = ''
 """Holder of a resource that is no workload: the host's own threads."""
 
+
 class GroundKind(enum.StrEnum):
     """Kinds of evidence, the strongest first."""
 
