@@ -63,33 +63,40 @@ class Task:
 
 @dataclasses.dataclass(slots=True)
 class Run:
-    """What one run of a host gave: truths, and what was measured."""
+    """What one run of a host gave: truths, what was measured, and what a
+    detector that observes decided from it."""
 
     results: dict[str, Result]
     series: dict[str, list[tuple[float, float]]]
     rates: list[Rates]
+    decisions: list[Decision]
 
 
-def play(drawn: Drawn, tenants: Iterable[Tenant]) -> Run:
-    """Run a host with some of its tenants, and without any controller."""
+def play(drawn: Drawn, tenants: Iterable[Tenant],
+         detector: attribution.Controller | None = None) -> Run:
+    """Run a host with some of its tenants, and without any limit."""
     simulator = Simulator(drawn.machine, tenants, seed=drawn.seed,
                           step_s=drawn.step_s, keep=True,
                           floors=bench.FLOORS)
     before = simulator.sample()
-    rates = []
+    rates: list[Rates] = []
+    decisions: list[Decision] = []
     warm = False
     while simulator.now < drawn.duration_s - 1e-9:
         simulator.advance(drawn.interval_s)
         sample = simulator.sample()
         rates.append(rates_.rates(before, sample))
         before = sample
+        if detector is not None:
+            decisions.append(detector.step(rates[-1].time_s, rates[-1]))
+            simulator.ask(decisions[-1].asks)
         if not warm and simulator.now >= drawn.warmup_s - 1e-9:
             simulator.plant.reset_truth()
             warm = True
     guests = [*simulator.plant.guests, *simulator.plant.gone]
     return Run({guest.spec.id: guest.truth.result() for guest in guests},
                {guest.spec.id: guest.truth.series for guest in guests},
-               rates)
+               rates, decisions)
 
 
 def record(task: Task) -> dict[str, Any]:
@@ -107,7 +114,8 @@ def record(task: Task) -> dict[str, Any]:
     foreground = [tenant for tenant in drawn.tenants
                   if tenant.priority is Priority.FOREGROUND]
     alone = play(drawn, foreground)
-    run = play(drawn, drawn.tenants)
+    run = play(drawn, drawn.tenants,
+               attribution.Controller(interval_s=drawn.interval_s))
     felt = slower(alone.results, run.results)
     antagonists = [tenant.id for tenant in drawn.tenants
                    if tenant.role == ANTAGONIST]
@@ -126,8 +134,13 @@ def record(task: Task) -> dict[str, Any]:
     named: dict[str, list[list[Any]]] = {}
     caps: dict[str, int] = {}
     for name in CONTROLLERS:
-        named[name], caps[name] = watch(_step(name, drawn, alone), run.rates,
-                                        right)
+        decisions: Iterable[Decision] = run.decisions
+        if name != OURS:
+            step = _step(name, drawn, alone)
+            decisions = (step(rates.time_s, rates) for rates in run.rates)
+        named[name], caps[name] = watch(
+            zip([rates.time_s for rates in run.rates], decisions,
+                strict=True), right)
     return {'scenario': task.scenario.name, 'seed': task.seed,
             'victims': felt, 'onset_s': {
                 victim: onset_s(alone.series[victim], run.series[victim],
@@ -164,19 +177,21 @@ def onset_s(base: Sequence[tuple[float, float]],
     return None
 
 
-def watch(step: Callable[[float, Rates], Decision], ticks: Iterable[Rates],
+def watch(decisions: Iterable[tuple[float, Decision]],
           right: Callable[[str, str], bool]) -> tuple[list[list[Any]], int]:
-    """Let a detector look; what it named first when, and its most caps."""
+    """What a detector named first when, and its most caps.
+
+    :param decisions: each with its time in seconds
+    """
     found: dict[tuple[str, str], list[Any]] = {}
     caps = 0
-    for rates in ticks:
-        decision = step(rates.time_s, rates)
+    for time_s, decision in decisions:
         caps = max(caps, len(decision.caps))
         for incident in decision.incidents:
             for name in incident.antagonists:
                 key = (incident.victim, name)
                 if key not in found:
-                    found[key] = [*key, rates.time_s, incident.signal,
+                    found[key] = [*key, time_s, incident.signal,
                                   incident.cause]
     return [[*one, right(one[0], one[1])] for one in found.values()], caps
 
@@ -190,8 +205,6 @@ def _step(name: str, drawn: Drawn, alone: Run
     """
     if name == 'perfcloud':
         return perfcloud.Controller(interval_s=drawn.interval_s).step
-    if name == OURS:
-        return attribution.Controller(interval_s=drawn.interval_s).step
     several = []
     for signal in SIGNALS:
         params = cpi2.Params(signal=signal)

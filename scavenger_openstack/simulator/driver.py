@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -14,10 +15,13 @@ import math
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.still_host import StillHost
 from scavenger_openstack import errors
+from scavenger_openstack.simulator import direct
 from scavenger_openstack.simulator.guest import Guest
 from scavenger_openstack.simulator.machine import Machine
 from scavenger_openstack.simulator.machine import Tenant
 from scavenger_openstack.simulator.plant import Plant
+from scavenger_openstack.types import Ask
+from scavenger_openstack.types import DirectEvidence
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import parse_cpus
@@ -62,6 +66,8 @@ class Simulator(StillHost):
         self._caps: dict[tuple[str, Knob], Value] = {}
         self._identities: dict[str, Workload] = {}
         self.kills: list[tuple[float, str]] = []
+        self._window: direct.Window | None = None
+        self._direct: tuple[DirectEvidence, ...] = ()
 
     @property
     def now(self) -> float:
@@ -73,11 +79,22 @@ class Simulator(StillHost):
         plant = self.plant
         for _ in range(max(1, round(seconds / plant.step_s))):
             plant.step()
+            if self._window is not None:
+                self._window.look(plant.guests)
             if each is not None:
                 each(plant.now)
 
+    def ask(self, asks: Collection[Ask]) -> None:
+        if asks and self._window is None:
+            self._window = direct.Window(asks, self._machine, self.now)
+            self._window.look(self.plant.guests)
+        elif not asks and self._window is not None:
+            self._direct = self._window.answers(self.now)
+            self._window = None
+
     def sample(self) -> HostSample:
         plant, machine = self.plant, self._machine
+        answers, self._direct = self._direct, ()
         used = sum([guest.memory_bytes for guest in plant.guests])
         busy_s = plant.cpu_busy_s / machine.cpus
         return HostSample(
@@ -92,7 +109,8 @@ class Simulator(StillHost):
             links={LINK: machine.link_bytes_per_s},
             link_tx_bytes={LINK: int(plant.link_tx_bytes)},
             link_of=dict.fromkeys(
-                [f'tap-{guest.spec.id}' for guest in plant.guests], LINK))
+                [f'tap-{guest.spec.id}' for guest in plant.guests], LINK),
+            direct=answers)
 
     def _sample(self, guest: Guest) -> WorkloadSample:
         spec = guest.spec

@@ -26,6 +26,8 @@ from scavenger_openstack.algorithms.attribution.history import Point
 from scavenger_openstack.algorithms.attribution.history import Points
 from scavenger_openstack.algorithms.attribution.history import THROTTLED
 from scavenger_openstack.algorithms import sharing
+from scavenger_openstack.grounds import Ground
+from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import Priority
 
@@ -34,10 +36,6 @@ RECENT = 3
 
 MOST_UNKNOWN = 0.1
 """Part of the samples in which a suspect's use may be unknown."""
-
-MEDIAN_STEP = 0.954
-"""Median of the step between two samples of normal noise, in standard
-deviations of the noise: 0.6745 sqrt(2)."""
 
 
 class Thresholds(NamedTuple):
@@ -218,14 +216,17 @@ def _disturbance(now: float, group: VictimGroup, signal: str, found: Pool,
                                             strict=True) if not busy]
     members = _victims(signal, [*found.means, *newcomers], samples, works,
                        least) or _thresholds(signal, found, known.base, least)
+    scores = dict(known.scores)
     return Disturbance(
         group, signal, now, found.means, known.base, least,
-        _stddev(rest_values),
+        evidence.noise(rest_values),
         cause=_cause(signal, list(found.means), samples, works, least),
         members=members, load=load,
         own=[factors[0] + slope * quiet, *factors[1:]],
-        named=dict(known.named), scores=known.scores,
-        raised=known.raised)
+        named={name: Ground(name, GroundKind.TIMING, share=scores.get(name),
+                            chance=chance)
+               for name, chance in known.named.items()},
+        scores=known.scores, raised=known.raised)
 
 
 def _victims(signal: str, names: Iterable[str], samples: Sequence[Points],
@@ -272,13 +273,6 @@ def _rest_and_busy(values: Sequence[float | None], works: Sequence[bool],
                if busy is wanted and one is not None]
         found.append(sum(own) / len(own) if own else None)
     return found[0], found[1]
-
-
-def _stddev(values: Sequence[float]) -> float:
-    """Of the noise: by the median step from one sample to the next, so that
-    neither slow change nor a few jumps count."""
-    steps = sorted(map(abs, evidence.changes(values)))
-    return steps[len(steps) // 2] / MEDIAN_STEP if steps else 0.0
 
 
 def _cause(signal: str, members: Sequence[str], samples: Sequence[Points],

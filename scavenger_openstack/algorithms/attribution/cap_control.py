@@ -33,9 +33,11 @@ from scavenger_openstack.algorithms.attribution.trial import Tally
 from scavenger_openstack.algorithms.attribution.trial import Trial
 from scavenger_openstack.algorithms.attribution.trial import TrialOutcome
 from scavenger_openstack.algorithms.attribution import use as use_
+from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
+from scavenger_openstack.types import Priority
 
 LOOSE = 2.0
 """A limit is removed when it has been so many times the use for
@@ -141,7 +143,11 @@ class CapControl:
             return effects
         trial = Trial(disturbance.newest, disturbance.stddev,
                       self._trial_samples)
-        for name, chance in disturbance.named.items():
+        for name in disturbance.named:
+            point = samples[-1].get(name)
+            if (point is None or point.workload.priority
+                    is not Priority.BACKGROUND):
+                continue
             key = name, knob
             one = self.antagonists.setdefault(key, Antagonist())
             if now < one.alone.get(pair_of(disturbance), (now, 0.0))[0]:
@@ -157,10 +163,10 @@ class CapControl:
                 continue
             if not self._one_more(now):
                 break
-            one.reason = _reason(disturbance, chance)
+            one.reason = _reason(disturbance, name)
             self._set(key, Event.NAMED, self._first(
                 now, key, disturbance, use,
-                samples[-1][name].workload.floor.get(knob, 0.0)))
+                point.workload.floor.get(knob, 0.0)))
             one.trials = {**one.trials, disturbance: trial}
             effects.limited.add(disturbance)
         return effects
@@ -391,8 +397,17 @@ def pair_of(disturbance: Disturbance) -> tuple[VictimGroup, str]:
     return disturbance.group, disturbance.signal
 
 
-def _reason(disturbance: Disturbance, chance: float) -> str:
-    return (f'{disturbance.signal} of '
-            f'{", ".join(list(disturbance.members)[:3])} rises '
-            f'{disturbance.rise} with its use; '
-            f'an innocent seems so guilty with a chance of {chance:.1g}')
+def _reason(disturbance: Disturbance, name: str) -> str:
+    victims = ', '.join(list(disturbance.members)[:3])
+    signal, ground = disturbance.signal, disturbance.named[name]
+    if ground.kind is GroundKind.TIMING:
+        return (f'{signal} of {victims} rises {disturbance.rise} with its '
+                'use; an innocent seems so guilty with a chance of '
+                f'{ground.chance:.1g}')
+    return (f'{signal} of {victims} is {disturbance.raised:.3g}: '
+            f'{HELD[ground.kind]} for {ground.share:.0%} of what they wait')
+
+
+HELD: Mapping[GroundKind, str] = {
+    GroundKind.DIRECT: 'it holds the resource',
+    GroundKind.SHARE: 'it holds the resource, by its share of the use,'}

@@ -19,6 +19,7 @@ from typing import Any
 from scavenger_openstack.algorithms.allowance import Budget
 from scavenger_openstack.algorithms.attribution import analysis
 from scavenger_openstack.algorithms.attribution.cap_control import CapControl
+from scavenger_openstack.algorithms.attribution import direct
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
 from scavenger_openstack.algorithms.attribution.disturbance import VictimGroup
 from scavenger_openstack.algorithms.attribution.history import History
@@ -33,6 +34,8 @@ from scavenger_openstack.algorithms.cpi2.specs import Specs
 from scavenger_openstack.algorithms import flavor
 from scavenger_openstack.algorithms import saved_state
 from scavenger_openstack.algorithms.series import Series
+from scavenger_openstack.grounds import GroundKind
+from scavenger_openstack.types import Ask
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Priority
@@ -73,6 +76,8 @@ class Controller:
         self._looked_s: dict[tuple[VictimGroup, str], float] = {}
         self._lasted_s: dict[tuple[str, str], float] = {}
         self._suffering: dict[str, str] = {}
+        self._direct = direct.DirectAnswers()
+        self._wanted: list[Ask] = []
         self._time_s = -math.inf
         self._cpu_model: str | None = None
         self._there: dict[str, KnownRun] = {}
@@ -106,16 +111,20 @@ class Controller:
                 self._disturbances.clear()
                 self._cpu_model = rates.cpu_model
             self._time_s = now
+            self._direct.take(now, rates.direct)
             self._forget_the_gone(now, rates)
             if self._history.add(now, rates):
                 self._judge(now, rates)
             for disturbance in self._disturbances.values():
                 if not self._open(now, disturbance):
                     disturbance.end()
+        background = {name for name, (_, priority) in self._there.items()
+                      if priority is Priority.BACKGROUND}
         open_incidents = tuple([
             incident for one in self._disturbances.values()
             for incident in incidents(self._time_s, one, self._caps,
-                                      self._host, self._boot_id)])
+                                      background, self._host,
+                                      self._boot_id)])
         for incident in open_incidents:
             self._lasted_s[incident.victim, incident.signal] = self._time_s
         return Decision(
@@ -128,7 +137,9 @@ class Controller:
             removal_reasons={
                 key: str(one.removed) for key, one
                 in self._caps.antagonists.items()
-                if one.limit is None and one.removed is not None})
+                if one.limit is None and one.removed is not None},
+            asks=self._direct.asks(self._time_s, self._wanted,
+                                   self.params.direct_share))
 
     def _forget_the_gone(self, now: float, rates: Rates) -> None:
         """Also those whose id another workload has now.
@@ -157,6 +168,7 @@ class Controller:
         for one in workloads:
             if before.get(one.id) != there[one.id]:
                 self._history.forget_before(one.id, one.created_s)
+                self._direct.forget(one.id)
         for name, known in before.items():
             if there.get(name) != known:
                 for disturbance in self._disturbances.values():
@@ -208,6 +220,8 @@ class Controller:
         self._lasted_s = {key: time_s for key, time_s
                           in self._lasted_s.items()
                           if now - time_s < self.params.window_s}
+        self._wanted = direct.wanted(self._history, rates.topology,
+                                     self._limits)
         for disturbance in self._disturbances.values():
             if self._open(now, disturbance):
                 disturbance.begin(now, self._history, self._lasted_s,
@@ -224,17 +238,11 @@ class Controller:
         if disturbance is not None and not (
                 disturbance.suffers or disturbance.suffers_now):
             return False    # it is answered as it should be
-        found = analysis.pool_if_worse(signal, members, self._history,
-                                       self._limits)
-        looks = found is not None
-        new = None
-        if found is not None:
-            self.analyses += 1
-            self._looked_s[group, signal] = now
-            new = analysis.analyse(
-                now, group, members, signal, found, samples, rates.topology,
-                self._limits if disturbance is None else self._limits._replace(
-                    max_chance=AGAIN * self._limits.max_chance))
+        new = self._direct_look(now, group, members, signal)
+        looks = False
+        if new is None:
+            new, looks = self._timing_look(now, group, members, signal,
+                                           samples, rates, disturbance)
         if disturbance is None:
             if new is None:
                 return looks
@@ -242,10 +250,49 @@ class Controller:
             disturbance = self._disturbances[group, signal] = new
             disturbance.see(now, samples[-1])
         elif new is not None:
-            disturbance.learn(new)
+            disturbance.learn(new, self._caps.limited(disturbance))
         disturbance.take(self._caps.answer(
             now, disturbance, samples, new.named if new is not None else ()))
         return looks
+
+    def _direct_look(self, now: float, group: VictimGroup,
+                     members: list[str], signal: str) -> Disturbance | None:
+        """What a new answer of direct evidence names."""
+        holders = self._direct.of(signal, members, new=True)
+        if holders is None:
+            return None
+        new = direct.disturbance(now, group, signal, holders, self._history,
+                                 self._limits)
+        if new is not None:
+            self._direct.ask_soon(holders.victims)
+        return new
+
+    def _timing_look(self, now: float, group: VictimGroup,
+                     members: list[str], signal: str, samples: list[Points],
+                     rates: Rates, disturbance: Disturbance | None
+                     ) -> tuple[Disturbance | None, bool]:
+        """What the window names, and whether that took an analysis.
+
+        Not what direct evidence clears: it held next to nothing.
+        """
+        pool = analysis.pool_if_worse(signal, members, self._history,
+                                      self._limits)
+        if pool is None:
+            return None, False
+        self.analyses += 1
+        self._looked_s[group, signal] = now
+        new = analysis.analyse(
+            now, group, members, signal, pool, samples, rates.topology,
+            self._limits if disturbance is None else self._limits._replace(
+                max_chance=AGAIN * self._limits.max_chance))
+        holders = self._direct.of(signal, members, new=False)
+        if (new is None or holders is None
+                or holders.kind is not GroundKind.DIRECT):
+            return new, True
+        for name in [name for name in new.named if holders.shares.get(
+                name, 0.0) < direct.CLEARED]:
+            del new.named[name]
+        return (new if new.named else None), True
 
     def evidence(self, incident: Incident) -> list[Series]:
         """What an open incident was found in."""

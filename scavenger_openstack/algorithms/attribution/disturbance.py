@@ -10,6 +10,7 @@ common to them, their noise is not.  None of the constants is in a paper.
 from __future__ import annotations
 
 import collections
+from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -21,6 +22,8 @@ from scavenger_openstack.algorithms.attribution.history import THROTTLED
 from scavenger_openstack.algorithms.attribution.onset import onset_s
 from scavenger_openstack.algorithms.attribution.trial import TrialOutcome
 from scavenger_openstack.algorithms.attribution import use
+from scavenger_openstack.grounds import Ground
+from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack.outcomes import Outcome
 from scavenger_openstack.types import Priority
 
@@ -30,6 +33,9 @@ those that nothing is limited for."""
 
 SHARES = ('run_delay', THROTTLED)
 """Signals that are shares of a whole: differences count, not ratios."""
+
+DIRECT = (GroundKind.DIRECT, GroundKind.SHARE)
+"""Kinds of grounds that tell what holds the resource now."""
 
 SMOOTHING = 0.5
 """Weight of the newest sample in the level of a disturbance."""
@@ -115,6 +121,8 @@ class Disturbance:
     of ``load``.
     ``members`` are the victims, each with the threshold of its own signal.
     ``protected``: others may be limited for their sake.
+    ``named``: what disturbs it, foreground and the host itself among them,
+    and why they are named.
     ``named_s`` is when the evidence was enough, ``begun_s`` when the harm of
     each victim began whose incident is open: see :mod:`.onset`.
     """
@@ -132,7 +140,7 @@ class Disturbance:
     begun_s: dict[str, float] = dataclasses.field(default_factory=dict)
     load: str = ''
     own: Sequence[float] = ()
-    named: dict[str, float] = dataclasses.field(default_factory=dict)
+    named: dict[str, Ground] = dataclasses.field(default_factory=dict)
     scores: Sequence[tuple[str, float]] = ()
     raised: float = 0.0
     newest: float | None = None
@@ -233,9 +241,17 @@ class Disturbance:
             self.excess = None
         self.outcome = effects.verdicts.get(self, self.outcome)
 
-    def learn(self, found: Disturbance) -> None:
+    def learn(self, found: Disturbance, limited: Collection[str]) -> None:
         """What is named now is named from now on; the rest stays, so
-        that a long disturbance does not become normal."""
+        that a long disturbance does not become normal.
+
+        What direct evidence says names what disturbs now: what was named
+        before, and holds nothing now, did that before.
+        """
+        if any(ground.kind in DIRECT for ground in found.named.values()):
+            for name in (self.named.keys() - found.named.keys()
+                         - set(limited)):
+                del self.named[name]
         self.named |= found.named
         self.members = found.members | self.members
         self.scores = found.scores

@@ -31,6 +31,10 @@ MIN_FREEDOM = 3
 """Independent samples below which a correlation says nothing: two slow
 series are alike by chance."""
 
+MEDIAN_STEP = 0.954
+"""Median of the step between two samples of normal noise, in standard
+deviations of the noise: 0.6745 sqrt(2)."""
+
 
 def dot(a: Series, b: Series) -> float:
     found: float = sum(map(mul, a, b))
@@ -40,6 +44,14 @@ def dot(a: Series, b: Series) -> float:
 def changes(series: Series) -> list[float]:
     """From each sample to the next: one value less."""
     return [b - a for a, b in zip(series, series[1:], strict=False)]
+
+
+def noise(series: Series) -> float:
+    """The standard deviation of the noise of a series, by the median step
+    from one sample to the next, so that neither slow change nor a few jumps
+    count."""
+    steps = sorted(map(abs, changes(series)))
+    return steps[len(steps) // 2] / MEDIAN_STEP if steps else 0.0
 
 
 def span(columns: Iterable[Series]) -> list[list[float]]:

@@ -25,6 +25,10 @@ from scavenger_openstack.types import Rates
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadRates
 
+LEAST_CORES = 0.01
+"""CPU time used and waited for, in cores, below which the share that is
+waited tells nothing."""
+
 OP_BYTES = 16384
 """What an operation costs a disk besides its bytes, in bytes."""
 
@@ -115,18 +119,27 @@ class _Sums:
         cores, misses, io_bytes, io_ops, throttled, waited = [
             total / known if known else None
             for total, known in zip(self.sums, self.known, strict=True)]
-        cpi, delay, wait_s = [
+        cpi, _, wait_s = [
             value / share if share > 0 else None for value, share
             in zip(self.values, self.weights, strict=True)]
         return Point(
             self.workload,
-            (cpi, None if delay is None else delay / (1 + delay),
+            (cpi, _waiting_share(cores, waited),
              None if wait_s is None else max(LEAST_WAIT_S, wait_s),
              throttled),
             cores, misses,
             None if io_bytes is None or io_ops is None
             else io_bytes + OP_BYTES * io_ops,
             io_bytes, io_ops, self.instructions / self.ticks, waited)
+
+
+def _waiting_share(cores: float | None, waited: float | None
+                   ) -> float | None:
+    """Share of its runnable time that a workload waits; ``None`` of one that
+    hardly runs."""
+    if cores is None or waited is None or cores + waited < LEAST_CORES:
+        return None
+    return waited / (cores + waited)
 
 
 class History:

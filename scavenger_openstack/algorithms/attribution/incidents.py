@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
+
 from scavenger_openstack.algorithms.attribution.cap_control import CapControl
 from scavenger_openstack.algorithms.attribution.cap_control import pair_of
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
 from scavenger_openstack.algorithms.attribution.use import KNOB_TO_LIMIT
+from scavenger_openstack.grounds import THE_HOST
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import incident_id
 from scavenger_openstack.types import LIMIT
@@ -16,32 +19,46 @@ from scavenger_openstack.types import UNPROTECTED
 NOTHING = 'nothing now'
 NO_OTHER = 'nothing: no other workload has a part in it'
 
+FOREGROUND = 'nothing: foreground work is never limited; move one of them'
+THE_HOST_DOES = "nothing: the host's own threads are not limited"
+
 SHOWN = 5
 """Suspects that an incident tells of."""
 
 
 def incidents(now: float, disturbance: Disturbance, caps: CapControl,
-              host: str, boot_id: str) -> list[Incident]:
-    """Those that are open; the id of each stays until it ends."""
-    action = _action(now, disturbance, caps) if disturbance.begun_s else ''
+              background: AbstractSet[str], host: str, boot_id: str
+              ) -> list[Incident]:
+    """Those that are open; the id of each stays until it ends.
+
+    :param background: the workloads that may be limited
+    """
+    action = (_action(now, disturbance, caps, background)
+              if disturbance.begun_s else '')
     return [Incident(
         id=incident_id(host, boot_id, name, disturbance.signal, begun_s),
         time_s=begun_s, host=host, victim=name, signal=disturbance.signal,
         value=disturbance.values.get(name),
         threshold=disturbance.members[name],
         cause=disturbance.cause, suspects=tuple(disturbance.scores[:SHOWN]),
-        antagonists=tuple(disturbance.named), action=action,
-        outcome=disturbance.outcome)
+        antagonists=tuple(name for name in disturbance.named
+                          if name != THE_HOST),
+        action=action, outcome=disturbance.outcome,
+        grounds=tuple(disturbance.named.values()))
         for name, begun_s in disturbance.begun_s.items()]
 
 
-def _action(now: float, disturbance: Disturbance, caps: CapControl) -> str:
+def _action(now: float, disturbance: Disturbance, caps: CapControl,
+            background: AbstractSet[str]) -> str:
     limited = caps.limited(disturbance)
     if limited:
         return LIMIT + ', '.join(limited)
     knob = KNOB_TO_LIMIT.get(disturbance.signal)
     if not disturbance.named or knob is None:
         return NO_OTHER
+    if background.isdisjoint(disturbance.named):
+        return THE_HOST_DOES if disturbance.named.keys() == {
+            THE_HOST} else FOREGROUND
     if not disturbance.protected:
         return UNPROTECTED
     reasons = [

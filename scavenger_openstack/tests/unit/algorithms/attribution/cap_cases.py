@@ -13,6 +13,8 @@ from scavenger_openstack.algorithms.attribution.cap_control import CapControl
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
 from scavenger_openstack.algorithms.attribution.history import Point
 from scavenger_openstack.algorithms.attribution.history import Points
+from scavenger_openstack.grounds import Ground
+from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Workload
@@ -26,7 +28,9 @@ def disturbance(group: str = 'web', signal: str = 'cpi',
     """Undisturbed it is 1; 1.1 is suffering; a sigma is 0.02."""
     return Disturbance(
         (group,), signal, 0.0, {group: 1.0}, 1.0, 0.1, 0.02, 'cache',
-        {group: 1.1}, named=dict.fromkeys(named, 0.01), raised=1.4)
+        {group: 1.1}, named={
+            name: Ground(name, GroundKind.TIMING, share=0.9, chance=0.01)
+            for name in named}, raised=1.4)
 
 
 def uses(**cores: float | None) -> Points:

@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Direct evidence: what held a resource while a victim waited for it.
+
+It takes no time in which the victim was undisturbed.  Netflix' and others'
+monitors measure it for the CPU; that it names antagonists is ours, and none
+of the constants is in a paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import math
+from typing import NamedTuple
+
+from scavenger_openstack.algorithms.attribution.analysis import RECENT
+from scavenger_openstack.algorithms.attribution.analysis import Thresholds
+from scavenger_openstack.algorithms.attribution.disturbance import above
+from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
+from scavenger_openstack.algorithms.attribution.disturbance import effect
+from scavenger_openstack.algorithms.attribution.disturbance import VictimGroup
+from scavenger_openstack.algorithms.attribution import evidence
+from scavenger_openstack.algorithms.attribution import explanation
+from scavenger_openstack.algorithms.attribution.history import History
+from scavenger_openstack.algorithms.attribution.history import Points
+from scavenger_openstack.algorithms import back_off
+from scavenger_openstack.algorithms import sharing
+from scavenger_openstack.algorithms.signals import LEAST_WAIT_S
+from scavenger_openstack.grounds import Ground
+from scavenger_openstack.grounds import GroundKind
+from scavenger_openstack.grounds import THE_HOST
+from scavenger_openstack.types import Ask
+from scavenger_openstack.types import Cpu
+from scavenger_openstack.types import DirectEvidence
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Resource
+
+RESOURCES: Mapping[str, Resource] = {
+    'run_delay': Resource.CPU, 'io_wait': Resource.DISK}
+"""The resource that a victim waits for, by its signal."""
+
+CAUSES: Mapping[str, str] = {'run_delay': 'core', 'io_wait': 'disk'}
+
+WINDOW_S = 2.0
+"""For so long evidence is gathered at a time."""
+
+MOST_ASKED = 8
+"""Victims of one window."""
+
+LEAST_WAITED_S = 0.01
+"""What waited less in a window tells nothing."""
+
+LEAST_DISK_SHARE = 0.2
+"""Share of what a disk does for others from which it is asked who it is."""
+
+CLEARED = 0.02
+"""Of what a victim waited: what held less is not named for its timing."""
+
+LONGEST_REST_S = 600.0
+"""Victims that nothing is named for are asked about at least so often."""
+
+KEPT_S = 120.0
+"""An answer tells about now for so long."""
+
+LEAST_BASE: Mapping[str, float] = {
+    'run_delay': 0.0, 'io_wait': LEAST_WAIT_S}
+"""Of a wait of which nothing is its own: a ratio needs something."""
+
+NOISE = 0.1
+"""Least standard deviation of a signal of which few samples are known, as a
+part of its level."""
+
+
+class Holders(NamedTuple):
+    """What held a resource while these members of a group waited for it.
+
+    ``shares``: of all that they waited, without themselves and the others of
+    their group; ``kind`` is that of the grounds.
+    """
+
+    victims: Sequence[str]
+    waited_s: float
+    window_s: float
+    shares: Mapping[str, float]
+    threads: tuple[str, ...]
+    kind: GroundKind
+
+
+class DirectAnswers:
+    """What is asked, and what was answered lately."""
+
+    def __init__(self) -> None:
+        self._asked: tuple[Ask, ...] = ()
+        self._began_s = self._ended_s = -math.inf
+        self._answers: dict[Ask, tuple[float, DirectEvidence]] = {}
+        self._rests: dict[Ask, tuple[float, float]] = {}
+        self._last_s: dict[Ask, float] = {}
+        self._new: set[Ask] = set()
+
+    def take(self, now: float, answers: Iterable[DirectEvidence]) -> None:
+        """Take what a sample answers."""
+        for answer in answers:
+            ask = answer.workload, answer.resource
+            self._answers[ask] = now, answer
+            self._new.add(ask)
+        if self._answers:
+            self._answers = {
+                ask: taken for ask, taken in self._answers.items()
+                if now - taken[0] < KEPT_S}
+
+    def asks(self, now: float, wanted: Sequence[Ask], share: float
+             ) -> tuple[Ask, ...]:
+        """What to gather evidence of now.
+
+        :param wanted: those that suffer, the worst first
+        :param share: of the time that may be spent so
+        """
+        if self._asked:
+            if now - self._began_s < WINDOW_S:
+                return self._asked
+            for ask in self._asked:
+                rest_s = back_off.longer(
+                    self._rests.get(ask, (0.0, 0.0))[1],
+                    first=WINDOW_S, most=LONGEST_REST_S)
+                self._rests[ask] = now + rest_s, rest_s
+                self._last_s[ask] = now
+            self._asked, self._ended_s = (), now
+            return ()
+        self._rests = {ask: rest for ask, rest in self._rests.items()
+                       if ask in wanted or now < rest[0]}
+        self._last_s = {ask: last_s for ask, last_s in self._last_s.items()
+                        if ask in wanted}
+        if share <= 0 or now - self._ended_s < WINDOW_S * (1 / share - 1):
+            return ()
+        # What was not asked about for longest comes first.
+        due = sorted([ask for ask in wanted
+                      if now >= self._rests.get(ask, (now, 0.0))[0]],
+                     key=lambda ask: self._last_s.get(ask, -math.inf))
+        self._asked, self._began_s = tuple(due[:MOST_ASKED]), now
+        return self._asked
+
+    def ask_soon(self, names: Collection[str]) -> None:
+        """The next answer about these is of use: they need not rest."""
+        for ask in [ask for ask in self._rests if ask[0] in names]:
+            del self._rests[ask]
+
+    def forget(self, name: str) -> None:
+        """Another workload has this name now, or none has."""
+        self._answers = {ask: taken for ask, taken in self._answers.items()
+                         if ask[0] != name and name not in taken[1].holders}
+
+    def of(self, signal: str, members: Sequence[str], *, new: bool
+           ) -> Holders | None:
+        """What the latest answers say of a group.
+
+        :param new: only if one of them was not returned before
+        """
+        resource = RESOURCES.get(signal)
+        if resource is None or not self._answers:
+            return None
+        asks = [(name, resource) for name in members
+                if (name, resource) in self._answers]
+        if not asks or (new and self._new.isdisjoint(asks)):
+            return None
+        self._new.difference_update(asks if new else ())
+        answers = [self._answers[ask][1] for ask in asks]
+        waited_s = sum([answer.waited_s for answer in answers])
+        if waited_s < LEAST_WAITED_S:
+            return None
+        held_s: dict[str, float] = {}
+        threads_s: dict[str, float] = {}
+        for answer in answers:
+            for name, seconds in answer.holders.items():
+                if name not in members:
+                    held_s[name] = held_s.get(name, 0.0) + seconds
+            for name, seconds in answer.threads.items():
+                threads_s[name] = threads_s.get(name, 0.0) + seconds
+        return Holders(
+            [answer.workload for answer in answers], waited_s,
+            max([answer.window_s for answer in answers]),
+            {name: min(1.0, seconds / waited_s)
+             for name, seconds in held_s.items()},
+            tuple(sorted(threads_s, key=threads_s.__getitem__,
+                         reverse=True)[:5]),
+            GroundKind.SHARE if any(answer.shared for answer in answers)
+            else GroundKind.DIRECT)
+
+
+def wanted(history: History, topology: Mapping[int, Cpu], limits: Thresholds
+           ) -> list[Ask]:
+    """What evidence would be of use now, for whom it is worst first.
+
+    Of what waits for CPUs for more than ``min_effect`` of its runnable time,
+    whatever was before, and of what waits for a disk that others use.
+    """
+    samples = list(history.samples)[-RECENT:]
+    waiting: list[tuple[float, Ask]] = []
+    if not samples:
+        return []
+    for name, point in samples[-1].items():
+        if point.workload.priority is not Priority.FOREGROUND:
+            continue
+        level = _level(name, 'run_delay', samples)
+        if level is not None and level >= limits.min_effect['run_delay']:
+            waiting.append((level, (name, Resource.CPU)))
+        if point.level('io_wait') is not None:
+            share = _disk_share(name, samples[-1], topology)
+            if share >= LEAST_DISK_SHARE:
+                waiting.append((share, (name, Resource.DISK)))
+    return [ask for _, ask in sorted(
+        waiting, key=lambda item: (-item[0], item[1]))]
+
+
+def _level(name: str, signal: str, samples: Sequence[Points]
+           ) -> float | None:
+    """The mean of a signal over a few samples."""
+    levels = [level for sample in samples if name in sample
+              and (level := sample[name].level(signal)) is not None]
+    return sum(levels) / len(levels) if levels else None
+
+
+def _disk_share(name: str, sample: Points, topology: Mapping[int, Cpu]
+                ) -> float:
+    """What others use of the disks of a workload, as a share of all use."""
+    victim = sample[name].workload
+    own = sample[name].disk or 0.0
+    others = sum([point.disk or 0.0 for other, point in sample.items()
+                  if other != name and sharing.share(
+                      'io_wait', victim, point.workload, topology)])
+    return others / (own + others) if others > 0 else 0.0
+
+
+def disturbance(now: float, group: VictimGroup, signal: str,
+                holders: Holders, history: History, limits: Thresholds
+                ) -> Disturbance | None:
+    """What the holders do to a group; ``None`` if it hardly suffers of them.
+
+    Those are named that held the resource for longest, and those that held it
+    about as long; of what is left a later answer tells, once they are limited.
+    """
+    samples = list(history.samples)[-RECENT:]
+    means = {name: level for name in holders.victims
+             if (level := _level(name, signal, samples)) is not None}
+    if not means or not holders.shares:
+        return None
+    most = max(holders.shares.values())
+    names = [name for name, share in holders.shares.items()
+             if share >= explanation.ALIKE_SHARE * most
+             and (name == THE_HOST or name in samples[-1])]
+    rest = max(0.0, 1 - sum([holders.shares[name] for name in names]))
+    least = limits.min_effect[signal]
+    raised = sum(means.values()) / len(means)
+    known = [level for name in means
+             for level in history.levels(name, signal) if level is not None]
+    low, _ = evidence.low_and_high(known)
+    base = max(rest * raised, LEAST_BASE[signal])
+    if low > base and effect(signal, low, raised) >= least:
+        base = low      # it was undisturbed for a while
+    if not names or effect(signal, base, raised) < least:
+        return None
+    rank = sorted(holders.shares.items(),
+                  key=lambda item: (-item[1], item[0]))
+    named = {name: Ground(
+        name, holders.kind, share=holders.shares[name],
+        waited_s=holders.waited_s, window_s=holders.window_s,
+        threads=holders.threads if name == THE_HOST else ())
+        for name, _ in rank if name in names}
+    return Disturbance(
+        group, signal, now, means, base, least,
+        max(NOISE * raised, evidence.noise(known)),
+        cause=CAUSES[signal],
+        members={name: above(signal, base / raised * level, least)
+                 for name, level in means.items()},
+        named=named, scores=[item for item in rank if item[0] != THE_HOST],
+        raised=raised)
+

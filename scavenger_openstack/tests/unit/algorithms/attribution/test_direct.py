@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What direct evidence names: no time without the disturbance is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+import dataclasses
+
+import testtools
+
+from scavenger_openstack.algorithms import attribution
+from scavenger_openstack.grounds import GroundKind
+from scavenger_openstack.grounds import THE_HOST
+from scavenger_openstack.types import Ask
+from scavenger_openstack.types import Decision
+from scavenger_openstack.types import DirectEvidence
+from scavenger_openstack.types import Incident
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Rates
+from scavenger_openstack.types import Resource
+from scavenger_openstack.types import Workload
+from scavenger_openstack.types import WorkloadRates
+
+FOREGROUND = [Workload(name, Priority.FOREGROUND) for name in (
+    'web', 'db', 'mail')]
+BACKGROUND = [Workload(name, Priority.BACKGROUND,
+                       floor={Knob.CPU_CORES: 0.1})
+              for name in ('hog', *(f'batch{n}' for n in range(9)))]
+WEB: Ask = ('web', Resource.CPU)
+
+
+class DirectCase(testtools.TestCase):
+    """A host on which nothing ever changes, and a detector that is new.
+
+    ``waits`` are cores that each workload waits for, ``held`` what held the
+    CPU then, as shares, by the one that waits; ``ways`` of an answer.
+    """
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.params = attribution.Params()
+        self.waits: dict[str, float] = {'web': 0.4}
+        self.cores: dict[str, float] = {'web': 0.6, 'hog': 3.0}
+        self.held: Mapping[str, float] = {'hog': 0.8, 'web': 0.1}
+        self.threads: Mapping[str, float] = {}
+        self.shared = False
+        self.now = 1000.0
+        self.decision = Decision()
+        self.asked: list[tuple[Ask, ...]] = []
+        self.workloads = [*FOREGROUND, *BACKGROUND]
+        self.start()
+
+    def start(self) -> None:
+        self.controller = attribution.Controller(
+            self.params, host='h', boot_id='b')
+
+    def rates(self) -> Rates:
+        capped = {cap.workload for cap in self.decision.caps}
+        waits = {name: waited * (0.2 if capped else 1.0)
+                 for name, waited in self.waits.items()}
+        workloads = []
+        for one in self.workloads:
+            cores = self.cores.get(one.id, 0.1)
+            for cap in self.decision.caps:
+                if cap.workload == one.id:
+                    cores = min(cores, float(cap.value))
+            workloads.append(WorkloadRates(
+                one, 1.0, cpu_cores=cores, run_delay=waits.get(
+                    one.id, 0.0) / cores, throttled_share=0.0))
+        answers: list[DirectEvidence] = []
+        if not self.decision.asks and self.asked and self.asked[-1]:
+            answers = [self.answer(*ask, 2 * waits.get(ask[0], 0.0))
+                       for ask in self.asked[-1]]
+        self.asked.append(self.decision.asks)
+        return Rates(self.now, 1.0, tuple(workloads), direct=tuple(answers))
+
+    def answer(self, name: str, resource: Resource, waited_s: float
+               ) -> DirectEvidence:
+        return DirectEvidence(
+            name, resource, 2.0, waited_s,
+            {holder: share * waited_s for holder, share in self.held.items()},
+            self.threads, self.shared)
+
+    def turn(self, seconds: int) -> list[Decision]:
+        decisions = []
+        for _ in range(seconds):
+            self.now += 1
+            self.decision = self.controller.step(self.now, self.rates())
+            decisions.append(self.decision)
+        return decisions
+
+    def incident(self) -> Incident:
+        incident, = self.decision.incidents
+        return incident
+
+
+class NamingTest(DirectCase):
+
+    def test_what_was_there_first_is_named(self) -> None:
+        """In 15 s of a fresh start, with ten suspects, and limited."""
+        self.turn(15)
+        incident = self.incident()
+        self.assertEqual(('web', 'run_delay', 'core', ('hog',)), (
+            incident.victim, incident.signal, incident.cause,
+            incident.antagonists))
+        ground, = incident.grounds
+        self.assertEqual(
+            ('hog', GroundKind.DIRECT, 0.8, 0.8, 2.0),
+            (ground.workload, ground.kind, round(ground.share or 0, 6),
+             round(ground.waited_s or 0, 6), ground.window_s))
+        cap, = self.decision.caps
+        self.assertEqual(('hog', Knob.CPU_CORES), cap[:2])
+        self.assertIn('80%', cap.reason)
+        self.turn(25)
+        self.assertEqual('confirmed', self.incident().outcome)
+        self.assertEqual('limit hog', self.incident().action)
+
+    def test_those_that_hold_as_much_are_named_together(self) -> None:
+        self.held = {'hog': 0.3, 'batch1': 0.25, 'batch2': 0.05}
+        self.turn(15)
+        self.assertEqual({'hog', 'batch1'}, set(self.incident().antagonists))
+
+    def test_by_shares_of_use(self) -> None:
+        """The weaker form is named so."""
+        self.shared = True
+        self.turn(15)
+        ground, = self.incident().grounds
+        self.assertIs(GroundKind.SHARE, ground.kind)
+        self.assertIn('share of the use', self.decision.caps[0].reason)
+
+    def test_little_work_that_waits(self) -> None:
+        """A victim that uses a twentieth of a core."""
+        self.cores['web'], self.waits['web'] = 0.05, 0.02
+        self.turn(15)
+        self.assertEqual(('hog',), self.incident().antagonists)
+
+    def test_foreground_is_named_and_never_limited(self) -> None:
+        self.held, self.cores['db'] = {'db': 0.9}, 3.0
+        for decision in self.turn(200):
+            self.assertEqual((), decision.caps)
+        incident = self.incident()
+        self.assertEqual(('db',), incident.antagonists)
+        self.assertIn('foreground', incident.action)
+
+    def test_beside_background_the_foreground_stays_free(self) -> None:
+        self.held, self.cores['db'] = {'db': 0.4, 'hog': 0.4}, 3.0
+        self.turn(15)
+        self.assertEqual({'db', 'hog'}, set(self.incident().antagonists))
+        self.assertEqual({'hog'}, {cap.workload for cap
+                                   in self.decision.caps})
+
+    def test_the_host_itself(self) -> None:
+        """Its threads are told by name; it is no antagonist."""
+        self.held = {THE_HOST: 0.9}
+        self.threads = {'ksmd': 0.5, 'kswapd0': 0.1}
+        self.turn(15)
+        incident = self.incident()
+        self.assertEqual(((), ()), (incident.antagonists,
+                                    self.decision.caps))
+        ground, = incident.grounds
+        self.assertEqual((THE_HOST, ('ksmd', 'kswapd0')),
+                         (ground.workload, ground.threads))
+        self.assertIn('host', incident.action)
+
+    def test_what_waits_for_itself_has_no_antagonist(self) -> None:
+        self.held = {'web': 0.95, 'hog': 0.05}
+        for decision in self.turn(300):
+            self.assertEqual(((), ()), (decision.incidents, decision.caps))
+        self.assertIn('web', self.decision.facts['suffering'])
+
+    def test_one_application_does_not_disturb_itself(self) -> None:
+        self.workloads = [dataclasses.replace(
+            one, application='shop') if one in FOREGROUND else one
+            for one in self.workloads]
+        self.held = {'db': 0.9}
+        for decision in self.turn(100):
+            self.assertEqual((), decision.incidents)
+
+    def test_idle_cpus_that_wake_up_are_nobody(self) -> None:
+        self.held = {}
+        for decision in self.turn(100):
+            self.assertEqual((), decision.incidents)
+
+    def test_own_quota(self) -> None:
+        """While it is throttled nothing is known of its waits."""
+        rates = self.rates
+
+        def throttled() -> Rates:
+            host = rates()
+            return dataclasses.replace(host, workloads=tuple(
+                one._replace(run_delay=None, throttled_share=0.5)
+                if one.workload.id == 'web' else one
+                for one in host.workloads))
+
+        self.rates = throttled  # type: ignore[method-assign]
+        for decision in self.turn(100):
+            self.assertEqual(((), ()), (decision.caps, decision.asks))
+
+
+class NowTest(DirectCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.params = dataclasses.replace(self.params, max_caps_per_min=0)
+        self.start()        # nothing is limited
+
+    def test_names_are_those_of_the_latest_answer(self) -> None:
+        self.turn(15)
+        self.held, self.cores['batch0'] = {'batch0': 0.9}, 3.0
+        self.turn(60)
+        self.assertEqual(('batch0',), self.incident().antagonists)
+
+    def test_no_answer_is_about_what_is_made_again(self) -> None:
+        """Another workload of its name did not hold anything yet."""
+        while not self.decision.asks:
+            self.turn(1)
+        self.turn(3)        # the answer is there, no sample is yet
+        self.workloads = [dataclasses.replace(one, created_s=5.0)
+                          if one.id == 'hog' else one
+                          for one in self.workloads]
+        for decision in self.turn(20):
+            self.assertEqual((), decision.incidents)
+
+    def test_an_answer_about_what_is_gone(self) -> None:
+        self.held = {'ghost': 0.9}
+        for decision in self.turn(100):
+            self.assertEqual((), decision.incidents)
+
+
+class AskingTest(DirectCase):
+
+    def share(self, seconds: int = 3600) -> float:
+        """Of the time that evidence is gathered."""
+        return sum([bool(decision.asks) for decision
+                    in self.turn(seconds)]) / seconds
+
+    def test_nothing_is_asked_while_nothing_waits(self) -> None:
+        self.waits = {}
+        self.assertEqual(0.0, self.share(600))
+
+    def test_background_is_no_victim(self) -> None:
+        self.waits = {'batch0': 1.0}
+        self.assertEqual(0.0, self.share(600))
+
+    def test_never(self) -> None:
+        self.params = dataclasses.replace(self.params, direct_share=0.0)
+        self.start()
+        self.assertEqual(0.0, self.share(600))
+
+    def test_the_budget_is_kept(self) -> None:
+        """By all that suffer together, and each has its turn."""
+        self.held = {'hog': 1.0}
+        self.params = dataclasses.replace(self.params, max_caps_per_min=0)
+        self.start()
+        self.workloads = [*(Workload(f'vm{n}', Priority.FOREGROUND)
+                            for n in range(20)), *BACKGROUND]
+        self.waits = {f'vm{n}': 0.4 for n in range(20)}
+        self.assertLessEqual(self.share(600), 0.07)
+        self.assertEqual({f'vm{n}' for n in range(20)}, {
+            name for asks in self.asked for name, _ in asks})
+
+    def test_feigning_costs_less_and_less(self) -> None:
+        """What nothing is named for is asked about less often."""
+        self.held = {'web': 1.0}
+        first = self.share(600)
+        self.assertTrue(0.0 < self.share(3600) < first / 2)
+
+    def test_a_window_lasts_two_seconds(self) -> None:
+        self.turn(100)
+        text = ''.join('x' if asks else ' ' for asks in self.asked)
+        self.assertLessEqual({len(part) for part in text.split()}, {2})
+
+
+class ClearedTest(DirectCase):
+
+    def test_timing_does_not_name_what_held_nothing(self) -> None:
+        """It works whenever the victim waits, elsewhere."""
+        self.held = {'web': 0.9}
+
+        def hog(now: float) -> bool:
+            return (now // 60) % 2 == 1
+
+        rates = self.rates
+
+        def turned() -> Rates:
+            self.waits['web'] = 0.5 if hog(self.now) else 0.05
+            self.cores['hog'] = 4.0 if hog(self.now) else 0.1
+            return rates()
+
+        self.rates = turned  # type: ignore[method-assign]
+        for decision in self.turn(900):
+            self.assertEqual((), decision.incidents)
+        self.params = dataclasses.replace(self.params, direct_share=0.0)
+        self.start()        # without the evidence it is named
+        self.turn(600)
+        self.assertEqual(('hog',), self.incident().antagonists)
