@@ -122,9 +122,9 @@ class Controller:
                       if priority is Priority.BACKGROUND}
         open_incidents = tuple([
             incident for one in self._disturbances.values()
-            for incident in incidents(self._time_s, one, self._caps,
-                                      background, self._host,
-                                      self._boot_id)])
+            for incident in incidents(
+                self._time_s, one, self._caps, self.params.quiet_s,
+                background, self._host, self._boot_id)])
         for incident in open_incidents:
             self._lasted_s[incident.victim, incident.signal] = self._time_s
         return Decision(
@@ -204,6 +204,8 @@ class Controller:
                                   set(self._disturbances.values()))
         for disturbance in self._disturbances.values():
             disturbance.take(effects)
+            disturbance.look_at_named(
+                now, samples, self._caps.limited(disturbance))
         self._looked_s = {key: looked_s for key, looked_s
                           in self._looked_s.items() if key[0] in groups}
         # What was not looked at for longest comes first: no group can keep

@@ -121,8 +121,9 @@ class Disturbance:
     of ``load``.
     ``members`` are the victims, each with the threshold of its own signal.
     ``protected``: others may be limited for their sake.
-    ``named``: what disturbs it, foreground and the host itself among them,
-    and why they are named.
+    ``named``: what disturbs it or did, foreground and the host itself among
+    them, and why they are named; ``active_s``: when each of them was named or
+    at work last while a victim suffered.
     ``named_s`` is when the evidence was enough, ``begun_s`` when the harm of
     each victim began whose incident is open: see :mod:`.onset`.
     """
@@ -141,6 +142,7 @@ class Disturbance:
     load: str = ''
     own: Sequence[float] = ()
     named: dict[str, Ground] = dataclasses.field(default_factory=dict)
+    active_s: dict[str, float] = dataclasses.field(default_factory=dict)
     scores: Sequence[tuple[str, float]] = ()
     raised: float = 0.0
     newest: float | None = None
@@ -253,8 +255,29 @@ class Disturbance:
                          - set(limited)):
                 del self.named[name]
         self.named |= found.named
+        self.active_s |= dict.fromkeys(found.named, found.named_s)
         self.members = found.members | self.members
         self.scores = found.scores
+
+    def look_at_named(self, now: float, samples: Sequence[Points],
+                      limited: Collection[str]) -> None:
+        """See which of those that are named disturb now.
+
+        :param samples: of the window, the newest last
+        :param limited: those that would disturb without their limit
+        """
+        knob = use.KNOB_TO_LIMIT.get(self.signal)
+        if knob is None:
+            return
+        for name in self.named:
+            if name in limited or (self.suffers_now and use.working(
+                    samples, name, knob) is not None):
+                self.active_s[name] = now
+
+    def disturbing(self, now: float, quiet_s: float) -> list[str]:
+        """Those that are named and disturbed in the last ``quiet_s``."""
+        return [name for name in self.named
+                if now - self.active_s.get(name, self.named_s) < quiet_s]
 
     def over(self, now: float, quiet_s: float) -> bool:
         return now - max(self.harmed_s, self.named_s) >= quiet_s

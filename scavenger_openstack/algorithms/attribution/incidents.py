@@ -27,24 +27,25 @@ SHOWN = 5
 
 
 def incidents(now: float, disturbance: Disturbance, caps: CapControl,
-              background: AbstractSet[str], host: str, boot_id: str
-              ) -> list[Incident]:
+              quiet_s: float, background: AbstractSet[str], host: str,
+              boot_id: str) -> list[Incident]:
     """Those that are open; the id of each stays until it ends.
 
+    :param quiet_s: what disturbed in the last so many seconds disturbs now
     :param background: the workloads that may be limited
     """
     action = (_action(now, disturbance, caps, background)
               if disturbance.begun_s else '')
+    disturbing = disturbance.disturbing(now, quiet_s)
     return [Incident(
         id=incident_id(host, boot_id, name, disturbance.signal, begun_s),
         time_s=begun_s, host=host, victim=name, signal=disturbance.signal,
         value=disturbance.values.get(name),
         threshold=disturbance.members[name],
         cause=disturbance.cause, suspects=tuple(disturbance.scores[:SHOWN]),
-        antagonists=tuple(name for name in disturbance.named
-                          if name != THE_HOST),
+        antagonists=tuple(name for name in disturbing if name != THE_HOST),
         action=action, outcome=disturbance.outcome,
-        grounds=tuple(disturbance.named.values()))
+        grounds=tuple(disturbance.named[name] for name in disturbing))
         for name, begun_s in disturbance.begun_s.items()]
 
 

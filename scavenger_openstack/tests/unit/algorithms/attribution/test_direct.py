@@ -212,6 +212,23 @@ class NowTest(DirectCase):
         self.turn(60)
         self.assertEqual(('batch0',), self.incident().antagonists)
 
+    def test_what_rests_disturbs_no_more(self) -> None:
+        """The victim suffers on, of what nobody knows."""
+        self.turn(15)
+        self.held, self.cores['hog'] = {}, 0.1
+        self.turn(200)
+        self.assertEqual(('hog',), self.incident().antagonists)
+        self.turn(200)
+        incident = self.incident()
+        self.assertEqual(((), ()), (incident.antagonists, incident.grounds))
+
+    def test_what_works_on_disturbs_on(self) -> None:
+        """Without an answer that says something else."""
+        self.turn(15)
+        self.held = {}
+        self.turn(700)
+        self.assertEqual(('hog',), self.incident().antagonists)
+
     def test_no_answer_is_about_what_is_made_again(self) -> None:
         """Another workload of its name did not hold anything yet."""
         while not self.decision.asks:
