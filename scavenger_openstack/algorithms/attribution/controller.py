@@ -229,7 +229,8 @@ class Controller:
                 disturbance.begin(now, self._history, self._lasted_s,
                                   quiet_s=self.params.quiet_s)
         self._suffering = suffering.unexplained(
-            self._history, self._sample_s, self.params.min_effect,
+            self._history, self._direct, self._sample_s,
+            self.params.min_effect,
             {name for one in self._disturbances.values()
              for name in one.begun_s})
 

@@ -152,6 +152,11 @@ class DirectAnswers:
         self._answers = {ask: taken for ask, taken in self._answers.items()
                          if ask[0] != name and name not in taken[1].holders}
 
+    def latest(self, name: str, resource: Resource) -> DirectEvidence | None:
+        """The latest answer about a workload."""
+        taken = self._answers.get((name, resource))
+        return None if taken is None else taken[1]
+
     def of(self, signal: str, members: Sequence[str], *, new: bool
            ) -> Holders | None:
         """What the latest answers say of a group.
@@ -203,7 +208,7 @@ def wanted(history: History, topology: Mapping[int, Cpu], limits: Thresholds
     for name, point in samples[-1].items():
         if point.workload.priority is not Priority.FOREGROUND:
             continue
-        level = _level(name, 'run_delay', samples)
+        level = mean_level(name, 'run_delay', samples)
         if level is not None and level >= limits.min_effect['run_delay']:
             waiting.append((level, (name, Resource.CPU)))
         if point.level('io_wait') is not None:
@@ -214,8 +219,8 @@ def wanted(history: History, topology: Mapping[int, Cpu], limits: Thresholds
         waiting, key=lambda item: (-item[0], item[1]))]
 
 
-def _level(name: str, signal: str, samples: Sequence[Points]
-           ) -> float | None:
+def mean_level(name: str, signal: str, samples: Sequence[Points]
+               ) -> float | None:
     """The mean of a signal over a few samples."""
     levels = [level for sample in samples if name in sample
               and (level := sample[name].level(signal)) is not None]
@@ -243,7 +248,7 @@ def disturbance(now: float, group: VictimGroup, signal: str,
     """
     samples = list(history.samples)[-RECENT:]
     means = {name: level for name in holders.victims
-             if (level := _level(name, signal, samples)) is not None}
+             if (level := mean_level(name, signal, samples)) is not None}
     if not means or not holders.shares:
         return None
     most = max(holders.shares.values())

@@ -3,32 +3,30 @@
 """Foreground that waits for CPUs and has no incident, and why it has none.
 
 Waiting as a share of runnable time is harm whatever was before; naming what
-causes it takes a time in which it was less.  None of the constants is in a
-paper.
+causes it takes direct evidence, or a time in which it was less.  None of the
+constants is in a paper.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from collections.abc import Sequence
 
 from scavenger_openstack.algorithms.attribution.analysis import RECENT
+from scavenger_openstack.algorithms.attribution import direct
+from scavenger_openstack.algorithms.attribution.direct import DirectAnswers
 from scavenger_openstack.algorithms.attribution import evidence
 from scavenger_openstack.algorithms.attribution import explanation
 from scavenger_openstack.algorithms.attribution.history import History
-from scavenger_openstack.algorithms.attribution.history import Points
-from scavenger_openstack.algorithms.signals import MIN_CORES
+from scavenger_openstack.types import DirectEvidence
 from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Resource
 
 MOST = 20
 """Those that wait most are told."""
 
-LEAST_CORES = 0.01
-"""CPU time used and waited for, in cores: what hardly runs is left out."""
 
-
-def unexplained(history: History, sample_s: float, least: float,
-                explained: Collection[str]) -> dict[str, str]:
+def unexplained(history: History, answers: DirectAnswers, sample_s: float,
+                least: float, explained: Collection[str]) -> dict[str, str]:
     """A sentence about each workload that suffers without an incident.
 
     :param least: share of its runnable time that it waits, to count
@@ -40,34 +38,29 @@ def unexplained(history: History, sample_s: float, least: float,
         if (point.workload.priority is not Priority.FOREGROUND
                 or name in explained):
             continue
-        cores, waited = _means(name, samples)
-        if cores is None or waited is None or cores + waited < LEAST_CORES:
-            continue
-        share = waited / (cores + waited)
-        if share >= least:
-            waiting.append((share, name, cores))
+        share = direct.mean_level(name, 'run_delay', samples)
+        if share is not None and share >= least:
+            waiting.append((share, name))
     return {name: f'it waits for a CPU for {share:.0%} of its runnable time; '
-            + _why(name, cores, history, sample_s, least)
-            for share, name, cores in sorted(waiting, reverse=True)[:MOST]}
+            + _why(name, answers, history, sample_s, least)
+            for share, name in sorted(waiting, reverse=True)[:MOST]}
 
 
-def _means(name: str, samples: Sequence[Points]
-           ) -> tuple[float | None, float | None]:
-    """Cores used and waited for."""
-    means: list[float | None] = []
-    for field in ('cores', 'waited'):
-        values = [value for one in samples if name in one
-                  and (value := getattr(one[name], field)) is not None]
-        means.append(sum(values) / len(values) if values else None)
-    return means[0], means[1]
+def _held(name: str, answer: DirectEvidence) -> str:
+    """What ran meanwhile, where it is nothing to be named."""
+    own_s = answer.holders.get(name, 0.0)
+    others_s = sum(answer.holders.values()) - own_s
+    return (f'of {answer.waited_s:.2g} s that it waited, its own threads ran '
+            f'for {min(1.0, own_s / answer.waited_s):.0%}, others for '
+            f'{min(1.0, others_s / answer.waited_s):.0%}')
 
 
-def _why(name: str, cores: float, history: History, sample_s: float,
-         least: float) -> str:
+def _why(name: str, answers: DirectAnswers, history: History,
+         sample_s: float, least: float) -> str:
     """Why nothing is named for it."""
-    if cores < MIN_CORES:
-        return (f'it uses {cores:.2g} cores; workloads below {MIN_CORES} '
-                'cores are not compared')
+    answer = answers.latest(name, Resource.CPU)
+    if answer is not None and answer.waited_s > 0:
+        return _held(name, answer)
     if not any(one.workload.priority is Priority.BACKGROUND
                for one in history.samples[-1].values()):
         return 'there is no background work on this host'
@@ -79,5 +72,5 @@ def _why(name: str, cores: float, history: History, sample_s: float,
                 f'{sample_s * explanation.MIN_SAMPLES:.0f} s needed')
     if values[-1] - evidence.low_and_high(values)[0] < least:
         return (f'its wait was the same for all {known_s:.0f} s measured: '
-                'pause a suspect for 30 s')
+                'it takes direct evidence, or a pause of a suspect for 30 s')
     return 'the evidence names no background workload yet'

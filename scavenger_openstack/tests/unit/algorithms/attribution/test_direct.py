@@ -168,7 +168,9 @@ class NamingTest(DirectCase):
         self.held = {'web': 0.95, 'hog': 0.05}
         for decision in self.turn(300):
             self.assertEqual(((), ()), (decision.incidents, decision.caps))
-        self.assertIn('web', self.decision.facts['suffering'])
+        why = self.decision.facts['suffering']['web']
+        for share in ('95%', '5%'):
+            self.assertIn(f' {share}', why)
 
     def test_one_application_does_not_disturb_itself(self) -> None:
         self.workloads = [dataclasses.replace(
