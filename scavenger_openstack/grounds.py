@@ -28,7 +28,8 @@ class Ground(NamedTuple):
     the host.  ``share``: the same, taken from the shares of use.  ``timing``:
     the victim's signal and its use correlate by ``share``, an innocent as
     much with a probability of ``chance``.  ``trial``: the signal was
-    ``before`` when it was limited and ``after`` while it was.
+    ``before`` when it was limited and ``after`` while it was, not known as
+    long as the experiment goes on.
     """
 
     workload: str

@@ -204,7 +204,8 @@ def answered(cap: Cap, incidents: Mapping[tuple[str, str], Incident]) -> str:
     """The id of the incident that a limit answers, '' if none does."""
     return next((name for (controller, name), incident in incidents.items()
                  if controller == cap.owner
-                 and cap.workload in incident.antagonists
+                 and cap.workload in (*incident.antagonists, *(
+                     ground.workload for ground in incident.grounds))
                  and knob_of(incident) in (None, cap.knob)), '')
 
 

@@ -25,6 +25,7 @@ class State(enum.StrEnum):
     """Of one antagonist and one knob."""
 
     SUSPECTED = 'suspected'
+    EXAMINED = 'examined'
     ON_TRIAL = 'on trial'
     CONFIRMED = 'confirmed'
     LOOSENING = 'loosening'
@@ -34,6 +35,8 @@ class State(enum.StrEnum):
 class Event(enum.StrEnum):
     """What moves it."""
 
+    EXAMINED = 'an experiment with it begins'
+    CLEARED = 'the experiment is over, and does not name it'
     NAMED = 'named, at work, and a victim suffers'
     HELPED = 'the limit helped; no disturbance is on trial any more'
     DID_NOT_HELP = 'the limit did not help; nothing else is attributed to it'
@@ -81,6 +84,11 @@ _ADAPTED = {
 
 TABLE: Mapping[State, Mapping[Event, tuple[State, Change]]] = {
     State.SUSPECTED: {
+        Event.EXAMINED: (State.EXAMINED, Change.NONE),
+        Event.NAMED: (State.ON_TRIAL, Change.SET),
+    },
+    State.EXAMINED: {
+        Event.CLEARED: (State.SUSPECTED, Change.NONE),
         Event.NAMED: (State.ON_TRIAL, Change.SET),
     },
     State.ON_TRIAL: {
@@ -104,6 +112,7 @@ moves an antagonist."""
 
 UNLIMITED: Mapping[State, str] = {
     State.SUSPECTED: '',
+    State.EXAMINED: 'is in an experiment',
     State.REMEMBERED: 'uses less than its last good limit'}
 """What is reported of one that is named and has no limit now."""
 
@@ -198,7 +207,8 @@ class Antagonist:
         :param last: what moves it when there are none
         """
         self.trials = trials
-        if self.state is not State.SUSPECTED and not trials:
+        if (self.state not in (State.SUSPECTED, State.EXAMINED)
+                and not trials):
             self.move(last)
         elif self.state is State.ON_TRIAL and not any(trials.values()):
             self.move(Event.HELPED)

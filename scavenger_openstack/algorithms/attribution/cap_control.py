@@ -49,10 +49,6 @@ MOST_LOOSE_SAMPLES = 60
 """Of one that came back it is twice as many each time, up to these: a limit
 that is loose takes nothing away."""
 
-OBEYED = 1.3
-"""A workload that uses more than so many times its limit is not held by it:
-the detector observes, or the write failed.  Such a limit proves nothing."""
-
 IGNORED_SAMPLES = 12
 """A limit that holds nothing for so long, as far as is known, is removed; an
 antagonist that is named again gets a new one."""
@@ -161,7 +157,7 @@ class CapControl:
             if (use is None
                     or not self._harmful(now, key, use, name in again)):
                 continue
-            if not self._one_more(now):
+            if not self.one_more(now):
                 break
             one.reason = _reason(disturbance, name)
             self._set(key, Event.NAMED, self._first(
@@ -170,6 +166,16 @@ class CapControl:
             one.trials = {**one.trials, disturbance: trial}
             effects.limited.add(disturbance)
         return effects
+
+    def examine(self, keys: Collection[KnobKey]) -> None:
+        """These are in an experiment, and no others are any more."""
+        for key, one in self.antagonists.items():
+            if one.state is State.EXAMINED and key not in keys:
+                one.move(Event.CLEARED)
+        for key in keys:
+            one = self.antagonists.setdefault(key, Antagonist())
+            if one.state is State.SUSPECTED:
+                one.move(Event.EXAMINED)
 
     def step(self, now: float, sample: Points,
              disturbances: Collection[Disturbance]) -> Effects:
@@ -187,8 +193,8 @@ class CapControl:
                 if limit.fresh:     # set at the end of this sample
                     limit.fresh = False
                     continue
-                if use <= OBEYED * use_.held_to(key[1], limit.cap.value,
-                                                point):
+                if use <= use_.OBEYED * use_.held_to(
+                        key[1], limit.cap.value, point.workload):
                     obeyed[key] = use
                     limit.ignored = 0
                     continue
@@ -252,7 +258,7 @@ class CapControl:
         if one is not None and one.state is State.REMEMBERED:
             one.move(Event.FORGOTTEN)
 
-    def _one_more(self, now: float) -> bool:
+    def one_more(self, now: float) -> bool:
         """Whether a new limit may be set; if so it is counted."""
         while self._set_s and now - self._set_s[0] >= 60:
             self._set_s.popleft()
@@ -404,6 +410,10 @@ def _reason(disturbance: Disturbance, name: str) -> str:
         return (f'{signal} of {victims} rises {disturbance.rise} with its '
                 'use; an innocent seems so guilty with a chance of '
                 f'{ground.chance:.1g}')
+    if ground.kind is GroundKind.TRIAL:
+        return (f'{signal} of {victims} was {ground.before:.3g}, and '
+                f'{ground.after:.3g} whenever it was limited; an innocent '
+                f'seems so guilty with a chance of {ground.chance:.1g}')
     return (f'{signal} of {victims} is {disturbance.raised:.3g}: '
             f'{HELD[ground.kind]} for {ground.share:.0%} of what they wait')
 

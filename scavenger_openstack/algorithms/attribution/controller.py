@@ -21,6 +21,7 @@ from scavenger_openstack.algorithms.attribution import analysis
 from scavenger_openstack.algorithms.attribution.cap_control import CapControl
 from scavenger_openstack.algorithms.attribution import direct
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
+from scavenger_openstack.algorithms.attribution.disturbance import SHARES
 from scavenger_openstack.algorithms.attribution.disturbance import VictimGroup
 from scavenger_openstack.algorithms.attribution.history import History
 from scavenger_openstack.algorithms.attribution.history import ORDER
@@ -28,6 +29,7 @@ from scavenger_openstack.algorithms.attribution.history import Points
 from scavenger_openstack.algorithms.attribution.history import THROTTLED
 from scavenger_openstack.algorithms.attribution.incidents import incidents
 from scavenger_openstack.algorithms.attribution.params import Params as Params
+from scavenger_openstack.algorithms.attribution import searching
 from scavenger_openstack.algorithms.attribution import series
 from scavenger_openstack.algorithms.attribution import suffering
 from scavenger_openstack.algorithms.cpi2.specs import Specs
@@ -78,6 +80,8 @@ class Controller:
         self._suffering: dict[str, str] = {}
         self._direct = direct.DirectAnswers()
         self._wanted: list[Ask] = []
+        self._searching = searching.Searching(NAME, f'{host} {boot_id}')
+        self._specs: Specs = {}
         self._time_s = -math.inf
         self._cpu_model: str | None = None
         self._there: dict[str, KnownRun] = {}
@@ -113,8 +117,13 @@ class Controller:
             self._time_s = now
             self._direct.take(now, rates.direct)
             self._forget_the_gone(now, rates)
+            self._take_search(now, rates)
             if self._history.add(now, rates):
                 self._judge(now, rates)
+            if self._searching.pair not in (None, *(
+                    pair for pair, one in self._disturbances.items()
+                    if one.begun_s)):
+                self._searching.end()       # its victims are gone
             for disturbance in self._disturbances.values():
                 if not self._open(now, disturbance):
                     disturbance.end()
@@ -124,15 +133,18 @@ class Controller:
             incident for one in self._disturbances.values()
             for incident in incidents(
                 self._time_s, one, self._caps, self.params.quiet_s,
-                background, self._host, self._boot_id)])
+                background, self._examined(one), self._host,
+                self._boot_id)])
         for incident in open_incidents:
             self._lasted_s[incident.victim, incident.signal] = self._time_s
         return Decision(
-            self._caps.caps(), open_incidents,
+            (*self._caps.caps(), *self._searching.caps()), open_incidents,
             {'samples': len(self._history.samples),
              'analyses': self.analyses,
              'disturbances': len(self._disturbances),
              'suffering': self._suffering,
+             'examined': [name for name, _ in self._searching.examined],
+             'would_examine': list(self._searching.would),
              'tried': dataclasses.asdict(self._caps.tally)},
             removal_reasons={
                 key: str(one.removed) for key, one
@@ -183,9 +195,16 @@ class Controller:
         self._caps.attribute(set(self._disturbances.values()))
         self._there = there
 
+    def _examined(self, disturbance: Disturbance) -> list[str]:
+        """The suspects of the experiment for these victims."""
+        if self._searching.pair != (disturbance.group, disturbance.signal):
+            return []
+        return [name for name, _ in self._searching.examined]
+
     def _open(self, now: float, disturbance: Disturbance) -> bool:
         """Whether it goes on; one that is over may still be remembered."""
-        return (bool(self._caps.limited(disturbance))
+        return (bool(self._caps.limited(disturbance)
+                     or self._examined(disturbance))
                 or not disturbance.over(now, self.params.quiet_s))
 
     def _judge(self, now: float, rates: Rates) -> None:
@@ -195,7 +214,8 @@ class Controller:
         self._disturbances = {
             key: one for key, one in self._disturbances.items()
             if key[0] in groups
-            and (one.named or one.signal == THROTTLED)
+            and (one.named or one.signal == THROTTLED
+                 or self._searching.pair == key)
             and not one.lost(now, self.params.quiet_s)
             and (self._caps.remembers(one) or self._open(now, one))}
         for disturbance in self._disturbances.values():
@@ -228,11 +248,54 @@ class Controller:
             if self._open(now, disturbance):
                 disturbance.begin(now, self._history, self._lasted_s,
                                   quiet_s=self.params.quiet_s)
+        self._begin_search(now, rates, groups)
         self._suffering = suffering.unexplained(
             self._history, self._direct, self._sample_s,
             self.params.min_effect,
             {name for one in self._disturbances.values()
              for name in one.begun_s})
+
+    def _begin_search(self, now: float, rates: Rates,
+                      groups: Mapping[VictimGroup, list[str]]) -> None:
+        """Search for what disturbs those that nothing explains."""
+        sample = self._history.samples[-1]
+        harmed = [harm for harm in searching.harms(
+            groups, self._history, self._limits, self._specs,
+            self._cpu_model or '')
+            if harm.pair not in self._disturbances
+            and self._direct.of(harm.pair[1], list(harm.levels), new=False
+                                ) is None
+            and sample[next(iter(harm.levels))].workload.protected]
+        for harm in self._searching.due(now, harmed, self._sample_s):
+            if (self._caps.one_more(now) and self._searching.begin(
+                    now, harm, rates, sample, rates.topology, self._limits)):
+                raised, signal = harm.raised, harm.pair[1]
+                self._add(now, harm.disturbance(
+                    now, self._limits.min_effect[signal], raised,
+                    raised - harm.effect if signal in SHARES
+                    else raised / (1 + harm.effect)))
+                break
+
+    def _take_search(self, now: float, rates: Rates) -> None:
+        """Go on with a search, and take what it has found."""
+        ended = self._searching.step(now, rates, self.params.back_off_s)
+        if ended is not None and self._history.samples:
+            harm, result = ended
+            new = searching.attributed(now, harm, result, self._limits)
+            self._add(now, new)
+            new.take(self._caps.answer(
+                now, new, list(self._history.samples), new.named))
+        self._caps.examine(self._searching.examined)
+
+    def _add(self, now: float, new: Disturbance) -> None:
+        """Open the incidents of a disturbance that no timing has shown."""
+        before = self._disturbances.get((new.group, new.signal))
+        if before is not None:
+            new.begun_s = before.begun_s
+        self._disturbances[new.group, new.signal] = new
+        new.see(now, self._history.samples[-1])
+        new.begin(now, self._history, self._lasted_s,
+                  quiet_s=self.params.quiet_s)
 
     def _look(self, now: float, group: VictimGroup, members: list[str],
               signal: str, samples: list[Points], rates: Rates) -> bool:
@@ -303,7 +366,9 @@ class Controller:
                          self._history.times)
 
     def compare(self, found: Specs) -> None:
-        """It compares a workload with its own past."""
+        """What a victim of these applications is like undisturbed; else it
+        is compared with its own past."""
+        self._specs = found
 
     def allow(self, budget: Budget | None) -> None:
         """The new limits that the fleet governor lets this host set."""

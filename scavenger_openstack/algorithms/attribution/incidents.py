@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
 from scavenger_openstack.algorithms.attribution.cap_control import CapControl
 from scavenger_openstack.algorithms.attribution.cap_control import pair_of
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
 from scavenger_openstack.algorithms.attribution.use import KNOB_TO_LIMIT
+from scavenger_openstack.grounds import Ground
+from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack.grounds import THE_HOST
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import incident_id
@@ -27,14 +30,17 @@ SHOWN = 5
 
 
 def incidents(now: float, disturbance: Disturbance, caps: CapControl,
-              quiet_s: float, background: AbstractSet[str], host: str,
-              boot_id: str) -> list[Incident]:
+              quiet_s: float, background: AbstractSet[str],
+              examined: Sequence[str], host: str, boot_id: str
+              ) -> list[Incident]:
     """Those that are open; the id of each stays until it ends.
 
     :param quiet_s: what disturbed in the last so many seconds disturbs now
     :param background: the workloads that may be limited
+    :param examined: those of the experiment for these victims
     """
-    action = (_action(now, disturbance, caps, background)
+    action = (LIMIT + ', '.join(examined) if examined
+              else _action(now, disturbance, caps, background)
               if disturbance.begun_s else '')
     disturbing = disturbance.disturbing(now, quiet_s)
     return [Incident(
@@ -45,7 +51,8 @@ def incidents(now: float, disturbance: Disturbance, caps: CapControl,
         cause=disturbance.cause, suspects=tuple(disturbance.scores[:SHOWN]),
         antagonists=tuple(name for name in disturbing if name != THE_HOST),
         action=action, outcome=disturbance.outcome,
-        grounds=tuple(disturbance.named[name] for name in disturbing))
+        grounds=(*(disturbance.named[name] for name in disturbing), *(
+            Ground(suspect, GroundKind.TRIAL) for suspect in examined)))
         for name, begun_s in disturbance.begun_s.items()]
 
 

@@ -18,6 +18,7 @@ from scavenger_openstack.algorithms.attribution.history import Points
 from scavenger_openstack.algorithms.signals import disk_limits
 from scavenger_openstack.algorithms.signals import SIGNALS
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Workload
 
 KNOB_TO_LIMIT = {name: one.knob for name, one in SIGNALS.items()}
 """Contention signal of a victim -> the knob of its antagonist to limit."""
@@ -33,6 +34,11 @@ antagonist is at work.  What is suffered while it rests is attributed to
 nothing."""
 
 
+OBEYED = 1.3
+"""A workload that uses more than so many times its limit is not held by it:
+the detector observes, or the write failed.  Such a limit proves nothing."""
+
+
 def use_of(knob: Knob, point: Point) -> float | None:
     """What a workload uses, in the unit of the knob; ``None`` is unknown.
 
@@ -41,11 +47,11 @@ def use_of(knob: Knob, point: Point) -> float | None:
     return USES[knob](point)
 
 
-def held_to(knob: Knob, cap: float, point: Point) -> float:
+def held_to(knob: Knob, cap: float, workload: Workload) -> float:
     """What a workload can use at most under a cap, both in the unit of the
     knob."""
     if knob is Knob.IO_BYTES_PER_S:
-        return cap * disk_limits(point.workload)
+        return cap * disk_limits(workload)
     return cap
 
 

@@ -56,4 +56,5 @@ def limited(incidents: Iterable[Incident]) -> set[str]:
     """The antagonists that the actions of these say to be limited."""
     return {name for one in incidents if one.action.startswith(LIMIT)
             for name in one.action.removeprefix(LIMIT).split(', ')
-            if name in one.antagonists}
+            if name in (*one.antagonists, *(
+                ground.workload for ground in one.grounds))}

@@ -92,7 +92,7 @@ class NamingTest(ShopCase):
 
         self.rates = rates  # type: ignore[method-assign]
         self.until(lambda decision: decision.caps)
-        self.assertIn('rises from 0.0', self.decision.caps[0].reason)
+        self.until(lambda decision: decision.incidents[0].antagonists)
         self.assertEqual(('run_delay', 'core', ('hog',)), (
             self.incident().signal, self.incident().cause,
             self.incident().antagonists))

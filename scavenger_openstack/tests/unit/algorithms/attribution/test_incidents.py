@@ -59,7 +59,8 @@ class LimitsTest(IncidentsCase):
         """What rises by a fifth at most does so by less on average."""
         self.shop = SHOP[:1]
         self.disk(1.27)
-        self.until(lambda decision: decision.caps)
+        self.until(lambda decision: decision.caps
+                   and decision.incidents[0].antagonists)
         incident = self.incident()
         self.assertEqual(('shop0', 'io_wait', ('hog',)), (
             incident.victim, incident.signal, incident.antagonists))

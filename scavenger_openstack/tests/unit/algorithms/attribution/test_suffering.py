@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from scavenger_openstack.algorithms import attribution
 from scavenger_openstack.tests.unit.algorithms.attribution.shop import HOG
 from scavenger_openstack.tests.unit.algorithms.attribution.shop import SHOP
 from scavenger_openstack.tests.unit.algorithms.attribution.shop import ShopCase
@@ -16,6 +17,9 @@ class SufferingTest(ShopCase):
 
     def setUp(self) -> None:
         super().setUp()
+        # No experiment tells, either.
+        self.controller = attribution.Controller(attribution.Params(
+            max_caps_per_min=0), host='h', boot_id='b')
         self.shop = SHOP[:1]
         self.cores = 0.5
         self.wants = lambda now: 4.0    # and the shop waits half of its time
