@@ -112,11 +112,14 @@ def record(task: Task) -> dict[str, Any]:
     """
     drawn = task.drawn()
     foreground = [tenant for tenant in drawn.tenants
-                  if tenant.priority is Priority.FOREGROUND]
+                  if tenant.priority is Priority.FOREGROUND
+                  and tenant.role != ANTAGONIST]
     alone = play(drawn, foreground)
     run = play(drawn, drawn.tenants,
                attribution.Controller(interval_s=drawn.interval_s))
     felt = slower(alone.results, run.results)
+    victims = {name: by for name, by in felt.items()
+               if run.results[name].mean_s is not None}
     antagonists = [tenant.id for tenant in drawn.tenants
                    if tenant.role == ANTAGONIST]
     rightly: dict[str, dict[str, float]] = {}
@@ -142,21 +145,24 @@ def record(task: Task) -> dict[str, Any]:
             zip([rates.time_s for rates in run.rates], decisions,
                 strict=True), right)
     return {'scenario': task.scenario.name, 'seed': task.seed,
-            'victims': felt, 'onset_s': {
+            'victims': victims, 'onset_s': {
                 victim: onset_s(alone.series[victim], run.series[victim],
                                 drawn.warmup_s)
-                for victim, by in felt.items() if by >= VICTIM},
+                for victim, by in victims.items() if by >= VICTIM},
             'antagonists': antagonists, 'named': named, 'caps': caps}
 
 
 def slower(base: Mapping[str, Result],
            run: Mapping[str, Result]) -> dict[str, float]:
-    """By how much slower each service of both runs is in the second."""
+    """By how much slower each tenant of both runs is in the second: a service
+    by its mean request, a batch by its work."""
     found = {}
     for name, result in run.items():
         before = base.get(name)
         if before is not None and before.mean_s and result.mean_s:
             found[name] = result.mean_s / before.mean_s - 1
+        elif before is not None and before.cpu_work and result.cpu_work:
+            found[name] = before.cpu_work / result.cpu_work - 1
     return found
 
 

@@ -4,8 +4,8 @@
 guest waited for it.
 
 A CPU is held by what runs where the victim may run, in proportion to how much
-of that runs; a disk by what it serves, in proportion to the time that this
-takes.
+of that runs; a disk by the victim's own operation while it is served, and
+before by what else it serves, in proportion to the time that this takes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Window:
         self._waited_s: dict[Ask, float] = dict.fromkeys(asks, 0.0)
         self._held_s: dict[Ask, dict[str, float]] = {
             ask: {} for ask in asks}
-        self._before_s: dict[Ask, float] = {}
+        self._before: dict[Ask, tuple[float, float]] = {}
 
     def look(self, guests: Sequence[Guest]) -> None:
         """Take one step of the plant."""
@@ -46,17 +46,24 @@ class Window:
             victim = by_name.get(name)
             if victim is None:
                 continue
-            total_s = (victim.run_delay_s if resource is Resource.CPU
-                       else victim.io_wait_s)
-            waited_s = total_s - self._before_s.get(ask, total_s)
-            self._before_s[ask] = total_s
+            held_s = self._held_s[ask]
+            if resource is Resource.CPU:
+                weights, served_s = _running(victim, guests), 0.0
+                total = victim.run_delay_s, 0.0
+            else:
+                weights = _served(self._machine, guests)
+                served_s = self._machine.service_s(victim.spec.io_bytes)
+                total = victim.io_wait_s, victim.io_ops
+            before = self._before.get(ask, total)
+            self._before[ask] = total
+            waited_s = total[0] - before[0]
             if waited_s <= 0:
                 continue
-            weights = (_running(victim, guests) if resource is Resource.CPU
-                       else _served(self._machine, guests))
-            whole = sum(weights.values())
             self._waited_s[ask] += waited_s
-            held_s = self._held_s[ask]
+            own_s = min(waited_s, served_s * (total[1] - before[1]))
+            held_s[name] = held_s.get(name, 0.0) + own_s
+            waited_s -= own_s
+            whole = sum(weights.values())
             for holder, weight in weights.items():
                 if weight > 0:
                     held_s[holder] = (held_s.get(holder, 0.0)
@@ -91,7 +98,5 @@ def _running(victim: Guest, guests: Sequence[Guest]) -> Mapping[str, float]:
 
 def _served(machine: Machine, guests: Sequence[Guest]) -> Mapping[str, float]:
     """The share of its time that the disk serves each."""
-    return {guest.spec.id: guest.io_rate * (
-        machine.disk_service_s
-        + guest.spec.io_bytes / machine.disk_bytes_per_s)
-        for guest in guests if guest.uses_disk}
+    return {guest.spec.id: guest.io_rate * machine.service_s(
+        guest.spec.io_bytes) for guest in guests if guest.uses_disk}

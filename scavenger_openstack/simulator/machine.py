@@ -42,6 +42,10 @@ class Machine:
     pmu: bool = True
     cpu_model: str = 'Simulated CPU'
 
+    def service_s(self, io_bytes: float) -> float:
+        """For how long the disk is busy with an operation of so many bytes."""
+        return self.disk_service_s + io_bytes / self.disk_bytes_per_s
+
     def topology(self) -> dict[int, Cpu]:
         cores = self.cpus // self.threads_per_core
         return {cpu: Cpu(core, core * self.llcs // cores,

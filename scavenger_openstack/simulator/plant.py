@@ -220,8 +220,7 @@ class Plant:
         users = [g for g in self.guests if g.uses_disk]
         if not users:
             return
-        each_s = [machine.disk_service_s
-                  + guest.spec.io_bytes / machine.disk_bytes_per_s
+        each_s = [machine.service_s(guest.spec.io_bytes)
                   for guest in users]
         rates = []
         closed = {}

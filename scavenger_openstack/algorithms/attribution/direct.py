@@ -69,6 +69,10 @@ LEAST_BASE: Mapping[str, float] = {
     'run_delay': 0.0, 'io_wait': LEAST_WAIT_S}
 """Of a wait of which nothing is its own: a ratio needs something."""
 
+EACH = 0.5
+"""Part of the least effect that each which is named has by itself: where many
+have a little in it, the host is busy, and there is no antagonist."""
+
 NOISE = 0.1
 """Least standard deviation of a signal of which few samples are known, as a
 part of its level."""
@@ -252,12 +256,13 @@ def disturbance(now: float, group: VictimGroup, signal: str,
     if not means or not holders.shares:
         return None
     most = max(holders.shares.values())
-    names = [name for name, share in holders.shares.items()
-             if share >= explanation.ALIKE_SHARE * most
-             and (name == THE_HOST or name in samples[-1])]
-    rest = max(0.0, 1 - sum([holders.shares[name] for name in names]))
     least = limits.min_effect[signal]
     raised = sum(means.values()) / len(means)
+    names = [name for name, share in holders.shares.items()
+             if share >= explanation.ALIKE_SHARE * most
+             and effect(signal, (1 - share) * raised, raised) >= EACH * least
+             and (name == THE_HOST or name in samples[-1])]
+    rest = max(0.0, 1 - sum([holders.shares[name] for name in names]))
     known = [level for name in means
              for level in history.levels(name, signal) if level is not None]
     low, _ = evidence.low_and_high(known)
