@@ -30,9 +30,12 @@ from scavenger_openstack.simulator.machine import Tenant
 from scavenger_openstack.simulator.scenario import Drawn
 from scavenger_openstack.simulator.scenario import Scenario
 from scavenger_openstack.simulator.truth import Result
+from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
+from scavenger_openstack.types import Value
 
 OURS = 'ours'
 CONTROLLERS = ('cpi2', 'perfcloud', OURS)
@@ -46,16 +49,21 @@ FELT = 0.02
 
 ANTAGONIST = 'antagonist'
 
+SPECIFIED = ('cpi', 'io_wait')
+"""Signals of which a detector of ours takes specs from other hosts."""
+
 TIME_STEP_S = 5.0
 """Onset and naming are told with this resolution."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Task:
-    """One scenario of one seed."""
+    """One scenario of one seed; ``enforce``: of ours, what it limits is, as
+    its experiments need."""
 
     scenario: Scenario
     seed: int
+    enforce: bool = False
 
     def drawn(self) -> Drawn:
         return self.scenario.draw(self.seed)
@@ -73,14 +81,19 @@ class Run:
 
 
 def play(drawn: Drawn, tenants: Iterable[Tenant],
-         detector: attribution.Controller | None = None) -> Run:
-    """Run a host with some of its tenants, and without any limit."""
+         detector: attribution.Controller | None = None, *,
+         enforce: bool = False) -> Run:
+    """Run a host with some of its tenants.
+
+    :param enforce: set the limits of the detector
+    """
     simulator = Simulator(drawn.machine, tenants, seed=drawn.seed,
                           step_s=drawn.step_s, keep=True,
                           floors=bench.FLOORS)
     before = simulator.sample()
     rates: list[Rates] = []
     decisions: list[Decision] = []
+    in_force: dict[KnobKey, Value] = {}
     warm = False
     while simulator.now < drawn.duration_s - 1e-9:
         simulator.advance(drawn.interval_s)
@@ -90,6 +103,8 @@ def play(drawn: Drawn, tenants: Iterable[Tenant],
         if detector is not None:
             decisions.append(detector.step(rates[-1].time_s, rates[-1]))
             simulator.ask(decisions[-1].asks)
+            if enforce:
+                in_force = _limit(simulator, in_force, decisions[-1].caps)
         if not warm and simulator.now >= drawn.warmup_s - 1e-9:
             simulator.plant.reset_truth()
             warm = True
@@ -115,8 +130,14 @@ def record(task: Task) -> dict[str, Any]:
                   if tenant.priority is Priority.FOREGROUND
                   and tenant.role != ANTAGONIST]
     alone = play(drawn, foreground)
-    run = play(drawn, drawn.tenants,
-               attribution.Controller(interval_s=drawn.interval_s))
+    ours = attribution.Controller(interval_s=drawn.interval_s)
+    ours.compare({
+        specs.key(None, application, drawn.machine.cpu_model, signal): spec
+        for signal in SPECIFIED for application, spec in _specs(
+            alone.rates, cpi2.Params(signal=signal), drawn).items()})
+    run = play(drawn, drawn.tenants, None if task.enforce else ours)
+    decided = run.decisions if not task.enforce else play(
+        drawn, drawn.tenants, ours, enforce=True).decisions
     felt = slower(alone.results, run.results)
     victims = {name: by for name, by in felt.items()
                if run.results[name].mean_s is not None}
@@ -137,7 +158,7 @@ def record(task: Task) -> dict[str, Any]:
     named: dict[str, list[list[Any]]] = {}
     caps: dict[str, int] = {}
     for name in CONTROLLERS:
-        decisions: Iterable[Decision] = run.decisions
+        decisions: Iterable[Decision] = decided
         if name != OURS:
             step = _step(name, drawn, alone)
             decisions = (step(rates.time_s, rates) for rates in run.rates)
@@ -152,6 +173,18 @@ def record(task: Task) -> dict[str, Any]:
             'antagonists': antagonists, 'named': named, 'caps': caps}
 
 
+def _limit(simulator: Simulator, in_force: Mapping[KnobKey, Value],
+           caps: Iterable[Cap]) -> dict[KnobKey, Value]:
+    """Set these limits, and no others."""
+    wanted = {cap[:2]: cap.value for cap in caps}
+    for key in in_force.keys() - wanted.keys():
+        simulator.remove(*key)
+    for key, value in wanted.items():
+        if in_force.get(key) != value:
+            simulator.write(*key, value, ())
+    return wanted
+
+
 def slower(base: Mapping[str, Result],
            run: Mapping[str, Result]) -> dict[str, float]:
     """By how much slower each tenant of both runs is in the second: a service
@@ -161,8 +194,11 @@ def slower(base: Mapping[str, Result],
         before = base.get(name)
         if before is not None and before.mean_s and result.mean_s:
             found[name] = result.mean_s / before.mean_s - 1
-        elif before is not None and before.cpu_work and result.cpu_work:
-            found[name] = before.cpu_work / result.cpu_work - 1
+        elif before is not None and before.mean_s is None:
+            found[name] = max([was / is_ - 1 for was, is_ in (
+                (before.cpu_work, result.cpu_work),
+                (before.io_ops_per_s, result.io_ops_per_s)) if is_ > 0],
+                default=0.0)
     return found
 
 

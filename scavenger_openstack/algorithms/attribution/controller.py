@@ -262,7 +262,7 @@ class Controller:
         harmed = [harm for harm in searching.harms(
             groups, self._history, self._limits, self._specs,
             self._cpu_model or '')
-            if harm.pair not in self._disturbances
+            if not self._explained(now, harm.pair)
             and self._direct.of(harm.pair[1], list(harm.levels), new=False
                                 ) is None
             and sample[next(iter(harm.levels))].workload.protected]
@@ -270,11 +270,19 @@ class Controller:
             if (self._caps.one_more(now) and self._searching.begin(
                     now, harm, rates, sample, rates.topology, self._limits)):
                 raised, signal = harm.raised, harm.pair[1]
-                self._add(now, harm.disturbance(
-                    now, self._limits.min_effect[signal], raised,
-                    raised - harm.effect if signal in SHARES
-                    else raised / (1 + harm.effect)))
+                if harm.pair not in self._disturbances:
+                    self._add(now, harm.disturbance(
+                        now, self._limits.min_effect[signal], raised,
+                        raised - harm.effect if signal in SHARES
+                        else raised / (1 + harm.effect)))
                 break
+
+    def _explained(self, now: float, pair: tuple[VictimGroup, str]) -> bool:
+        """Whether it is known what disturbs these victims now."""
+        disturbance = self._disturbances.get(pair)
+        return disturbance is not None and (
+            not disturbance.suffers_now or not disturbance.protected
+            or now in disturbance.active_s.values())
 
     def _take_search(self, now: float, rates: Rates) -> None:
         """Go on with a search, and take what it has found."""
@@ -282,9 +290,14 @@ class Controller:
         if ended is not None and self._history.samples:
             harm, result = ended
             new = searching.attributed(now, harm, result, self._limits)
-            self._add(now, new)
-            new.take(self._caps.answer(
-                now, new, list(self._history.samples), new.named))
+            known = self._disturbances.get(harm.pair)
+            if known is not None and known.named:
+                known.learn(new, self._caps.limited(known))
+            else:
+                self._add(now, new)
+                known = new
+            known.take(self._caps.answer(
+                now, known, list(self._history.samples), new.named))
         self._caps.examine(self._searching.examined)
 
     def _add(self, now: float, new: Disturbance) -> None:

@@ -50,7 +50,7 @@ section 4.1."""
 LEAST_EFFECT = 0.01
 """What an experiment shows to be more than chance counts, however small."""
 
-LASTING_SAMPLES = 4
+LASTING_SAMPLES = 2
 """Samples for which it has to: timing may explain it."""
 
 Pair = tuple[VictimGroup, str]
