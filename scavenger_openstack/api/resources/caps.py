@@ -268,5 +268,5 @@ def _stored(row: Mapping[str, Any]) -> dict[str, Any]:
 def _shape(row: Mapping[str, Any], host: Mapping[str, Any],
            names: names_.Names) -> dict[str, Any]:
     return {**_stored(row), 'name': names.get(row['instance'], ''),
-            **following.of_parts(host, [f'override {row["uuid"]}'],
-                                 row['generation'], limit=True)}
+            **following.of_parts(host, 'overrides', [
+                f'override {row["uuid"]}'], row['generation'], limit=True)}

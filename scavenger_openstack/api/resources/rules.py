@@ -49,8 +49,10 @@ _FOR = {'workloads': described(
 EXEMPTION_SET = {**EXEMPTION_LISTED, **_FOR}
 PRIORITY_SET = {**PRIORITY_LISTED, **_FOR}
 
-PARTS = ('priority', 'application', 'floor')
-"""Of a priority; what agents call each that they do not follow."""
+PARTS = {'priority': ('tags', ('priority', 'application', 'floor')),
+         'exemption': ('exempt', ())}
+"""The field of the directives that each kind is in, and what agents call each
+part of it that they do not follow."""
 
 _WISH = {'scope': SCOPES, 'target': schemas.NAME, 'reason': schemas.REASON}
 EXEMPTION_WISH = schemas.fields(_WISH)
@@ -157,9 +159,9 @@ def _shown(row: Mapping[str, Any], host: Mapping[str, Any] | None,
     """
     state: dict[str, Any] = {'followed': None, 'why_not': ''}
     if row['scope'] == 'instance':
-        state = following.of_parts(host, [
-            f'{part} {row["target"]}' for part in PARTS
-            if row['kind'] == 'priority'], row['generation'])
+        field, parts = PARTS[row['kind']]
+        state = following.of_parts(host, field, [
+            f'{part} {row["target"]}' for part in parts], row['generation'])
     return {**_shape(row), **state, 'name': names.get(row['target'], '')}
 
 

@@ -314,6 +314,41 @@ class Directives(cloud.Mixin):
         self.assertEqual(['cpu_set', 'io_ops_per_s'],
                          [one.knob for one in later.overrides])
 
+    def test_more_than_an_agent_takes(self) -> None:
+        """It learns that there is more."""
+        with self.engine.begin() as connection:
+            connection.execute(tables.overrides.insert(), [{
+                'host_id': self.host_id, 'uuid': f'{number:032x}',
+                'workload': f'/batch/{number}', 'knob': 'cpu_cores',
+                'value': 0.5, 'expires_s': NOW + 60, **WHO}
+                for number in range(directives.MOST['overrides'] + 1)])
+        self.changed()
+        directives_ = self.got()
+        self.assertEqual(
+            (directives.MOST['overrides'], ['overrides']),
+            (len(directives_.overrides), directives_.left_out))
+
+    def test_more_than_an_answer_holds(self) -> None:
+        """What is sent without a part says so, and has the kill switch."""
+        self.switch('cloud', '', protection=False)
+        with self.engine.begin() as connection:
+            connection.execute(tables.hosts.update().values(
+                settings={'parameters': {'cpi2.f': 'x' * 3000}}))
+        self.override(NOW + 60)
+        answer = self.sync(report(digest='d1'), wishes=self.wishes)
+        whole, lines = answer.directives, []
+        assert whole is not None
+        data = directives.encoded(
+            answer, HOST, lambda what: not lines.append(what))
+        sent = codec.decode(data, wire.Answer, wire.MAX_ANSWER_BYTES
+                            ).directives
+        assert sent is not None
+        self.assertEqual(
+            (False, {}, 1, ['parameters'], whole.digest),
+            (sent.protection, sent.parameters, len(sent.overrides),
+             sent.left_out, sent.digest))
+        self.assertEqual(['parameters'], lines)
+
     def test_overrides_of_another_host(self) -> None:
         self.override(NOW + 60)
         self.assertEqual([], self.got(host='node-2').overrides)
