@@ -583,6 +583,17 @@ class Directives(cloud.Mixin):
         self.assertEqual(rows.KEPT_MINUTES,
                          len(self.rows(tables.governor_minutes)))
 
+    def test_minutes_whose_ids_have_gaps(self) -> None:
+        """Those of a cluster of databases do."""
+        ids = range(1, 100, rows.KEPT_MINUTES)
+        for number in ids:
+            self.add(tables.governor_minutes, id=number, minute=number,
+                     shares={})
+        self.govern('cloud', '', 100)
+        self.got()
+        self.assertEqual(len(ids) + 1,
+                         len(self.rows(tables.governor_minutes)))
+
     def test_a_conductor_with_another_clock(self) -> None:
         """What it divides does not end what others have divided."""
         self.govern('cloud', '', 7)
