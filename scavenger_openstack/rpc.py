@@ -35,6 +35,7 @@ from oslo_messaging.rpc import server as rpc_server
 from scavenger_openstack import errors
 from scavenger_openstack import log_once
 from scavenger_openstack.types import printable
+from scavenger_openstack.wire import patterns
 from scavenger_openstack.wire import proof
 from scavenger_openstack.wire.report import MAX_ANSWER_BYTES
 from scavenger_openstack.wire.report import MAX_REPORT_BYTES
@@ -75,7 +76,7 @@ IDLE_S = 60.0
 REPEAT_S, MOST_LOGGED = 600.0, 50
 """So many refusals are logged in so long, each once."""
 
-_HOST = re.compile(r'"host": ?"([\w.-]{1,255})"')
+_HOST = re.compile(f'"host": ?"({patterns.HOST})"')
 
 THREADS = 8
 """Reports that a conductor works on at the same time: more only wait for the

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-import re
 from typing import Any
 import uuid
 
@@ -20,6 +19,7 @@ from scavenger_openstack.db.resources import hosts as db_hosts
 from scavenger_openstack.db.resources import rules
 from scavenger_openstack.db.resources import workloads
 from scavenger_openstack.db import wishes
+from scavenger_openstack.wire import fit
 
 SCOPES = schemas.one_of(('instance', 'project', 'aggregate'))
 
@@ -62,8 +62,6 @@ PRIORITY_WISH = schemas.fields(
         'priority, on hosts whose configuration allows it; not_followed of '
         'the host has the others.'),
      'application': {'type': 'string', 'maxLength': 255}}, 'application')
-
-_UUID = re.compile(schemas.UUID['pattern'])
 
 
 def priorities(call: Call, connection: Any) -> dict[str, Any]:
@@ -142,7 +140,7 @@ def _delete(call: Call, connection: Any, kind: rules.Kind) -> None:
 def _check_target(connection: Any, scope: str, target: str) -> None:
     if scope == 'aggregate':
         hosts.aggregate(connection, target, 'target')
-    elif scope == 'instance' and not _UUID.fullmatch(target):
+    elif scope == 'instance' and not fit.is_uuid(target):
         raise faults.bad('target is not the id of an instance.', 'target',
                          'a UUID, such as '
                          '2a1b0c9d-1111-4222-8333-444455556666')

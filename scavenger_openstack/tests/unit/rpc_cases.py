@@ -250,6 +250,15 @@ class Mixin(_Base):
         self.assertNotIn('Traceback', self.log.output)
         self.assertEqual([], self.reports)
 
+    def test_another_major_version_of_what_is_no_host(self) -> None:
+        """It is not named: what names look like stands in one place."""
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.rpc.VERSION', '2.0'))
+        for name in ('n\xf6de', 'n\xf6de' * 64, 'n\xf6de;id'):
+            self.assertRaises(errors.Unreachable, self.new_client().sync,
+                              f'{{"host": "{name}"}}'.encode())
+        self.assertNotIn('n\xf6de', self.log.output)
+
     def agent(self, call: Callable[[bytes], bytes]) -> sync.Sync:
         directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         return sync.make(call, directory / 'sync', spool_bytes=2 ** 20,
