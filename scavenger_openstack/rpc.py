@@ -93,7 +93,7 @@ RABBIT: dict[str, Any] = {
 """What fits many agents and few conductors better than the defaults."""
 
 
-SignedAnswer = Callable[[bytes, proof.Sender], dict[str, str]]
+SignedAnswer = Callable[[bytes, proof.Proof], dict[str, str]]
 
 KINDS = {bool: cfg.BoolOpt, int: cfg.IntOpt, float: cfg.FloatOpt}
 
@@ -147,10 +147,10 @@ class Client:
         :raises Unreachable: no answer: send it again later
         """
         text, (host, token) = report.decode(), self._identity()
-        sender = proof.sender(token, host, report) if token else None
+        ours = proof.make(token, host, report) if token else None
         try:
             answer = self._prepared().call(
-                {}, 'sync', report=text, **sender._asdict() if sender else {})
+                {}, 'sync', report=text, **ours._asdict() if ours else {})
         except oslo_messaging.MessagingTimeout as exc:
             self._timeouts += 1
             if self._timeouts >= self._rebuild_after:
@@ -163,7 +163,7 @@ class Client:
             if exc.exc_type == 'UnsupportedVersion':
                 raise errors.Unreachable(MISMATCH) from exc
             text = printable(str(exc.value))[:MESSAGE]
-            if exc.exc_type == REFUSED and sender is None:
+            if exc.exc_type == REFUSED and ours is None:
                 raise errors.WireError(text) from exc
             if exc.exc_type == BUSY:
                 raise errors.Busy(text) from exc
@@ -180,8 +180,8 @@ class Client:
                     str(exc).partition('\n')[0] or type(exc).__name__)
             ) from exc
         self._timeouts = 0
-        if sender is not None:
-            answer = proof.opened(token, sender, answer)
+        if ours is not None:
+            answer = proof.opened(token, ours, answer)
         if not isinstance(answer, str):
             raise errors.Unreachable('the answer of the conductor is no text')
         data = answer[:MAX_ANSWER_BYTES + 1].encode(errors='surrogatepass')
@@ -320,7 +320,7 @@ class _Endpoint:
 
     @oslo_messaging.expected_exceptions(errors.ScavengerError)
     def sync(self, context: dict[str, Any], report: object,
-             **sender: object) -> str | dict[str, str]:
+             **given: object) -> str | dict[str, str]:
         self.taken_s = time.monotonic()
         if not isinstance(report, str):
             raise errors.WireError('a report that is no text: refused')
@@ -333,7 +333,7 @@ class _Endpoint:
         except UnicodeEncodeError:
             raise errors.WireError(
                 'a report that is not valid Unicode: refused') from None
-        return (self._signed_answer(data, proof.parse(sender)) if sender
+        return (self._signed_answer(data, proof.parse(given)) if given
                 else self._answer(data).decode())
 
 

@@ -275,7 +275,7 @@ overrides = _table(
     Column('reason', Text, nullable=False),
     Column('created_by', NAME, nullable=False),
     Column('created_s', Double, nullable=False),
-    # The number of db.wishes by which conductors see it.
+    # The number of db.generation by which conductors see it.
     Column('generation', BigInteger, nullable=False, default=0),
     Column('expires_s', Double, nullable=False),
     Column('deleted_s', Double),

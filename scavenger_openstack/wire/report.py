@@ -280,7 +280,7 @@ class Report(Wire, frozen=True):
     directives_digest: MaybeId = ''
 
 
-class Speaker(Wire, frozen=True):
+class ReportSender(Wire, frozen=True):
     """The part of a report that says which host it is of."""
 
     host: Host

@@ -15,10 +15,10 @@ from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api.resources import names as names_
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
+from scavenger_openstack.db import generation
 from scavenger_openstack.db.resources import hosts as db_hosts
 from scavenger_openstack.db.resources import rules
 from scavenger_openstack.db.resources import workloads
-from scavenger_openstack.db import wishes
 from scavenger_openstack.wire import fit
 
 SCOPES = schemas.one_of(('instance', 'project', 'aggregate'))
@@ -107,7 +107,7 @@ def _set(call: Call, connection: Any, kind: rules.Kind) -> dict[str, Any]:
               'application': call.body.get('application', ''),
               'reason': call.body['reason'],
               'created_by': call.caller.name, 'created_s': call.now_s,
-              'generation': wishes.changed(connection)}
+              'generation': generation.count(connection)}
     before = rules.of(connection, kind, scope, target)
     if before is None:
         rules.add(connection, uuid=uuid.uuid4().hex, kind=kind, scope=scope,

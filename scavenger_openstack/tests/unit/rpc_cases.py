@@ -131,7 +131,7 @@ class Mixin(_Base):
         conductor, client = self.enrolled()
         before: list[dict[str, str]] = []
 
-        def keep(data: bytes, sender: proof.Sender) -> dict[str, str]:
+        def keep(data: bytes, sender: proof.Proof) -> dict[str, str]:
             before.append(conductor.signed_answer(data, sender))
             return before[-1]
 
@@ -152,7 +152,7 @@ class Mixin(_Base):
             self.assertEqual('', agent.directives.digest)
             self.assertRaises(errors.Unreachable, client.sync, b'{}')
 
-        def swap(data: bytes, sender: proof.Sender) -> dict[str, str]:
+        def swap(data: bytes, sender: proof.Proof) -> dict[str, str]:
             """A refusal in place of the answer."""
             found = conductor.signed_answer(data, sender)
             return {'refusal': found['answer'], 'proof': found['proof']}

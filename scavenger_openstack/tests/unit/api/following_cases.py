@@ -12,8 +12,8 @@ from sqlalchemy import update
 
 from scavenger_openstack.api import times
 from scavenger_openstack.db import connect
+from scavenger_openstack.db import generation
 from scavenger_openstack.db import tables
-from scavenger_openstack.db import wishes
 from scavenger_openstack.tests.unit.api import cloud
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Following(Base):
 
     def generation(self) -> int:
         with connect.reading(self.engine) as connection:
-            return wishes.generation(connection)
+            return generation.current(connection)
 
     def override(self) -> tuple[Any, str]:
         found, = self.ok('GET', f'/v1/caps/overrides?workload={cloud.BATCH}'

@@ -16,8 +16,8 @@ from scavenger_openstack.conductor import specs
 from scavenger_openstack.conductor import sync
 from scavenger_openstack.db import claims
 from scavenger_openstack.db import directives as rows
+from scavenger_openstack.db import generation
 from scavenger_openstack.db import tables
-from scavenger_openstack.db import wishes
 from scavenger_openstack import errors
 from scavenger_openstack.tests.unit.conductor import cloud
 from scavenger_openstack.tests.unit.conductor.cloud import batch
@@ -187,7 +187,7 @@ class Directives(cloud.Mixin):
 
     def generation(self) -> int:
         with self.engine.begin() as connection:
-            return wishes.generation(connection)
+            return generation.current(connection)
 
     def test_no_report_is_a_wish(self) -> None:
         """However often agents start, and whatever they report: else each
@@ -369,7 +369,7 @@ class Directives(cloud.Mixin):
         """What a conductor leaves that has made specs."""
         with self.engine.begin() as connection:
             claims.count(connection, rows.SPECS_CHANGED)
-            wishes.changed(connection)
+            generation.count(connection)
 
     def test_specs(self) -> None:
         """Those that the host can use: of its applications and CPUs, and of
