@@ -377,6 +377,12 @@ evictions = _table(
     Index('ix_evictions_host', 'host', 'id'),
     Index('ix_evictions_state', 'state', 'id'))
 
+# Instances whose eviction was recommended within a day.
+recommendations = _table(
+    'recommendations',
+    Column('instance', String(36), primary_key=True),
+    Column('time_s', Double, nullable=False, index=True))
+
 # What hosts reported of an hour, until it is part of the specs.
 statistics = _table(
     'statistics', _id(), _host(),
