@@ -336,10 +336,15 @@ class Directives(cloud.Mixin):
                 settings={'parameters': {'cpi2.f': 'x' * 3000}}))
         self.override(NOW + 60)
         answer = self.sync(report(digest='d1'), wishes=self.wishes)
-        whole, lines = answer.directives, []
+        whole = answer.directives
         assert whole is not None
-        data = directives.encoded(
-            answer, HOST, lambda what: not lines.append(what))
+        lines: list[str] = []
+
+        def is_due(what: str) -> bool:
+            lines.append(what)
+            return True
+
+        data = directives.encoded(answer, HOST, is_due)
         sent = codec.decode(data, wire.Answer, wire.MAX_ANSWER_BYTES
                             ).directives
         assert sent is not None
