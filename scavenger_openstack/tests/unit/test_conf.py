@@ -301,11 +301,12 @@ class TestLibvirt(ConfTestCase):
 
 LINES = '''
 import logging
+import sys
 from oslo_config import cfg
 from scavenger_openstack import conf as conf_
 conf = cfg.ConfigOpts()
 conf_.register(conf)
-conf_.load(conf, [], 'scavenger')
+conf_.load(conf, ['--config-file', sys.argv[1]], 'scavenger')
 conf_.set_up_log(conf)
 logging.getLogger('scavenger_openstack').warning('%s', 'a\\x1b[2J\\nb')
 logging.getLogger('sqlalchemy').error('c\\u2028d')
@@ -316,8 +317,11 @@ class TestLog(testtools.TestCase):
 
     def test_what_terminals_obey(self) -> None:
         """Others choose what is in a line, and do not begin one."""
-        ended = subprocess.run([sys.executable, '-c', LINES], text=True,
-                               capture_output=True, timeout=60, check=True)
+        file = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'conf')
+        file.write_text('[agent]\nhost = h\n')
+        ended = subprocess.run(
+            [sys.executable, '-c', LINES, str(file)], text=True,
+            capture_output=True, timeout=60, check=True)
         ours, theirs = ended.stderr.splitlines()
         self.assertIn(r'a\x1b[2J\nb', ours)
         self.assertIn(r'c\u2028d', theirs)
