@@ -10,6 +10,7 @@ those (``conf_params``), so that number, help and bounds stand once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
@@ -39,6 +40,7 @@ from scavenger_openstack import conf_params
 from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
+from scavenger_openstack.types import printable
 from scavenger_openstack.types import Resource
 from scavenger_openstack.types import RESOURCE_OF
 
@@ -265,6 +267,35 @@ def findings(conf: cfg.ConfigOpts) -> list[str]:
             [*conf.agent.controllers, perfiso.Controller.name],
             conf.agent.protect, REGULATORS, DETECTORS)
     return found + values
+
+
+class LogFilter(logging.Filter):
+    """Keeps what terminals obey, and ends of lines, out of what is logged:
+    tenants choose names, and others say what is wrong with them.
+
+    :param beside: changes each line before that
+    """
+
+    def __init__(self, beside: Callable[[str], str] = str) -> None:
+        super().__init__()
+        self._beside = beside
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg = printable(self._beside(record.getMessage()))
+        record.args = None
+        return True
+
+
+def set_up_log(conf: cfg.ConfigOpts, beside: Callable[[str], str] = str
+               ) -> None:
+    """Log as the options say.
+
+    :param beside: see :class:`LogFilter`
+    """
+    log.setup(conf, 'scavenger')
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(LogFilter(beside))
+    log_unused(conf)
 
 
 def log_unused(conf: cfg.ConfigOpts) -> None:

@@ -35,6 +35,7 @@ from oslo_messaging.rpc import server as rpc_server
 from scavenger_openstack import errors
 from scavenger_openstack import log_once
 from scavenger_openstack.types import printable
+from scavenger_openstack.wire import patterns
 from scavenger_openstack.wire import proof
 from scavenger_openstack.wire.report import MAX_ANSWER_BYTES
 from scavenger_openstack.wire.report import MAX_REPORT_BYTES
@@ -75,7 +76,7 @@ IDLE_S = 60.0
 REPEAT_S, MOST_LOGGED = 600.0, 50
 """So many refusals are logged in so long, each once."""
 
-_HOST = re.compile(r'"host": ?"([\w.-]{1,255})"')
+_HOST = re.compile(f'"host": ?"({patterns.HOST})"')
 
 THREADS = 8
 """Reports that a conductor works on at the same time: more only wait for the
@@ -92,7 +93,7 @@ RABBIT: dict[str, Any] = {
 """What fits many agents and few conductors better than the defaults."""
 
 
-SignedAnswer = Callable[[bytes, proof.Sender], dict[str, str]]
+SignedAnswer = Callable[[bytes, proof.Proof], dict[str, str]]
 
 KINDS = {bool: cfg.BoolOpt, int: cfg.IntOpt, float: cfg.FloatOpt}
 
@@ -146,10 +147,10 @@ class Client:
         :raises Unreachable: no answer: send it again later
         """
         text, (host, token) = report.decode(), self._identity()
-        sender = proof.sender(token, host, report) if token else None
+        ours = proof.make(token, host, report) if token else None
         try:
             answer = self._prepared().call(
-                {}, 'sync', report=text, **sender._asdict() if sender else {})
+                {}, 'sync', report=text, **ours._asdict() if ours else {})
         except oslo_messaging.MessagingTimeout as exc:
             self._timeouts += 1
             if self._timeouts >= self._rebuild_after:
@@ -162,7 +163,7 @@ class Client:
             if exc.exc_type == 'UnsupportedVersion':
                 raise errors.Unreachable(MISMATCH) from exc
             text = printable(str(exc.value))[:MESSAGE]
-            if exc.exc_type == REFUSED and sender is None:
+            if exc.exc_type == REFUSED and ours is None:
                 raise errors.WireError(text) from exc
             if exc.exc_type == BUSY:
                 raise errors.Busy(text) from exc
@@ -179,8 +180,8 @@ class Client:
                     str(exc).partition('\n')[0] or type(exc).__name__)
             ) from exc
         self._timeouts = 0
-        if sender is not None:
-            answer = proof.opened(token, sender, answer)
+        if ours is not None:
+            answer = proof.opened(token, ours, answer)
         if not isinstance(answer, str):
             raise errors.Unreachable('the answer of the conductor is no text')
         data = answer[:MAX_ANSWER_BYTES + 1].encode(errors='surrogatepass')
@@ -319,7 +320,7 @@ class _Endpoint:
 
     @oslo_messaging.expected_exceptions(errors.ScavengerError)
     def sync(self, context: dict[str, Any], report: object,
-             **sender: object) -> str | dict[str, str]:
+             **given: object) -> str | dict[str, str]:
         self.taken_s = time.monotonic()
         if not isinstance(report, str):
             raise errors.WireError('a report that is no text: refused')
@@ -332,7 +333,7 @@ class _Endpoint:
         except UnicodeEncodeError:
             raise errors.WireError(
                 'a report that is not valid Unicode: refused') from None
-        return (self._signed_answer(data, proof.parse(sender)) if sender
+        return (self._signed_answer(data, proof.parse(given)) if given
                 else self._answer(data).decode())
 
 

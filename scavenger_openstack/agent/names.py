@@ -12,12 +12,13 @@ from typing import NamedTuple
 
 from scavenger_openstack.types import Instance
 from scavenger_openstack.wire import json_fields
+from scavenger_openstack.wire import patterns
 
 MOST = 4096
 """So many are remembered: a VM that has ended still has lines."""
 ROWS = ('caps', 'would', 'incidents', 'actions')
 """What has UUIDs in a status."""
-_UUID = re.compile('[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}')
+_UUID = re.compile(patterns.UUID)
 _CHARS = 32
 
 

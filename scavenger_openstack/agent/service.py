@@ -8,7 +8,6 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import gc
-import logging
 import os
 import pathlib
 import resource
@@ -27,8 +26,8 @@ from scavenger_openstack.agent import journal
 from scavenger_openstack.agent.lease import claims
 from scavenger_openstack.agent.lease import heartbeat
 from scavenger_openstack.agent.lease import leases as leases_
-from scavenger_openstack.agent import log_filter
 from scavenger_openstack.agent import loop as loop_
+from scavenger_openstack.agent import names
 from scavenger_openstack.agent import parameters
 from scavenger_openstack.agent import parts
 from scavenger_openstack.agent import status
@@ -57,6 +56,9 @@ COST_SMOOTHING = 0.1
 STATE_EVERY_S = 5.0
 """How often the controllers' windows go to disk."""
 
+NAMES = names.Names()
+"""Of the VMs on this host, for its log and history."""
+
 MOST_REFUSED_LINES = 10
 """So many lines about what is not followed go to the log at once."""
 
@@ -71,10 +73,7 @@ def now() -> float:
 
 
 def set_up_log(conf: cfg.ConfigOpts) -> None:
-    log.setup(conf, 'scavenger')
-    for handler in logging.getLogger().handlers:
-        handler.addFilter(log_filter.Filter())
-    conf_.log_unused(conf)
+    conf_.set_up_log(conf, NAMES.beside)
 
 
 class MissingLog:
@@ -132,7 +131,7 @@ class Service:
         self._scheduled = 'normal'
         self._history = history.History(conf_.history_file(conf),
                                         conf.agent.history_mib * 2 ** 20,
-                                        log_filter.NAMES)
+                                        NAMES)
         self._rows = instances.InstanceRows()
         self._limits = status.Limits()
         self._missing = MissingLog()
@@ -286,7 +285,7 @@ class Service:
                  journal.RUNNING)
         isolation, facts = self._isolation.facts(), self._driver.facts()
         self._missing.log(facts.missing)
-        log_filter.NAMES.follow(facts.instances)
+        NAMES.follow(facts.instances)
         self._journal.tick(tick, state, isolation.get('cpu_set'),
                            self._loop.actions)
         document = self._document(tick, state, isolation, facts)

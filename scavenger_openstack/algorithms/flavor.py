@@ -17,6 +17,7 @@ from typing import NamedTuple
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import printable
 from scavenger_openstack.types import Priority
+from scavenger_openstack.wire import fit
 
 PREFIX = 'scavenger:'
 PRIORITY = 'scavenger:priority'
@@ -42,7 +43,6 @@ NUMBER = r'[0-9]{1,20}(\.[0-9]{0,20})?([eE][+-]?[0-9]{1,3})?'
 APPLICATION_CHARS = 128
 
 _FLAVOR_CHARS = 80
-_UUID = re.compile('[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
 
 
 class Wrong(NamedTuple):
@@ -114,7 +114,7 @@ def is_made_of_image(application: str) -> bool:
     """Whether :func:`application` made this name, for want of another: such
     instances have statistics together, and need not do the same."""
     _, sign, image = application.rpartition('@')
-    return bool(sign) and _UUID.fullmatch(image) is not None
+    return bool(sign) and fit.is_uuid(image)
 
 
 def application(*names: str | None, image: str = '', flavor: str = '') -> str:
@@ -130,7 +130,7 @@ def application(*names: str | None, image: str = '', flavor: str = '') -> str:
     for name in names:
         if name and is_application(name):
             return name
-    if not flavor.strip() or not _UUID.fullmatch(image):
+    if not flavor.strip() or not fit.is_uuid(image):
         return ''
     return f'{printable(flavor.strip())[:_FLAVOR_CHARS]}@{image}'
 

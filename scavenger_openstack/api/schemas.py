@@ -14,6 +14,7 @@ from scavenger_openstack.outcomes import Outcome
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Priority
+from scavenger_openstack.wire import patterns
 
 Schema = dict[str, Any]
 
@@ -79,7 +80,7 @@ MAYBE_TEXT = maybe(TEXT)
 NAME: Schema = {'type': 'string', 'minLength': 1, 'maxLength': 255}
 SHORT: Schema = {'type': 'string', 'minLength': 1, 'maxLength': 64}
 UUID: Schema = {'type': 'string', 'maxLength': 36, 'pattern':
-                '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'}
+                f'^{patterns.UUID}$'}
 REASON: Schema = {'type': 'string', 'minLength': 1, 'maxLength': 2000,
                   'pattern': '[^ \\t\\r\\n]'}
 TIME: Schema = {'type': 'string', 'format': 'date-time'}

@@ -71,8 +71,7 @@ def run(options: argparse.Namespace) -> int:
         # An agent that started it may have given it its real-time priority.
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
         _end_with(options.parent)
-    log.setup(conf, 'scavenger')
-    conf_.log_unused(conf)
+    conf_.set_up_log(conf)
     engine = connect.engine(conf_control.database(conf),
                             connections=conf.database.max_connections)
     server = server_.Server(app.create(engine, conf), conf.api.port)

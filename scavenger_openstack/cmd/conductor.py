@@ -71,7 +71,6 @@ def run(options: argparse.Namespace) -> int:
     warnings.filterwarnings('ignore', r'\s*Eventlet is deprecated')
     # Here, so that "--help" and what is wrong are there at once.
     from oslo_config import cfg
-    from oslo_log import log
 
     from scavenger_openstack.conductor import leader
     from scavenger_openstack.conductor import service
@@ -95,8 +94,7 @@ def run(options: argparse.Namespace) -> int:
     with connect.reading(engine) as connection:
         schema.check(connection)
         without = enrollment.without_token(connection)
-    log.setup(conf, 'scavenger')
-    conf_.log_unused(conf)
+    conf_.set_up_log(conf)
     if without:
         LOG.warning('hosts without a token: %d; %s; see "scavenger-manage '
                     'host enroll"', without, 'their reports are refused'

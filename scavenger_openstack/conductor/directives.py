@@ -42,10 +42,8 @@ SEEN_S = 86400.0
 REMEMBERED = 20000
 """Hosts whose directives are remembered."""
 
-MOST = 2000
-"""The longest list that agents take."""
-
-MOST_SPECS = 10000
+MOST = {'tags': 2000, 'exempt': 2000, 'overrides': 2000, 'specs': 10000}
+"""The longest lists that agents take."""
 
 DISPENSABLE = ('specs', 'parameters', 'overrides', 'tags')
 """What is left out of directives that are too long, in this order; never the
@@ -113,8 +111,8 @@ class Wishes:
             known = self._known.get(asker.host_id)
         if known is not None and known == (key, asker.holds):
             return None, budget
-        content = _content(connection, wanted, asker, overrides,
-                           budget is not None)
+        content = _cut(_content(connection, wanted, asker, overrides,
+                                budget is not None))
         content['schema'] = report.SCHEMA
         digest = hashlib.sha256(codec.encode(report.Directives(
             issued_s=0.0, digest='-', **content))).hexdigest()[:32]
@@ -182,15 +180,23 @@ def _content(connection: reports.Connection, wanted: rows.Wanted,
                                 asker.settings.get(kind, {}))
            for kind in ('modes', 'parameters')},
         'tags': tags(wanted, aggregates, present, flavor_tags.of_host(
-            connection, asker.name))[:MOST],
-        'exempt': exempt(wanted, aggregates, present)[:MOST],
+            connection, asker.name)),
+        'exempt': exempt(wanted, aggregates, present),
         'overrides': [report.Override(
             id=one.uuid, workload=one.workload, knob=one.knob,
             value=one.value, reason=one.reason, expires_s=one.expires_s,
-            instance=one.instance) for one in overrides[:MOST]],
+            instance=one.instance) for one in overrides],
         'specs': specs(connection, asker.cpu_model, present)
         if wanted.specs else [],
         'governed': governed, 'notice': notice(wanted, asker.name)}
+
+
+def _cut(content: dict[str, Any]) -> dict[str, Any]:
+    """Directives with lists that agents take."""
+    return content | {
+        'left_out': [name for name, most in MOST.items()
+                     if len(content[name]) > most],
+        **{name: content[name][:most] for name, most in MOST.items()}}
 
 
 def notice(wanted: rows.Wanted, host: str) -> str:
@@ -211,8 +217,7 @@ def specs(connection: reports.Connection, cpu_model: str,
     if not cpu_model or not applications:
         return []
     return [report.Spec(**row) for row in rows.specs(
-        connection, cpu_model, applications, LEAST_SAMPLES, MIN_TASKS
-        )][:MOST_SPECS]
+        connection, cpu_model, applications, LEAST_SAMPLES, MIN_TASKS)]
 
 
 def tags(wanted: rows.Wanted, aggregates: Sequence[str],
@@ -286,8 +291,10 @@ def encoded(answer: report.Answer, host: str,
             why = why or str(exc)
         name = next((name for name in DISPENSABLE
                      if getattr(directives, name)), '')
-        directives = (codec.replace(directives, **{name: type(
-            getattr(directives, name))()}) if name else None)
+        directives = codec.replace(directives, **{
+            name: type(getattr(directives, name))(),
+            'left_out': sorted({*directives.left_out, name}),
+            }) if name else None
         if is_due(name):
             LOG.error('%s: its directives are sent without %s, agents would '
                       'not take them: %s', host, name or 'anything', why)

@@ -116,7 +116,7 @@ class Application:
             raise Refused(_unauthorized(
                 f'{HOST} and Authorization: Bearer TOKEN are needed'))
         if (len(host) >= MOST or len(token) > MOST
-                or not self._conductor.may_speak(host, token,
+                or not self._conductor.may_send(host, token,
                                                  _address(environ))):
             raise Refused(_unauthorized(
                 'this is not the token of this host: "scavenger-manage host '

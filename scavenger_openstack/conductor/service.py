@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from oslo_log import log
 
-from scavenger_openstack.conductor.admission import budget
+from scavenger_openstack.conductor.admission import accounts
 from scavenger_openstack.conductor.admission import keys
 from scavenger_openstack.conductor.admission import refusals
 from scavenger_openstack.conductor import advancing
@@ -42,7 +42,7 @@ from scavenger_openstack.wire import proof
 from scavenger_openstack.wire.report import Answer
 from scavenger_openstack.wire.report import MAX_REPORT_BYTES
 from scavenger_openstack.wire.report import Report
-from scavenger_openstack.wire.report import Speaker
+from scavenger_openstack.wire.report import ReportSender
 from scavenger_openstack.wire.tag import InstanceTag
 from scavenger_openstack.wire.tag import MAX_TAG_BYTES
 
@@ -58,7 +58,7 @@ MOST_FAILED = 1000
 """Hosts whose failures are counted."""
 
 TAG = 'tag'
-"""The proof of a sender that is only known by what nova-compute tells."""
+"""What knows a sender of which only nova-compute tells."""
 
 TRIES = 3
 """A report that fails for an unexpected reason is refused after so many tries,
@@ -67,8 +67,8 @@ so that its agent finds out which entry it is and goes on."""
 
 class Cost(NamedTuple):
     """What a report costs once it is stored: rows by table, amounts by the
-    names in :data:`.budget.HOST`, and whether Nova has a service on each host
-    that it was the first of."""
+    names in :data:`.accounts.HOST`, and whether Nova has a service on each
+    host that it was the first of."""
 
     rows: dict[str, int]
     amounts: dict[str, float]
@@ -83,7 +83,7 @@ class Conductor:
     :param require_token: see :func:`.sync.sync`
     :param keep_days: see :func:`.purging.make_periodic`; so are
         ``keep_audit_days``, ``keep_rows`` and ``elapsed``
-    :param pace: see :class:`.budget.Budgets`
+    :param pace: see :class:`.accounts.Accounts`
     """
 
     def __init__(self, engine: connect.Engine,
@@ -99,8 +99,8 @@ class Conductor:
         self._clock = clock
         self._require_token = require_token
         self._wishes = directives.Wishes()
-        self._budgets = budget.Budgets(pace)
-        self._keys = keys.Keys(engine, self._budgets)
+        self._accounts = accounts.Accounts(pace)
+        self._keys = keys.Keys(engine, self._accounts)
         self._log = refusals.Refusals(engine)
         self._failures: dict[str, tuple[int, float]] = {}
         self.fault = ''     # why the last report was not stored
@@ -126,11 +126,11 @@ class Conductor:
         :raises Unreachable: it could not be stored: send it again later
         """
         now = self._clock()
-        sender = (budget.Sender(authenticated, budget.TRUSTED)
+        sender = (accounts.Sender(authenticated, accounts.TRUSTED)
                   if authenticated is not None
-                  else budget.Sender(_host(data)))
+                  else accounts.Sender(_host(data)))
         try:
-            self._budgets.begin(sender, len(data))
+            self._accounts.begin(sender, len(data))
             return self._paid(sender, data, authenticated, now)
         except errors.Busy as exc:
             self._log.put_off(exc, sender.host, address, now)
@@ -139,7 +139,7 @@ class Conductor:
             self._log.refused(exc, authenticated, sender.host, address, now)
             raise
 
-    def _paid(self, sender: budget.Sender, data: bytes,
+    def _paid(self, sender: accounts.Sender, data: bytes,
               authenticated: str | None, now: float) -> bytes:
         """The answer, on the account of the sender."""
         began_s, taken, points = time.thread_time(), False, 0
@@ -147,8 +147,8 @@ class Conductor:
         try:
             report = codec.decode(data, Report, MAX_REPORT_BYTES)
             sync_.check(report, authenticated)
-            points = budget.points(report)
-            if not self._budgets.has_rows(sender, bool(report.entries)):
+            points = accounts.points(report)
+            if not self._accounts.has_rows(sender, bool(report.entries)):
                 # Without its workloads, which are sent again: directives
                 # come with the answer.
                 report = codec.replace(report, workloads=None)
@@ -159,10 +159,10 @@ class Conductor:
                 lambda what: self._log.is_due(f'{report.host} {what}', now))
         finally:
             audit = cost.rows.pop(tables.audit.name, 0)
-            self._budgets.end(sender, taken, {
-                **cost.amounts, budget.CPU: time.thread_time() - began_s,
-                budget.ROWS: sum(cost.rows.values()) + points
-                // budget.POINTS_PER_ROW, budget.AUDIT: audit},
+            self._accounts.end(sender, taken, {
+                **cost.amounts, accounts.CPU: time.thread_time() - began_s,
+                accounts.ROWS: sum(cost.rows.values()) + points
+                // accounts.POINTS_PER_ROW, accounts.AUDIT: audit},
                 cost.admitted)
 
     def tag(self, data: bytes) -> None:
@@ -174,8 +174,8 @@ class Conductor:
         """
         tag = codec.decode(data, InstanceTag, MAX_TAG_BYTES)
         now = self._clock()
-        sender = budget.Sender(host_names.short(tag.host), TAG)
-        self._budgets.take_tag(sender, len(data))
+        sender = accounts.Sender(host_names.short(tag.host), TAG)
+        self._accounts.take_tag(sender, len(data))
         try:
             is_known = connect.retried(
                 self._engine, functools.partial(
@@ -186,11 +186,11 @@ class Conductor:
                 LOG.error('tags of instances are not stored: %s', exc)
             raise errors.Unreachable('the tag cannot be stored now') from exc
         if is_known:
-            self._budgets.know(sender)
+            self._accounts.know(sender)
         else:
             self._log.tag(tag.host, now)
 
-    def signed_answer(self, data: bytes, sender: proof.Sender
+    def signed_answer(self, data: bytes, given: proof.Proof
                       ) -> dict[str, str]:
         """The answer to a report that its host has signed, or why it is
         refused, signed in turn.
@@ -198,25 +198,25 @@ class Conductor:
         :raises ForeignReport: the host has not signed it
         :raises ScavengerError: it may be taken later, as it is
         """
-        key = self._key(sender.host,
-                        lambda key: proof.is_of(sender, key, data))
+        key = self._key(given.host,
+                        lambda key: proof.is_of(given, key, data))
         if not key:
             foreign = errors.ForeignReport(
-                f'a report in the name of {printable(sender.host)} with a '
+                f'a report in the name of {printable(given.host)} with a '
                 'wrong token: refused; "scavenger-manage host enroll" makes '
                 'one, and a host that was unenrolled needs no token_file')
-            self._log.refused(foreign, None, sender.host, '', self._clock())
+            self._log.refused(foreign, None, given.host, '', self._clock())
             raise foreign
-        self._keys.check_new(sender)
+        self._keys.check_new(given)
         try:
-            kind, text = proof.ANSWER, self.answer(data, sender.host).decode()
+            kind, text = proof.ANSWER, self.answer(data, given.host).decode()
         except errors.WireError as exc:
             if type(exc) is not errors.WireError:   # it is not the report's
                 raise
             kind, text = proof.REFUSAL, str(exc)
-        return proof.signed(key, sender, kind, text)
+        return proof.signed(key, given, kind, text)
 
-    def may_speak(self, host: str, token: str, address: str = '') -> bool:
+    def may_send(self, host: str, token: str, address: str = '') -> bool:
         """Whether a token is that of the host.
 
         :param address: see :meth:`answer`
@@ -244,7 +244,7 @@ class Conductor:
         except errors.DatabaseError as exc:
             raise self._unreachable(exc) from exc
 
-    def _stored(self, sender: budget.Sender, report: Report,
+    def _stored(self, sender: accounts.Sender, report: Report,
                 authenticated: str | None, now: float, cost: Cost) -> Answer:
         """Store a report; what agents get, and what it has cost."""
         def work(connection: reports.Connection) -> Answer:
@@ -258,12 +258,12 @@ class Conductor:
             return answer
 
         def admit(name: str, has_service: bool | None) -> None:
-            self._budgets.check_newcomer(name, has_service)
+            self._accounts.check_newcomer(name, has_service)
             cost.admitted.append(has_service)
 
         def take_hours(hours: float) -> bool:
-            cost.amounts[budget.HOURS] = hours
-            return self._budgets.has_hours(sender)
+            cost.amounts[accounts.HOURS] = hours
+            return self._accounts.has_hours(sender)
 
         try:
             answer = connect.retried(
@@ -385,6 +385,6 @@ def _host(data: bytes) -> str:
     """The host that a report says it is from, '' where that cannot be read.
     """
     try:
-        return codec.decode(data, Speaker, MAX_REPORT_BYTES).host
+        return codec.decode(data, ReportSender, MAX_REPORT_BYTES).host
     except errors.WireError:
         return ''

@@ -88,7 +88,7 @@ def sync(connection: reports.Connection, report: Report, now: float,
     :param require_token: every host has to be enrolled
     :param wishes: what is remembered of the operators' wishes from one
         report to the next, by the caller
-    :param admit: see :meth:`.budget.Budgets.admit`
+    :param admit: see :meth:`.accounts.Accounts.check_newcomer`
     :param take_hours: see :func:`.samples.usable`
     :raises WireError: as :func:`check`
     """

@@ -198,11 +198,11 @@ def add_shares(connection: Connection, minute: int, shares: dict[str, int]
     :raises IntegrityError: another conductor has done it meanwhile.
     """
     table = tables.governor_minutes
-    key = connection.execute(insert(table).values(
-        minute=minute, shares=shares)).inserted_primary_key
-    assert key is not None
-    connection.execute(delete(table).where(
-        table.c.id <= key[0] - KEPT_MINUTES))
+    connection.execute(insert(table).values(minute=minute, shares=shares))
+    oldest = connection.execute(select(table.c.id).order_by(
+        table.c.id.desc()).limit(1).offset(KEPT_MINUTES)).scalar()
+    if oldest is not None:
+        connection.execute(delete(table).where(table.c.id <= oldest))
 
 
 def _overrides(connection: Connection, now: float

@@ -9,8 +9,11 @@ import math
 
 from sqlalchemy import ColumnElement
 from sqlalchemy import Connection
+from sqlalchemy import delete
 from sqlalchemy import exists
 from sqlalchemy import func
+from sqlalchemy import insert
+from sqlalchemy import or_
 from sqlalchemy import select
 
 from scavenger_openstack.db import evictions
@@ -25,12 +28,9 @@ _H = tables.hosts.c
 _W = tables.workloads.c
 _S = tables.antagonist_hours.c
 _C = tables.antagonist_totals.c
-_A = tables.audit.c
 _E = tables.evictions.c
+_R = tables.recommendations.c
 _T = tables.flavor_tags.c
-
-RECOMMENDED = 'eviction.recommended'
-"""The action in the audit."""
 
 SEEN_S = 120.0
 """A host that has not reported for longer is left alone."""
@@ -128,12 +128,25 @@ def exempt(connection: Connection) -> set[tuple[str, str]]:
         table.kind == 'exemption')).tuples())
 
 
-def recommended(connection: Connection, instances: Collection[str],
-                since_s: float) -> set[str]:
-    """Those of these instances that were, since then."""
-    found: set[str] = set()
+def recommended(connection: Connection, instances: Collection[str]
+                ) -> set[str]:
+    """Those of these instances that were, and not too long ago."""
+    recommended: set[str] = set()
     for some in reports.batches(sorted(set(instances))):
-        found.update(connection.scalars(select(_A.target).where(
-            _A.action == RECOMMENDED, _A.time_s >= since_s,
-            _A.target.in_(some))))
-    return found
+        recommended.update(connection.scalars(select(_R.instance).where(
+            _R.instance.in_(some))))
+    return recommended
+
+
+def add_recommended(connection: Connection, instance: str, now: float
+                    ) -> None:
+    """Note that an instance was that had not been."""
+    connection.execute(insert(tables.recommendations).values(
+        instance=instance, time_s=now))
+
+
+def forget_recommended(connection: Connection, now: float, for_s: float
+                       ) -> None:
+    """Forget what was so long ago, or is so far ahead: a clock was set."""
+    connection.execute(delete(tables.recommendations).where(or_(
+        _R.time_s < now - for_s, _R.time_s > now + for_s)))

@@ -20,6 +20,7 @@ from sqlalchemy import exc
 from sqlalchemy import URL
 
 from scavenger_openstack import errors
+from scavenger_openstack.types import printable
 
 UPGRADE = 'type "scavenger-manage db upgrade"'
 
@@ -210,7 +211,7 @@ def _unreachable(error: exc.DBAPIError) -> bool:
 def _first_line(error: exc.DBAPIError) -> str:
     args = getattr(error.orig, 'args', ())
     text = str(args[-1] if args else error)
-    return ' '.join(text.split('\n')[0].split())
+    return printable(' '.join(text.split('\n')[0].split()))
 
 
 def _whose(path: str) -> str:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection
 from sqlalchemy import delete
+from sqlalchemy import exists
 from sqlalchemy import insert
 from sqlalchemy import select
 from sqlalchemy import update
@@ -28,7 +29,11 @@ KEPT = ('instance', 'host', 'project', 'priority', 'source', 'application',
 PAGE = 10_000
 """Rows that one statement reads."""
 
-_T = tables.flavor_tags.c
+MOST = 2000
+"""Tags that the broker alone has told, of instances that no host lists, which
+are kept of each host: the newest."""
+
+_T, _W = tables.flavor_tags.c, tables.workloads.c
 _OF_HOST = select(
     _T.instance, _T.priority, _T.source, _T.application, _T.floor,
     _T.protect).where(host_rows.of(_T)).order_by(_T.instance)
@@ -61,6 +66,18 @@ def put(connection: Connection, tag: dict[str, Any], now_s: float, *,
         .values(row)).rowcount
     if not changed:
         connection.execute(insert(tables.flavor_tags).values(row))
+        if from_broker:
+            _trim(connection, row['short'])
+
+
+def _trim(connection: Connection, short: str) -> None:
+    """Forget of a host's tags what is above :data:`MOST`."""
+    ids = connection.scalars(
+        select(_T.id).where(_T.short == short, _T.from_broker, ~exists().where(
+            _W.instance == _T.instance, _W.until_s.is_(None)))
+        .order_by(_T.id.desc()).offset(MOST).limit(PAGE)).all()
+    if ids:
+        connection.execute(delete(tables.flavor_tags).where(_T.id.in_(ids)))
 
 
 def forget(connection: Connection, instance: str) -> None:

@@ -29,9 +29,9 @@ from sqlalchemy import select
 from sqlalchemy import Table
 from sqlalchemy import update
 
+from scavenger_openstack.db import generation
 from scavenger_openstack.db import host_rows
 from scavenger_openstack.db import tables
-from scavenger_openstack.db import wishes
 from scavenger_openstack.outcomes import OUTCOME_OF
 
 Row = dict[str, Any]
@@ -66,7 +66,7 @@ _PROGRESS = select(
         _runs.host_id == bindparam('host_id'),
         _runs.run_id == bindparam('run')).scalar_subquery(),
     select(tables.claims.c.beat).where(
-        tables.claims.c.name == wishes.NAME).scalar_subquery(),
+        tables.claims.c.name == generation.NAME).scalar_subquery(),
     select(func.sum(_tags.stamp)).where(
         host_rows.of(_tags)).scalar_subquery())
 _UPDATE_HOST = update(tables.hosts).where(_hosts.id == bindparam('row'))
@@ -98,7 +98,7 @@ class Progress(NamedTuple):
 
     ``sequence``: of its last entry, ``None`` before its first report;
     ``last_s``: when that happened.
-    ``generation``: of :mod:`.wishes`.  ``tags``:
+    ``generation``: of :mod:`.generation`.  ``tags``:
     differs when what the flavors of the host's instances say has changed,
     whatever the clocks of those that told it.
     """
@@ -337,7 +337,7 @@ def add_audit(connection: Connection, rows: Sequence[Row], *,
          'actor_name': row['actor'], 'by_agent': by_agent, **row}
         for row in rows])
     if rows and not by_agent:
-        wishes.changed(connection)
+        generation.count(connection)
 
 
 def added(connection: Connection) -> Row:

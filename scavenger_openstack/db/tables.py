@@ -275,7 +275,7 @@ overrides = _table(
     Column('reason', Text, nullable=False),
     Column('created_by', NAME, nullable=False),
     Column('created_s', Double, nullable=False),
-    # The number of db.wishes by which conductors see it.
+    # The number of db.generation by which conductors see it.
     Column('generation', BigInteger, nullable=False, default=0),
     Column('expires_s', Double, nullable=False),
     Column('deleted_s', Double),
@@ -376,6 +376,12 @@ evictions = _table(
     Index('ix_evictions_instance', 'instance', 'id'),
     Index('ix_evictions_host', 'host', 'id'),
     Index('ix_evictions_state', 'state', 'id'))
+
+# Instances whose eviction was recommended within a day.
+recommendations = _table(
+    'recommendations',
+    Column('instance', String(36), primary_key=True),
+    Column('time_s', Double, nullable=False, index=True))
 
 # What hosts reported of an hour, until it is part of the specs.
 statistics = _table(

@@ -29,6 +29,7 @@ from scavenger_openstack.algorithms import resource_classes
 from scavenger_openstack import log_once
 from scavenger_openstack.nova import placed
 from scavenger_openstack.nova import summary
+from scavenger_openstack.types import printable
 from scavenger_openstack.types import Priority
 
 LOG = log.getLogger(__name__)
@@ -99,7 +100,8 @@ class BackgroundFilter(filters.BaseHostFilter):
             return
         LOG.info('no host takes a background instance of %d vCPUs and %d MiB '
                  '(%d requests since the last such line): %s', wanted.vcpus,
-                 wanted.memory_mib, self._refused, _listed(hosts_of))
+                 wanted.memory_mib, self._refused,
+                 printable(_listed(hosts_of)))
         self._refused = 0
 
 

@@ -29,6 +29,7 @@ from oslo_messaging.notify import notifier
 
 from scavenger_openstack.nova import options
 from scavenger_openstack.nova import tags
+from scavenger_openstack.types import printable
 
 LOG = log.getLogger(__name__)
 
@@ -133,7 +134,7 @@ class Tagger:
     def _say(self, logger: Callable[..., None], text: str) -> None:
         """Log the same once in a while."""
         try:
-            now = time.monotonic()
+            now, text = time.monotonic(), printable(text)
             if now - self._said.get(text, -SAY_AGAIN_S) < SAY_AGAIN_S:
                 return
             if len(self._said) > 1000:

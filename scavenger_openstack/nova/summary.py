@@ -27,6 +27,7 @@ from scavenger_openstack.algorithms.placing import Host
 from scavenger_openstack import host_names
 from scavenger_openstack.nova import options
 from scavenger_openstack import text
+from scavenger_openstack.types import printable
 
 LOG = log.getLogger(__name__)
 
@@ -115,7 +116,7 @@ class Summary:
         try:
             found = self._read()
         except Exception as exc:
-            why = f'{type(exc).__name__}: {exc}'[:SHOWN]
+            why = printable(f'{type(exc).__name__}: {exc}')[:SHOWN]
             says = text.without_ids(why)
             if says != self._failed or not (
                     0 <= began - self._logged_s < REPEAT_S):

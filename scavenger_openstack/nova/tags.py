@@ -34,7 +34,6 @@ _EVENT = re.compile(r'(compute\.)?instance\.('
                     + '|'.join(map(re.escape, ACTIONS))
                     + r')\.(start|end)')
 _PUBLISHER = re.compile(r'(?:nova-compute:|compute\.)(.+)', re.S)
-_UUID = re.compile('[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
 
 
 class Event(NamedTuple):
@@ -63,7 +62,7 @@ def event(message: Any) -> Event | None:
         instance = payload['uuid']
     else:
         instance = payload['instance_id']
-    if not isinstance(instance, str) or not _UUID.fullmatch(instance):
+    if not isinstance(instance, str) or not fit.is_uuid(instance):
         return None
     return Event(instance, str(payload.get('tenant_id') or ''), host[1],
                  {} if deleted else specs)

@@ -19,7 +19,6 @@ from osc_lib import shell
 from scavenger_openstack.osc import http
 from scavenger_openstack.osc.terminal import printable
 
-_UUID = re.compile('[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
 _PROJECT = re.compile('[0-9a-f]{32}')
 
 
@@ -39,13 +38,13 @@ def instance(app: shell.OpenStackShell, text: str) -> str:
 
     :raises CommandError: there is none, or there are several, of that name.
     """
-    if not text or _UUID.fullmatch(text):
+    from scavenger_openstack.wire import fit
+    if not text or fit.is_uuid(text):
         return text
     if _has_keystone(app):
         return _id(text, 'instance', lambda connection: (
             connection.compute.find_server(text, ignore_missing=True,
                                            all_projects=True)), app)
-    from scavenger_openstack.wire import fit
     rows, _ = http.of(app).listing('workloads', '/v1/workloads', {})
     return _one(text, 'instance', sorted({
         row['instance'] for row in rows

@@ -29,7 +29,6 @@ from scavenger_openstack.osc import times
 
 SHORT_COLUMNS = 60
 _UNIT = re.compile('_(cores|bytes|bytes_per_s|per_s)$')
-_UUID = '([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}'
 
 TEXT_FORMATS = ('csv', 'shell', 'value')
 """Formats that hand text on as it is: what tenants chose is escaped."""
@@ -63,7 +62,9 @@ def known(value: Any) -> str:
 def short(value: Any) -> str:
     """The beginning of a sentence, and of each UUID in it."""
     from scavenger_openstack import text
-    sentence = printable(re.sub(_UUID, r'\1', plain(value)))
+    from scavenger_openstack.wire import patterns
+    sentence = printable(re.sub(
+        patterns.UUID, lambda uuid: uuid[0][:8], plain(value)))
     first, *rest = text.wrap(sentence, SHORT_COLUMNS)
     return f'{first} ...' if rest else sentence
 

@@ -25,7 +25,7 @@ _HASH = 16
 _CPU_LIST = re.compile(patterns.CPU_LIST)
 _HOST = re.compile(patterns.HOST)
 _INCIDENT = re.compile(patterns.INCIDENT)
-_INSTANCE = re.compile(patterns.UUID)
+_UUID = re.compile(patterns.UUID)
 _NO_ID = re.compile(f'(?!{patterns.WORD}).', re.DOTALL)
 
 _NO_TEXT = '\ufffd'
@@ -69,9 +69,14 @@ def is_host(text: str) -> bool:
     return _HOST.fullmatch(text) is not None
 
 
+def is_uuid(text: str) -> bool:
+    """Whether that is a UUID as Nova writes them."""
+    return _UUID.fullmatch(text) is not None
+
+
 def instance(text: str) -> str:
     """The UUID of an instance, '' for what is none."""
-    return text if _INSTANCE.fullmatch(text) else ''
+    return text if is_uuid(text) else ''
 
 
 def incident(text: str) -> str:

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from scavenger_openstack.restore.grammar import UUID as UUID
+
 NAME = 255
 PROJECT = 64
 SENTENCE = 2000
@@ -30,9 +32,7 @@ NAME_TEXT = f'[^{CONTROL}\\ufffd]*[^{CONTROL}\\ufffd ]'
 """Without a blank at its end, which is none to some databases, and what
 decoders make of bytes that are no text."""
 
-_HEX = '[0-9a-f]'
-UUID = f'{_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}}'
-INCIDENT = f'{_HEX}{{32}}'
+INCIDENT = '[0-9a-f]{32}'
 CPU_LIST = '[0-9,-]{0,4096}'
 WORD = '[A-Za-z0-9_.-]'
 HOST = f'{WORD}{{1,{NAME}}}'

@@ -29,7 +29,7 @@ _REPORT = 'report'
 _PROOF = 'proof'
 
 
-class Sender(NamedTuple):
+class Proof(NamedTuple):
     """What a call has besides the report: the name of the host, a number that
     is used once, and the proof."""
 
@@ -47,37 +47,37 @@ def key(token: str) -> str:
         errors='surrogateescape')).hexdigest()
 
 
-def sender(token: str, host: str, report: bytes) -> Sender:
+def make(token: str, host: str, report: bytes) -> Proof:
     """What proves that a report is of the host with this token."""
     nonce = secrets.token_hex(16)
-    return Sender(host, nonce, _proof(key(token), _REPORT, nonce, report))
+    return Proof(host, nonce, _proof(key(token), _REPORT, nonce, report))
 
 
-def parse(fields: Mapping[str, object]) -> Sender:
+def parse(fields: Mapping[str, object]) -> Proof:
     """The fields of a call.
 
-    :raises ForeignReport: they are not those of a :class:`Sender`
+    :raises ForeignReport: they are not those of a :class:`Proof`
     """
-    texts = [text for name in Sender._fields if isinstance(
+    texts = [text for name in Proof._fields if isinstance(
         text := fields.get(name), str) and len(text) <= MOST_LENGTH
         and text.isprintable()]
-    if len(texts) != len(Sender._fields) or len(fields) > len(texts):
+    if len(texts) != len(Proof._fields) or len(fields) > len(texts):
         raise errors.ForeignReport(
             'a report with a proof of another form: refused')
-    return Sender(*texts)
+    return Proof(*texts)
 
 
-def is_of(sender: Sender, key: str, report: bytes) -> bool:
+def is_of(given: Proof, key: str, report: bytes) -> bool:
     """Whether a report is of one that has the key."""
-    return _equal(sender.proof, _proof(key, _REPORT, sender.nonce, report))
+    return _equal(given.proof, _proof(key, _REPORT, given.nonce, report))
 
 
-def signed(key: str, sender: Sender, kind: str, text: str) -> dict[str, str]:
+def signed(key: str, given: Proof, kind: str, text: str) -> dict[str, str]:
     """An answer or a refusal with its proof, as it crosses the broker."""
-    return {kind: text, _PROOF: _proof(key, kind, sender.proof, text)}
+    return {kind: text, _PROOF: _proof(key, kind, given.proof, text)}
 
 
-def opened(token: str, sender: Sender, message: object) -> str:
+def opened(token: str, given: Proof, message: object) -> str:
     """The answer in what :func:`signed` made.
 
     :raises WireError: it is a refusal
@@ -89,7 +89,7 @@ def opened(token: str, sender: Sender, message: object) -> str:
         text = fields.get(kind)
         if isinstance(text, str) and _equal(
                 fields.get(_PROOF),
-                _proof(key(token), kind, sender.proof, text)):
+                _proof(key(token), kind, given.proof, text)):
             if kind == REFUSAL:
                 raise errors.WireError(printable(text))
             return text

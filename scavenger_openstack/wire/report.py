@@ -120,7 +120,7 @@ class Facts(Wire, frozen=True):
     resource lacks.
     ``refused`` says of each part of the directives that is not followed here
     why: 'mode NAME', 'override ID', 'parameter NAME', 'priority ID',
-    'application ID', 'floor ID'.
+    'application ID', 'floor ID', FIELD that was left out, 'more FIELD' cut.
     ``dropped`` counts entries that the spool had no room for, statistics
     before others; ``set_aside`` those that the conductor did not take.
     ``waiting_s`` is how long the oldest entry in the spool has waited.
@@ -280,7 +280,7 @@ class Report(Wire, frozen=True):
     directives_digest: MaybeId = ''
 
 
-class Speaker(Wire, frozen=True):
+class ReportSender(Wire, frozen=True):
     """The part of a report that says which host it is of."""
 
     host: Host
@@ -330,8 +330,7 @@ class Spec(Wire, frozen=True):
 
 
 class Budget(Wire, frozen=True):
-    """So many new limits of detectors may be set in the minute that ends
-    then."""
+    """How many new limits detectors may set in the minute that ends then."""
 
     limits: Count
     until_s: Time
@@ -345,7 +344,8 @@ class Directives(Wire, frozen=True):
     (section.option) replace what the host's file says, as far as the agent
     follows them.  ``exempt`` lists instances and projects that only an
     override may limit.  ``governed``: each answer has a budget.  ``notice``
-    is for the operator of the host.
+    is for the operator of the host.  ``left_out`` are the fields of which
+    there is more than an answer holds.
     """
 
     issued_s: Time
@@ -361,6 +361,7 @@ class Directives(Wire, frozen=True):
     specs: Annotated[list[Spec], Meta(max_length=10000)] = []
     governed: bool = False
     notice: GivenSentence = ''
+    left_out: Annotated[list[GivenName], Meta(max_length=MAX_PARTS)] = []
 
 
 class Answer(Wire, frozen=True):
@@ -368,10 +369,9 @@ class Answer(Wire, frozen=True):
 
     ``acknowledged`` is the last sequence of the report's run that has been
     received: the agent may forget the entries up to it, also those that the
-    conductor left out.  ``time_s`` is by the conductor's clock, 0 where it
-    does not say.  ``directives`` is
-    ``None`` when those that the agent holds still hold.  ``budget`` is the
-    host's part in this minute, ``None`` where there is no governor.
+    conductor left out.  ``time_s`` is by the conductor's clock, 0: unknown.
+    ``directives`` is ``None`` when those that the agent holds still hold.
+    ``budget`` is of this minute, ``None`` where there is no governor.
     """
 
     acknowledged: Count

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 
 from oslo_config import cfg
-from oslo_log import log
 
 from scavenger_openstack.api import app
 from scavenger_openstack import conf as conf_
@@ -29,8 +28,7 @@ def _create() -> app.Application:
     state_report.register(conf)
     conf_.read(conf, ['--config-file', file] if file else [],
                'scavenger-api')
-    log.setup(conf, 'scavenger')
-    conf_.log_unused(conf)
+    conf_.set_up_log(conf)
     state_report.on_file(conf, 'scavenger-api')
     found = list(conf_check.wrong_values(
         conf, [('database', conf_control.DATABASE_OPTS),

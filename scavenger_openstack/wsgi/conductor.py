@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 
 from oslo_config import cfg
-from oslo_log import log
 
 from scavenger_openstack.conductor import http
 from scavenger_openstack.conductor import leader
@@ -34,8 +33,7 @@ def _create() -> http.Application:
     state_report.register(conf)
     conf_.load(conf, ['--config-file', file] if file else [],
                'scavenger-conductor')
-    log.setup(conf, 'scavenger')
-    conf_.log_unused(conf)
+    conf_.set_up_log(conf)
     state_report.on_file(conf, 'scavenger-conductor')
     engine = connect.engine(conf_control.database(conf),
                             connections=conf.database.max_connections)

@@ -48,6 +48,7 @@ ALL = 'directives'
 """What is not followed, where that is all of them."""
 ENDED = 'the agent ended each time that it followed them'
 FAILED = 'this agent fails at them, its log has more'
+TOO_MANY = 'the control plane has more for this host than an answer holds'
 TICKS = 5
 """Directives with which the agent has gone on for so long do not end it."""
 REASON = 200
@@ -265,7 +266,8 @@ class Directives:
         """
         :param since_s: UNIX time that is ``now`` to the times in them
         """
-        refused: dict[str, str] = {}
+        refused = {name if not getattr(found, name, ()) else f'more {name}':
+                   TOO_MANY for name in found.left_out}
         modes = {}
         for name, mode in found.modes.items():
             if mode not in set(Mode):

@@ -17,10 +17,10 @@ from scavenger_openstack.api.resources import names as names_
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
 from scavenger_openstack.api import times
+from scavenger_openstack.db import generation
 from scavenger_openstack.db.resources import caps
 from scavenger_openstack.db.resources import hosts as db_hosts
 from scavenger_openstack.db.resources import workloads
-from scavenger_openstack.db import wishes
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import parse_cpus
 from scavenger_openstack.types import Priority
@@ -152,7 +152,7 @@ def put(call: Call, connection: Any) -> dict[str, Any]:
         connection, key, uuid=uuid.uuid4().hex, value=value,
         instance=workload['instance'], project=workload['project'],
         reason=call.body['reason'], created_by=call.caller.name,
-        created_s=call.now_s, generation=wishes.changed(connection),
+        created_s=call.now_s, generation=generation.count(connection),
         expires_s=expires_s)
     after = caps.override(connection, key, call.now_s)
     assert after is not None
@@ -268,5 +268,5 @@ def _stored(row: Mapping[str, Any]) -> dict[str, Any]:
 def _shape(row: Mapping[str, Any], host: Mapping[str, Any],
            names: names_.Names) -> dict[str, Any]:
     return {**_stored(row), 'name': names.get(row['instance'], ''),
-            **following.of_parts(host, [f'override {row["uuid"]}'],
-                                 row['generation'], limit=True)}
+            **following.of_parts(host, 'overrides', [
+                f'override {row["uuid"]}'], row['generation'], limit=True)}

@@ -27,12 +27,13 @@ FIELDS = {
                                        'to be; empty if it is.')}
 
 
-def of_parts(host: Row | None, parts: Iterable[str], generation: int, *,
-             limit: bool = False) -> dict[str, Any]:
+def of_parts(host: Row | None, field: str, parts: Iterable[str],
+             generation: int, *, limit: bool = False) -> dict[str, Any]:
     """The :data:`FIELDS` of what was asked for.
 
     :param host: its ``name``, ``facts`` and ``last_seen_s``; ``None``: no
         host reports the workload that it is for
+    :param field: of the directives, where it is
     :param parts: what agents call it in ``refused``
     :param generation: the number by which conductors see it
     :param limit: it is a limit, and there are none on a host that is stopped
@@ -41,7 +42,7 @@ def of_parts(host: Row | None, parts: Iterable[str], generation: int, *,
         return _state(None, 'no host reports this instance now')
     facts = host['facts'] or {}
     refused = facts.get('refused', {})
-    reasons = [refused[part] for part in parts if part in refused]
+    reasons = [refused[part] for part in (field, *parts) if part in refused]
     if limit and facts.get('stopped'):
         reasons.append(f'no limit is set on {host["name"]} now: '
                        f'{facts["stopped"]}')
@@ -49,6 +50,9 @@ def of_parts(host: Row | None, parts: Iterable[str], generation: int, *,
         return _state(False, '; '.join(reasons))
     if facts.get('followed', -1) < generation:
         return _state(None, not_yet(host))
+    if f'more {field}' in refused:
+        return _state(None, f'{host["name"]} does not get all {field}: '
+                            + refused[f'more {field}'])
     if len(refused) >= MAX_REFUSED:
         return _state(None, f'{host["name"]} does not follow more things '
                             'than it can report')
@@ -79,8 +83,9 @@ def refused_settings(host: Row, settings: Row) -> Iterator[tuple[str, str]]:
     refused = facts.get('refused', {})
     for name in settings['parameters']:
         part = f'parameter {name}'
-        if part in refused:
-            yield part, refused[part]
+        why = refused.get(part) or refused.get('parameters')
+        if why:
+            yield part, why
 
 
 def of_host(host: Row, settings: Row, protection: tuple[bool, str]

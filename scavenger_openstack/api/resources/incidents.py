@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Mapping
-import re
 from typing import Any
 
 from scavenger_openstack.api.call import Call
@@ -27,6 +26,7 @@ from scavenger_openstack.api import validation
 from scavenger_openstack.db.resources import caps as db_caps
 from scavenger_openstack.db.resources import incidents
 from scavenger_openstack.db.resources import workloads
+from scavenger_openstack.wire import fit
 
 CAPS_MOST = 100
 
@@ -78,8 +78,6 @@ SHOWN = {**FIELDS,
          'suspects': schemas.items(schemas.fields(SUSPECT)),
          'evidence': schemas.items(schemas.fields(SERIES)),
          'caps': schemas.items(schemas.fields(caps.FIELDS))}
-
-_UUID = re.compile(schemas.UUID['pattern'])
 
 
 def list_(call: Call, connection: Any) -> dict[str, Any]:
@@ -157,7 +155,7 @@ def _only(call: Call) -> str | None:
 
 def _either(name: str, text: str | None) -> dict[str, Any]:
     """A filter for a workload, or for an instance if it is a UUID."""
-    if text is not None and _UUID.fullmatch(text):
+    if text is not None and fit.is_uuid(text):
         return {f'{name}_instance': text}
     return {name: text}
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 import re
 from typing import Any
 
-from scavenger_openstack.api import schemas
 from scavenger_openstack.db.resources import workloads
+from scavenger_openstack.wire import patterns
 
-_UUID = re.compile(schemas.UUID['pattern'].strip('^$'))
+_UUID = re.compile(patterns.UUID)
 
 MOST_CHARS = 32
 """Of a name in a sentence: tenants choose it."""

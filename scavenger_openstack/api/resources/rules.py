@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-import re
 from typing import Any
 import uuid
 
@@ -16,10 +15,11 @@ from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api.resources import names as names_
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
+from scavenger_openstack.db import generation
 from scavenger_openstack.db.resources import hosts as db_hosts
 from scavenger_openstack.db.resources import rules
 from scavenger_openstack.db.resources import workloads
-from scavenger_openstack.db import wishes
+from scavenger_openstack.wire import fit
 
 SCOPES = schemas.one_of(('instance', 'project', 'aggregate'))
 
@@ -49,8 +49,10 @@ _FOR = {'workloads': described(
 EXEMPTION_SET = {**EXEMPTION_LISTED, **_FOR}
 PRIORITY_SET = {**PRIORITY_LISTED, **_FOR}
 
-PARTS = ('priority', 'application', 'floor')
-"""Of a priority; what agents call each that they do not follow."""
+PARTS = {'priority': ('tags', ('priority', 'application', 'floor')),
+         'exemption': ('exempt', ())}
+"""The field of the directives that each kind is in, and what agents call each
+part of it that they do not follow."""
 
 _WISH = {'scope': SCOPES, 'target': schemas.NAME, 'reason': schemas.REASON}
 EXEMPTION_WISH = schemas.fields(_WISH)
@@ -60,8 +62,6 @@ PRIORITY_WISH = schemas.fields(
         'priority, on hosts whose configuration allows it; not_followed of '
         'the host has the others.'),
      'application': {'type': 'string', 'maxLength': 255}}, 'application')
-
-_UUID = re.compile(schemas.UUID['pattern'])
 
 
 def priorities(call: Call, connection: Any) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def _set(call: Call, connection: Any, kind: rules.Kind) -> dict[str, Any]:
               'application': call.body.get('application', ''),
               'reason': call.body['reason'],
               'created_by': call.caller.name, 'created_s': call.now_s,
-              'generation': wishes.changed(connection)}
+              'generation': generation.count(connection)}
     before = rules.of(connection, kind, scope, target)
     if before is None:
         rules.add(connection, uuid=uuid.uuid4().hex, kind=kind, scope=scope,
@@ -140,7 +140,7 @@ def _delete(call: Call, connection: Any, kind: rules.Kind) -> None:
 def _check_target(connection: Any, scope: str, target: str) -> None:
     if scope == 'aggregate':
         hosts.aggregate(connection, target, 'target')
-    elif scope == 'instance' and not _UUID.fullmatch(target):
+    elif scope == 'instance' and not fit.is_uuid(target):
         raise faults.bad('target is not the id of an instance.', 'target',
                          'a UUID, such as '
                          '2a1b0c9d-1111-4222-8333-444455556666')
@@ -157,9 +157,9 @@ def _shown(row: Mapping[str, Any], host: Mapping[str, Any] | None,
     """
     state: dict[str, Any] = {'followed': None, 'why_not': ''}
     if row['scope'] == 'instance':
-        state = following.of_parts(host, [
-            f'{part} {row["target"]}' for part in PARTS
-            if row['kind'] == 'priority'], row['generation'])
+        field, parts = PARTS[row['kind']]
+        state = following.of_parts(host, field, [
+            f'{part} {row["target"]}' for part in parts], row['generation'])
     return {**_shape(row), **state, 'name': names.get(row['target'], '')}
 
 

@@ -16,7 +16,7 @@ import math
 import threading
 import time
 
-from scavenger_openstack.conductor.admission import budget
+from scavenger_openstack.conductor.admission import accounts
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import enrollment
 from scavenger_openstack import errors
@@ -39,10 +39,10 @@ class Keys:
     :param engine: of the database with the hosts
     """
 
-    def __init__(self, engine: connect.Engine, budgets: budget.Budgets
+    def __init__(self, engine: connect.Engine, accounts_: accounts.Accounts
                  ) -> None:
         self._engine = engine
-        self._budgets = budgets
+        self._accounts = accounts_
         self._lock = threading.Lock()
         self._keys: dict[str, tuple[str, float]] = {}
         self._proofs: dict[str, collections.deque[str]] = {}
@@ -60,7 +60,7 @@ class Keys:
         if is_known and now - read_s < PROVED_S:
             return key
         if not is_known:
-            self._budgets.take_look_up()
+            self._accounts.take_look_up()
         key = connect.read(self._engine, functools.partial(
             enrollment.key, name=host))
         if not key:
@@ -72,13 +72,13 @@ class Keys:
             self._keys[host] = key, now
         return key if fits(key) else ''
 
-    def check_new(self, sender: proof.Sender) -> None:
+    def check_new(self, given: proof.Proof) -> None:
         """
         :raises Unreachable: this report was taken already
         """
         with self._lock:
             proofs = self._proofs.setdefault(
-                sender.host, collections.deque(maxlen=MOST_PROOFS))
-            if sender.proof in proofs:
+                given.host, collections.deque(maxlen=MOST_PROOFS))
+            if given.proof in proofs:
                 raise errors.Unreachable('this report was taken already')
-            proofs.append(sender.proof)
+            proofs.append(given.proof)

@@ -36,6 +36,8 @@ LOG = log.getLogger(__name__)
 
 CLAIM = 'eviction-policy'
 EVERY_S = 60.0
+RECOMMENDED = 'eviction.recommended'
+"""The action in the audit."""
 RECOMMENDED_S = 86400.0
 """The same instance is recommended once in so long, which is the longest
 ``cool_down_s``."""
@@ -114,6 +116,7 @@ class _Look:
             HOUR_S, params.cool_down_s, params.window_h * HOUR_S))
         self._aggregates = aggregates.by_host(connection)
         self._exempt = rows.exempt(connection)
+        rows.forget_recommended(connection, now, RECOMMENDED_S)
         self._left = MOST
 
     def antagonists(self, found: Sequence[Row]) -> None:
@@ -192,8 +195,7 @@ class _Look:
     def _known(self, found: Sequence[Row]) -> set[str]:
         """The instances of these that need not be recommended again."""
         return rows.recommended(
-            self._connection, [one['instance'] for one in found],
-            self._now - RECOMMENDED_S)
+            self._connection, [one['instance'] for one in found])
 
     def _recommend(self, one: Row, why: str, reason: str) -> None:
         """In log, audit and an incident.
@@ -211,8 +213,9 @@ class _Look:
                     + f': {why}; to have Nova take it away: {command}')
         reports.add_audit(self._connection, [{
             'time_s': self._now, 'actor': ACTOR, 'project': one['project'],
-            'action': rows.RECOMMENDED, 'target': one['instance'],
+            'action': RECOMMENDED, 'target': one['instance'],
             'reason': sentence}])
+        rows.add_recommended(self._connection, one['instance'], self._now)
         reports.add_incidents(self._connection, [{
             'host_id': one['host_id'], 'uuid': uuid.uuid4().hex,
             'victim': one['name'], 'victim_instance': one['instance'],

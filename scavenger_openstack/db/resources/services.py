@@ -13,9 +13,9 @@ from sqlalchemy import insert
 from sqlalchemy import Select
 from sqlalchemy import select
 
+from scavenger_openstack.db import generation
 from scavenger_openstack.db import reports
 from scavenger_openstack.db import tables
-from scavenger_openstack.db import wishes
 from scavenger_openstack import host_names
 
 _S = tables.compute_services.c
@@ -61,7 +61,7 @@ def follow(connection: Connection, names: Collection[str]) -> int:
         connection.execute(insert(tables.compute_services), [
             {'host': name} for name in sorted(has - had)])
     if had != has:
-        wishes.changed(connection)
+        generation.count(connection)
     return len(had ^ has)
 
 

@@ -253,7 +253,7 @@ class Broker(rpc_cases.Mixin, testtools.TestCase):
     def test_a_refusal_without_a_proof(self) -> None:
         """Another client of the broker may have sent it: no entry is left
         out for it."""
-        def refuse(data: bytes, sender: proof.Sender) -> dict[str, str]:
+        def refuse(data: bytes, sender: proof.Proof) -> dict[str, str]:
             raise errors.WireError('no')
 
         _, client = self.enrolled()

@@ -21,10 +21,10 @@ from sqlalchemy import exc
 import testtools
 
 from scavenger_openstack.db import connect
+from scavenger_openstack.db import generation
 from scavenger_openstack.db.resources import audit
 from scavenger_openstack.db import schema
 from scavenger_openstack.db import tables
-from scavenger_openstack.db import wishes
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional.servers import databases
 from scavenger_openstack.tests.functional.servers import mariadb
@@ -115,7 +115,7 @@ class Transactions(databases.Mixin):
 
     def generation(self) -> int:
         with connect.reading(self.engine) as connection:
-            return wishes.generation(connection)
+            return generation.current(connection)
 
     def test_a_wish_that_began_first_and_ends_last(self) -> None:
         """It is noticed, though another one was noticed meanwhile."""

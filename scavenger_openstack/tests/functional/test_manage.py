@@ -21,10 +21,10 @@ import testtools
 
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import enrollment
+from scavenger_openstack.db import generation
 from scavenger_openstack.db import purge
 from scavenger_openstack.db import schema
 from scavenger_openstack.db import tables
-from scavenger_openstack.db import wishes
 from scavenger_openstack.tests.functional import managing
 from scavenger_openstack.tests.functional.servers import databases
 from scavenger_openstack.tests.functional.servers import process
@@ -276,7 +276,7 @@ class Manage(managing.Command):
 
     def generation(self) -> int:
         with connect.reading(self.engine) as connection:
-            return wishes.generation(connection)
+            return generation.current(connection)
 
     def test_remove(self) -> None:
         self.reporting('h1')

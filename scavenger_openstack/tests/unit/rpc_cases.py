@@ -131,7 +131,7 @@ class Mixin(_Base):
         conductor, client = self.enrolled()
         before: list[dict[str, str]] = []
 
-        def keep(data: bytes, sender: proof.Sender) -> dict[str, str]:
+        def keep(data: bytes, sender: proof.Proof) -> dict[str, str]:
             before.append(conductor.signed_answer(data, sender))
             return before[-1]
 
@@ -152,7 +152,7 @@ class Mixin(_Base):
             self.assertEqual('', agent.directives.digest)
             self.assertRaises(errors.Unreachable, client.sync, b'{}')
 
-        def swap(data: bytes, sender: proof.Sender) -> dict[str, str]:
+        def swap(data: bytes, sender: proof.Proof) -> dict[str, str]:
             """A refusal in place of the answer."""
             found = conductor.signed_answer(data, sender)
             return {'refusal': found['answer'], 'proof': found['proof']}
@@ -249,6 +249,15 @@ class Mixin(_Base):
         self.assertIn('RPC version 2.0', self.log.output)
         self.assertNotIn('Traceback', self.log.output)
         self.assertEqual([], self.reports)
+
+    def test_another_major_version_of_what_is_no_host(self) -> None:
+        """It is not named: what names look like stands in one place."""
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.rpc.VERSION', '2.0'))
+        for name in ('n\xf6de', 'n\xf6de' * 64, 'n\xf6de;id'):
+            self.assertRaises(errors.Unreachable, self.new_client().sync,
+                              f'{{"host": "{name}"}}'.encode())
+        self.assertNotIn('n\xf6de', self.log.output)
 
     def agent(self, call: Callable[[bytes], bytes]) -> sync.Sync:
         directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)

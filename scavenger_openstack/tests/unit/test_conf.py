@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import pathlib
 import socket
+import subprocess
+import sys
 from typing import Any
 
 import fixtures
@@ -295,3 +297,38 @@ class TestLibvirt(ConfTestCase):
                 self.assertEqual('', self.uri('[libvirt]', 'uri ='))
                 self.assertEqual('x', self.uri('[libvirt]', 'uri = x'))
                 self.file.unlink()
+
+
+LINES = '''
+import logging
+import sys
+from oslo_config import cfg
+from scavenger_openstack import conf as conf_
+conf = cfg.ConfigOpts()
+conf_.register(conf)
+conf_.load(conf, ['--config-file', sys.argv[1]], 'scavenger')
+conf_.set_up_log(conf)
+logging.getLogger('scavenger_openstack').warning('%s', 'a\\x1b[2J\\nb')
+logging.getLogger('sqlalchemy').error('c\\u2028d')
+'''
+
+
+class TestLog(testtools.TestCase):
+
+    def test_what_terminals_obey(self) -> None:
+        """Others choose what is in a line, and do not begin one."""
+        file = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'conf')
+        file.write_text('[agent]\nhost = h\n')
+        ended = subprocess.run(
+            [sys.executable, '-c', LINES, str(file)], text=True,
+            capture_output=True, timeout=60, check=True)
+        ours, theirs = ended.stderr.splitlines()
+        self.assertIn(r'a\x1b[2J\nb', ours)
+        self.assertIn(r'c\u2028d', theirs)
+
+    def test_all_programs_set_it_up_so(self) -> None:
+        package = pathlib.Path(conf_.__file__).parent
+        self.assertEqual(['conf.py'], [
+            str(path.relative_to(package)) for path in package.rglob('*.py')
+            if 'tests' not in path.parts
+            and 'log.setup(' in path.read_text()])

@@ -18,8 +18,8 @@ from scavenger_openstack.conductor import sync as conductor
 from scavenger_openstack.db import claims
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import directives as rows
+from scavenger_openstack.db import generation
 from scavenger_openstack.db import tables
-from scavenger_openstack.db import wishes
 from scavenger_openstack.decision import orders
 from scavenger_openstack.tests.unit.api import cloud
 from scavenger_openstack.types import HostSample
@@ -138,7 +138,7 @@ class Odd(cloud.Api):
                 cpu_model=cpu_model['cpu_model'], signal='cpi', mean=1.5,
                 stddev=0.1, n=10 ** 6, m2=10 ** 4, day_s=0))
             claims.count(connection, rows.SPECS_CHANGED)
-            wishes.changed(connection)
+            generation.count(connection)
         self.turn()
         detector = cpi2.Controller(cpi2.Params())
         detector.compare(self.agent.orders.specs)

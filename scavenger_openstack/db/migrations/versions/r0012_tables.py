@@ -313,6 +313,11 @@ evictions = _table(
     Index('ix_evictions_host', 'host', 'id'),
     Index('ix_evictions_state', 'state', 'id'))
 
+recommendations = _table(
+    'recommendations',
+    Column('instance', String(36), primary_key=True),
+    Column('time_s', Double, nullable=False, index=True))
+
 statistics = _table(
     'statistics', _id(), _host(),
     Column('hour_s', BigInteger, nullable=False),

@@ -10,8 +10,8 @@ from typing import Any
 
 import testtools
 
-from scavenger_openstack.agent import log_filter
 from scavenger_openstack.agent import names
+from scavenger_openstack import conf as conf_
 from scavenger_openstack.types import Instance
 from scavenger_openstack.types import Priority
 
@@ -70,10 +70,9 @@ class NamesTest(testtools.TestCase):
 
     def test_a_line_of_the_log(self) -> None:
         """Tenants choose names, terminals obey."""
-        log_filter.NAMES.follow([instance(UUID, 'vm7',
-                                          '\x1b[2J\n' + OTHER)])
+        self.names.follow([instance(UUID, 'vm7', '\x1b[2J\n' + OTHER)])
         record = logging.LogRecord('n', 20, 'p', 1, '%s is', (UUID,), None)
-        self.assertTrue(log_filter.Filter().filter(record))
+        self.assertTrue(conf_.LogFilter(self.names.beside).filter(record))
         self.assertEqual(f'vm7 (\\x1b[2J {OTHER[:27]}, {UUID}) is',
                          record.getMessage())
 

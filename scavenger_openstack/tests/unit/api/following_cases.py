@@ -12,8 +12,8 @@ from sqlalchemy import update
 
 from scavenger_openstack.api import times
 from scavenger_openstack.db import connect
+from scavenger_openstack.db import generation
 from scavenger_openstack.db import tables
-from scavenger_openstack.db import wishes
 from scavenger_openstack.tests.unit.api import cloud
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Following(Base):
 
     def generation(self) -> int:
         with connect.reading(self.engine) as connection:
-            return wishes.generation(connection)
+            return generation.current(connection)
 
     def override(self) -> tuple[Any, str]:
         found, = self.ok('GET', f'/v1/caps/overrides?workload={cloud.BATCH}'
@@ -185,6 +185,43 @@ class Following(Base):
         listed = {row['target']: row['followed'] for row in self.ok(
             'GET', '/v1/priorities')['priorities']}
         self.assertIs(True, listed[cloud.NOISY])
+
+    def test_what_was_left_out(self) -> None:
+        """Directives did not fit: what was in that part is not followed, of
+        a part that was cut that is not known."""
+        self.ok('PUT', CAP, WISH)
+        self.ok('POST', '/v1/priorities', {
+            'scope': 'instance', 'target': cloud.NOISY, 'reason': 'x',
+            'value': 'background'})
+        self.ok('POST', '/v1/exemptions', {
+            'scope': 'instance', 'target': cloud.NOISY, 'reason': 'x'})
+        self.ok('PATCH', f'/v1/hosts/{cloud.HOST}', {
+            'parameters': {'scavenger.memory_c': 3.0}, 'reason': 'x'})
+        fields = 'overrides', 'tags', 'exempt'
+        for field, part, followed in (
+                *((name, name, False) for name in fields),
+                *((name, f'more {name}', None) for name in fields),
+                ('', 'parameters', True)):
+            self.report(followed=self.generation(),
+                        refused={part: 'too many'})
+            states = {
+                'overrides': self.override(),
+                **{name: next((row['followed'], row['why_not'])
+                              for row in self.ok('GET', f'/v1/{kind}')[kind]
+                              if row['target'] == cloud.NOISY)
+                   for name, kind in (('tags', 'priorities'),
+                                      ('exempt', 'exemptions'))}}
+            for name, state in states.items():
+                if name == field:
+                    self.assertIs(followed, state[0], part)
+                    self.assertIn('too many', state[1])
+                else:
+                    self.assertEqual((True, ''), state, part)
+            host = self.ok('GET', f'/v1/hosts/{cloud.HOST}')['host']
+            self.assertEqual('too many', host['not_followed'][part])
+        self.assertEqual('too many',
+                         host['not_followed'][
+                             'parameter scavenger.memory_c'])
 
     def forecast(self, how: str) -> str:
         found = self.ok('POST', '/v1/evictions', {

@@ -10,7 +10,7 @@ from typing import Any
 
 from scavenger_openstack.api.routes import ROUTES
 from scavenger_openstack.api import times
-from scavenger_openstack.db import wishes
+from scavenger_openstack.db import generation
 from scavenger_openstack.tests.unit.api import cloud
 from scavenger_openstack.tests.unit.api.policies_cases import BODIES
 
@@ -278,7 +278,7 @@ class Writes:
 
     def generation(self) -> int:
         with self.engine.connect() as connection:
-            return wishes.generation(connection)
+            return generation.current(connection)
 
     def test_conductors_notice_each_write(self) -> None:
         for route in sorted(ROUTES, key=lambda route: (

@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
+import functools
 import importlib
 import io
 import json
@@ -39,6 +42,70 @@ def reads_its_command_line(program: pathlib.Path) -> bool:
         text, *(path.read_text() for path in beside if path.exists())))
 
 
+@functools.cache
+def parsed(path: pathlib.Path) -> ast.Module:
+    return ast.parse(path.read_bytes())
+
+
+def module_file(name: str, beside: pathlib.Path) -> pathlib.Path | None:
+    """The file of a module of the package or of a directory, ``None`` for
+    what is of neither."""
+    top = TOP if name.partition('.')[0] == 'scavenger_openstack' else beside
+    path = top.joinpath(*name.split('.'))
+    return next((file for file in (path.with_suffix('.py'),
+                                   path / '__init__.py') if file.exists()),
+                None)
+
+
+@functools.cache
+def names_of(path: pathlib.Path) -> set[str]:
+    """What a module has, without running it."""
+    names = {'__doc__', '__file__', '__name__'}
+    if path.name == '__init__.py':
+        names |= {other.stem for other in path.parent.iterdir()}
+    todo: list[ast.AST] = list(parsed(path).body)
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef
+                      | ast.ClassDef):
+            names.add(node.name)
+            continue
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {(alias.asname or alias.name).partition('.')[0]
+                      for alias in node.names}
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        todo += ast.iter_child_nodes(node)
+    return names
+
+
+def missing_names(path: pathlib.Path) -> Iterator[str]:
+    """What a program takes from modules that do not have it."""
+    where: dict[str, pathlib.Path] = {}
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                file = module_file(alias.name, path.parent)
+                if file is not None and '.' not in alias.name:
+                    where[alias.asname or alias.name] = file
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            file = module_file(node.module, path.parent)
+            for alias in node.names:
+                inner = module_file(f'{node.module}.{alias.name}',
+                                    path.parent)
+                if inner is not None:
+                    where[alias.asname or alias.name] = inner
+                elif file is not None and alias.name not in names_of(
+                        file) or node.module.startswith(
+                            'scavenger_openstack') and file is None:
+                    yield f'{path}:{node.lineno} {node.module}.{alias.name}'
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Attribute) and isinstance(
+                node.value, ast.Name) and node.value.id in where and \
+                node.attr not in names_of(where[node.value.id]):
+            yield f'{path}:{node.lineno} {node.value.id}.{node.attr}'
+
+
 class Programs(testtools.TestCase):
 
     def setUp(self) -> None:
@@ -63,6 +130,16 @@ class Programs(testtools.TestCase):
                  if how[0] or not how[1].startswith('usage: ')}
         self.assertEqual({}, wrong)
         self.assertEqual(len(paths), len(json.loads(ended.stdout)))
+
+    def test_each_takes_what_is_there(self) -> None:
+        """What a command line does not reach, too."""
+        self.addCleanup(parsed.cache_clear)
+        self.addCleanup(names_of.cache_clear)
+        paths = [path for where in ('benchmarks', 'tools')
+                 for path in sorted((TOP / where).rglob('*.py'))]
+        self.assertIn(FIGURES, paths)
+        self.assertEqual([], [missing for path in paths
+                              for missing in missing_names(path)])
 
     def test_the_figures_of_the_papers(self) -> None:
         """One as its command, and one run with the fast loop."""

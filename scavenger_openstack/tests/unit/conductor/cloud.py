@@ -17,8 +17,8 @@ import testtools
 
 from scavenger_openstack.conductor import directives
 from scavenger_openstack.conductor import sync
+from scavenger_openstack.db import generation
 from scavenger_openstack.db import tables
-from scavenger_openstack.db import wishes
 from scavenger_openstack.wire import report as wire
 
 NOW = 1_750_000_000.0
@@ -58,7 +58,7 @@ class Mixin(_Base):
     def changed(self) -> None:
         """What each write of an operator leaves."""
         with self.engine.begin() as connection:
-            wishes.changed(connection)
+            generation.count(connection)
 
     def add_services(self, *hosts: str) -> None:
         """Nova has a compute service on each of these hosts."""

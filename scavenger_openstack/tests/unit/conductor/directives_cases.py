@@ -16,8 +16,8 @@ from scavenger_openstack.conductor import specs
 from scavenger_openstack.conductor import sync
 from scavenger_openstack.db import claims
 from scavenger_openstack.db import directives as rows
+from scavenger_openstack.db import generation
 from scavenger_openstack.db import tables
-from scavenger_openstack.db import wishes
 from scavenger_openstack import errors
 from scavenger_openstack.tests.unit.conductor import cloud
 from scavenger_openstack.tests.unit.conductor.cloud import batch
@@ -187,7 +187,7 @@ class Directives(cloud.Mixin):
 
     def generation(self) -> int:
         with self.engine.begin() as connection:
-            return wishes.generation(connection)
+            return generation.current(connection)
 
     def test_no_report_is_a_wish(self) -> None:
         """However often agents start, and whatever they report: else each
@@ -314,6 +314,46 @@ class Directives(cloud.Mixin):
         self.assertEqual(['cpu_set', 'io_ops_per_s'],
                          [one.knob for one in later.overrides])
 
+    def test_more_than_an_agent_takes(self) -> None:
+        """It learns that there is more."""
+        with self.engine.begin() as connection:
+            connection.execute(tables.overrides.insert(), [{
+                'host_id': self.host_id, 'uuid': f'{number:032x}',
+                'workload': f'/batch/{number}', 'knob': 'cpu_cores',
+                'value': 0.5, 'expires_s': NOW + 60, **WHO}
+                for number in range(directives.MOST['overrides'] + 1)])
+        self.changed()
+        directives_ = self.got()
+        self.assertEqual(
+            (directives.MOST['overrides'], ['overrides']),
+            (len(directives_.overrides), directives_.left_out))
+
+    def test_more_than_an_answer_holds(self) -> None:
+        """What is sent without a part says so, and has the kill switch."""
+        self.switch('cloud', '', protection=False)
+        with self.engine.begin() as connection:
+            connection.execute(tables.hosts.update().values(
+                settings={'parameters': {'cpi2.f': 'x' * 3000}}))
+        self.override(NOW + 60)
+        answer = self.sync(report(digest='d1'), wishes=self.wishes)
+        whole = answer.directives
+        assert whole is not None
+        lines: list[str] = []
+
+        def is_due(what: str) -> bool:
+            lines.append(what)
+            return True
+
+        data = directives.encoded(answer, HOST, is_due)
+        sent = codec.decode(data, wire.Answer, wire.MAX_ANSWER_BYTES
+                            ).directives
+        assert sent is not None
+        self.assertEqual(
+            (False, {}, 1, ['parameters'], whole.digest),
+            (sent.protection, sent.parameters, len(sent.overrides),
+             sent.left_out, sent.digest))
+        self.assertEqual(['parameters'], lines)
+
     def test_overrides_of_another_host(self) -> None:
         self.override(NOW + 60)
         self.assertEqual([], self.got(host='node-2').overrides)
@@ -334,7 +374,7 @@ class Directives(cloud.Mixin):
         """What a conductor leaves that has made specs."""
         with self.engine.begin() as connection:
             claims.count(connection, rows.SPECS_CHANGED)
-            wishes.changed(connection)
+            generation.count(connection)
 
     def test_specs(self) -> None:
         """Those that the host can use: of its applications and CPUs, and of
@@ -546,6 +586,17 @@ class Directives(cloud.Mixin):
         for minute in range(rows.KEPT_MINUTES + 5):
             self.got(now=NOW + 60 * minute)
         self.assertEqual(rows.KEPT_MINUTES,
+                         len(self.rows(tables.governor_minutes)))
+
+    def test_minutes_whose_ids_have_gaps(self) -> None:
+        """Those of a cluster of databases do."""
+        ids = range(1, 100, rows.KEPT_MINUTES)
+        for number in ids:
+            self.add(tables.governor_minutes, id=number, minute=number,
+                     shares={})
+        self.govern('cloud', '', 100)
+        self.got()
+        self.assertEqual(len(ids) + 1,
                          len(self.rows(tables.governor_minutes)))
 
     def test_a_conductor_with_another_clock(self) -> None:

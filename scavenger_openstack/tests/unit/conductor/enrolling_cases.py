@@ -54,15 +54,15 @@ class Enrolling(cloud.Mixin):
             data = codec.encode(report(sent_s=self.now))
             self.assertRaises(
                 errors.ForeignReport, self.conductor.signed_answer, data,
-                proof.sender('x', HOST, data))
-            sender = proof.sender(enrolled.token, HOST, data)
+                proof.make('x', HOST, data))
+            sender = proof.make(enrolled.token, HOST, data)
             if shown:
                 self.conductor.signed_answer(data, sender)
             else:
                 self.now += 1
             self.assertIn('without its token', self.refused(
                 codec.encode(report(sent_s=self.now))))
-            self.conductor.signed_answer(data, proof.sender(
+            self.conductor.signed_answer(data, proof.make(
                 enrolled.token, HOST, data))
             with self.engine.begin() as connection:
                 self.assertTrue(enrollment.unenroll(connection, HOST,

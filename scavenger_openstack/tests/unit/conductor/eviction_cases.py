@@ -137,6 +137,20 @@ class Antagonists(Mixin):
         self.assertEqual(['eviction.recommended'],
                          self.rows(tables.audit, 'action'))
 
+    def test_recommended_whatever_the_audit_keeps(self) -> None:
+        """Once a day, also by a clock that was ahead; nothing is left of
+        that."""
+        self.turn(policy='none')
+        self.delete(tables.audit)
+        self.turn(policy='none')
+        self.assertEqual([], self.rows(tables.audit, 'action'))
+        with self.engine.begin() as connection:
+            connection.execute(tables.recommendations.update().values(
+                time_s=self.now + 86400 * 32))
+        self.turn(policy='none')
+        self.assertEqual(1, len(self.rows(tables.audit, 'action')))
+        self.assertEqual([(HOG, self.now)], self.rows(tables.recommendations))
+
     def test_a_recommendation_is_an_incident(self) -> None:
         """Of the project of the instance, with no number of others, and it
         changes no statistics."""

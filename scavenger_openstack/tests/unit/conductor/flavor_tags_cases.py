@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+import uuid
 
 import fixtures
 
@@ -242,6 +243,25 @@ class FlavorTags(cloud.Mixin):
         self.assertEqual([self.now + 60],
                          self.rows(tables.flavor_tags, 'changed_s'))
         self.assertEqual(version, self.version())
+
+    def test_instances_that_only_the_broker_knows(self) -> None:
+        """So many are kept of each host, and those that a host lists or Nova
+        has confirmed."""
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.db.flavor_tags.MOST', 3))
+        invented = [str(uuid.UUID(int=number)) for number in range(8)]
+        self.sync(report(host='node-2', digest='d2', workloads=[
+            cloud.batch('/batch/a')]))
+        self.tell(WEB)
+        for number, instance in enumerate(invented):
+            self.tell(instance)
+            self.tell(str(uuid.UUID(int=100)), host='node-2')
+            if not number:
+                with self.engine.begin() as connection:
+                    flavor_tags.confirmed(connection, [instance])
+        self.assertEqual(
+            {WEB, invented[0], *invented[-3:], str(uuid.UUID(int=100))},
+            set(self.rows(tables.flavor_tags, 'instance')))
 
     def test_a_host_without_an_agent(self) -> None:
         """Nothing is kept, and the log has one line of it."""

@@ -14,7 +14,7 @@ import uuid
 import fixtures
 import sqlalchemy
 
-from scavenger_openstack.conductor.admission import budget
+from scavenger_openstack.conductor.admission import accounts
 from scavenger_openstack.conductor.admission import refusals
 from scavenger_openstack.conductor import service
 from scavenger_openstack.db import enrollment
@@ -73,8 +73,8 @@ class Hostile(cloud.Mixin):
     def test_reports_that_cost_much(self) -> None:
         """A legal one takes a tenth of a second or more; others do not wait.
         """
-        self.set('conductor.admission.budget.HOST', {
-            **budget.HOST, budget.CPU: budget.Rate(0.05, 0.5)})
+        self.set('conductor.admission.accounts.HOST', {
+            **accounts.HOST, accounts.CPU: accounts.Rate(0.05, 0.5)})
         began_s, count = time.thread_time(), 0
         for number in range(40):
             self.pace_s += 0.01
@@ -111,8 +111,8 @@ class Hostile(cloud.Mixin):
 
     def test_rows_of_a_host(self) -> None:
         """Then it has directives, and nothing of it is stored."""
-        self.set('conductor.admission.budget.HOST', {
-            **budget.HOST, budget.ROWS: budget.Rate(2.0, 100)})
+        self.set('conductor.admission.accounts.HOST', {
+            **accounts.HOST, accounts.ROWS: accounts.Rate(2.0, 100)})
         taken = [self.is_taken(report(limit(
             number, workload=f'/batch/{number}'), host=EVIL,
             run=f'run-{number}')) for number in range(1, 201)]
@@ -128,8 +128,8 @@ class Hostile(cloud.Mixin):
         self.assertTrue(self.is_taken(report(limit(1), host=EVIL)))
 
     def test_evidence(self) -> None:
-        self.set('conductor.admission.budget.HOST', {
-            **budget.HOST, budget.ROWS: budget.Rate(2.0, 100)})
+        self.set('conductor.admission.accounts.HOST', {
+            **accounts.HOST, accounts.ROWS: accounts.Rate(2.0, 100)})
         evidence = [wire.Series(workload='w', signal='cpi',
                                 times_s=[NOW] * 120, values=[1.0] * 120)] * 9
         for number in range(1, 20):
@@ -138,8 +138,8 @@ class Hostile(cloud.Mixin):
         self.assertLess(len(self.rows(tables.incidents)), 6)
 
     def test_rows_of_the_audit(self) -> None:
-        self.set('conductor.admission.budget.HOST', {
-            **budget.HOST, budget.AUDIT: budget.Rate(0.1, 50)})
+        self.set('conductor.admission.accounts.HOST', {
+            **accounts.HOST, accounts.AUDIT: accounts.Rate(0.1, 50)})
         for number in range(1, 100):
             self.is_taken(report(wire.Kill(
                 sequence=number, time_s=NOW, workload='/batch/a', processes=1,
@@ -190,8 +190,8 @@ class Hostile(cloud.Mixin):
 
     def test_invented_names(self) -> None:
         """What honest hosts may do stays as it was."""
-        self.set('conductor.admission.budget.WITHOUT_NOVA',
-                 budget.Rate(0.1, 60))
+        self.set('conductor.admission.accounts.WITHOUT_NOVA',
+                 accounts.Rate(0.1, 60))
         self.conductor = self.make()
         self.govern()
         for _ in range(3):
@@ -216,7 +216,7 @@ class Hostile(cloud.Mixin):
             token = enrollment.enroll(connection, 'container-host',
                                       now_s=self.now).token
         enrolled = codec.encode(report(host='container-host'))
-        self.conductor.signed_answer(enrolled, proof.sender(
+        self.conductor.signed_answer(enrolled, proof.make(
             token, 'container-host', enrolled))
 
     def test_domains_that_are_invented(self) -> None:
@@ -243,7 +243,7 @@ class Hostile(cloud.Mixin):
 
         def sent(token: str, host: str = HOST) -> bool:
             try:
-                self.conductor.signed_answer(data, proof.sender(
+                self.conductor.signed_answer(data, proof.make(
                     token, host, data))
             except errors.ScavengerError:
                 return False
@@ -251,9 +251,9 @@ class Hostile(cloud.Mixin):
 
         self.assertTrue(sent(token))
         self.assertFalse(sent('forged'))
-        self.set('conductor.admission.budget.Account.overdrawn',
-                 lambda account, names, now_s: budget.REQUESTS
-                 if budget.REQUESTS in names else '')
+        self.set('conductor.admission.accounts.Account.overdrawn',
+                 lambda account, names, now_s: accounts.REQUESTS
+                 if accounts.REQUESTS in names else '')
         self.assertFalse(sent('forged', 'node-9'))
         self.assertTrue(sent(token))
 
@@ -267,18 +267,18 @@ class Hostile(cloud.Mixin):
                     instance=str(uuid.UUID(int=number)), host=HOST,
                     priority='background', source='flavor')))
                 taken += 1
-        self.assertLessEqual(taken, budget.HOST[budget.REPORTS].most + 1)
+        self.assertLessEqual(taken, accounts.HOST[accounts.REPORTS].most + 1)
         self.assertEqual(taken, len(self.rows(tables.flavor_tags)))
 
     def test_wrong_tokens(self) -> None:
         """Over the broker and over HTTP: few lines and few reads, and what
         was logged already is not logged again."""
-        self.set('conductor.admission.budget.NEWCOMERS', {
-            **budget.NEWCOMERS, budget.REQUESTS: budget.Rate(1.0, 100)})
+        self.set('conductor.admission.accounts.NEWCOMERS', {
+            **accounts.NEWCOMERS, accounts.REQUESTS: accounts.Rate(1.0, 100)})
         self.conductor = self.make()
         with self.engine.begin() as connection:
             token = enrollment.enroll(connection, HOST, now_s=NOW).token
-        self.assertTrue(self.conductor.may_speak(HOST, token, '203.0.113.1'))
+        self.assertTrue(self.conductor.may_send(HOST, token, '203.0.113.1'))
         signed = codec.encode(report(host=HOST))
         foreign = codec.encode(report(host='node-9'))
         self.assertRaises(errors.WireError, self.conductor.answer, foreign,
@@ -289,10 +289,10 @@ class Hostile(cloud.Mixin):
                 instance=str(uuid.UUID(int=number)), host=f'node-{number}',
                 priority='background', source='flavor'))
             for call in (
-                    functools.partial(self.conductor.may_speak, host, 'x',
+                    functools.partial(self.conductor.may_send, host, 'x',
                                       '203.0.113.7'),
                     functools.partial(
-                        self.conductor.signed_answer, signed, proof.sender(
+                        self.conductor.signed_answer, signed, proof.make(
                             str(number), HOST, signed)),
                     functools.partial(self.conductor.tag, tag)):
                 try:
@@ -313,6 +313,6 @@ class Hostile(cloud.Mixin):
         self.assertEqual(count, self.log.output.count(
             'in the name of node-9'))
         # The host goes on.
-        self.assertTrue(self.conductor.may_speak(HOST, token))
+        self.assertTrue(self.conductor.may_send(HOST, token))
         self.assertTrue(self.conductor.answer(
             codec.encode(report()), authenticated=HOST))

@@ -18,7 +18,7 @@ from wsgiref import simple_server
 import fixtures
 from sqlalchemy import Engine
 
-from scavenger_openstack.conductor.admission import budget
+from scavenger_openstack.conductor.admission import accounts
 from scavenger_openstack.conductor import http
 from scavenger_openstack.conductor import service
 from scavenger_openstack.db import connect
@@ -212,8 +212,8 @@ class Http(cloud.Mixin, databases.Mixin):
 
     def test_a_host_that_sends_too_much(self) -> None:
         self.useFixture(fixtures.MonkeyPatch(
-            'scavenger_openstack.conductor.admission.budget.HOST', {
-                **budget.HOST, budget.BYTES: budget.Rate(0.0, 1.0)}))
+            'scavenger_openstack.conductor.admission.accounts.HOST', {
+                **accounts.HOST, accounts.BYTES: accounts.Rate(0.0, 1.0)}))
         self.assertEqual(200, self.send(codec.encode(report()))[0])
         status, _, headers = self.send(codec.encode(report()))
         self.assertEqual((429, '10'), (status, headers['Retry-After']))

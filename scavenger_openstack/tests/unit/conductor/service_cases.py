@@ -316,10 +316,10 @@ class Service(cloud.Mixin):
                                         authenticated=HOST).acknowledged)
 
     def signed(self, data: bytes, token: str,
-               sender: proof.Sender | None = None) -> wire.Answer:
+               sender: proof.Proof | None = None) -> wire.Answer:
         """The answer to a report that is signed, by default with the token.
         """
-        sender = sender or proof.sender(token, HOST, data)
+        sender = sender or proof.make(token, HOST, data)
         message = self.conductor.signed_answer(data, sender)
         self.assertNotIn(token, f'{sender}{message}')
         return codec.decode(proof.opened(token, sender, message).encode(),
@@ -334,14 +334,14 @@ class Service(cloud.Mixin):
                 tokens[name] = enrollment.enroll(
                     connection, name, now_s=NOW).token
         token = tokens[HOST]
-        sender = proof.sender(token, HOST, data)
+        sender = proof.make(token, HOST, data)
         for forged in (
                 sender._replace(nonce='0'), sender._replace(proof='é' * 64),
                 sender._replace(host='node-2'), sender._replace(host='no'),
                 sender._replace(host='not enrolled'),
-                proof.sender(tokens['node-2'], 'node-2', data),
-                proof.sender(tokens['node-2'], HOST, data),
-                proof.sender('', HOST, data)):
+                proof.make(tokens['node-2'], 'node-2', data),
+                proof.make(tokens['node-2'], HOST, data),
+                proof.make('', HOST, data)):
             self.assertRaises(errors.ForeignReport, self.signed, data, token,
                               forged)
         self.assertRaises(errors.ForeignReport, self.signed,

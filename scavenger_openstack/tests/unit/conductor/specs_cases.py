@@ -12,7 +12,7 @@ from typing import Any
 import fixtures
 import sqlalchemy
 
-from scavenger_openstack.conductor.admission import budget
+from scavenger_openstack.conductor.admission import accounts
 from scavenger_openstack.conductor import specs
 from scavenger_openstack.db import claims
 from scavenger_openstack.db import tables
@@ -210,40 +210,40 @@ class Specs(cloud.Mixin):
             self.assertLess(abs(after[0] - mean), 0.3 * mean, alone)
             self.assertLess(after[1], 5 * stddev, alone)
 
-    def hours(self, budgets: budget.Budgets, sender: budget.Sender,
+    def hours(self, accounts_: accounts.Accounts, sender: accounts.Sender,
               hours: float) -> bool:
         """Whether a report of so many hours is taken, which is stored at the
         second try."""
-        has_hours = budgets.has_hours(sender)
+        has_hours = accounts_.has_hours(sender)
         for taken in False, has_hours:
-            budgets.end(sender, taken, {budget.HOURS: hours})
+            accounts_.end(sender, taken, {accounts.HOURS: hours})
         return has_hours
 
     def test_a_host_that_reports_an_hour_again_and_again(self) -> None:
         """Of each application so many hours as have passed, and a day."""
-        budgets = budget.Budgets(lambda: self.passed_s)
-        sender = budget.Sender('evil')
-        budgets.know(sender)
+        accounts_ = accounts.Accounts(lambda: self.passed_s)
+        sender = accounts.Sender('evil')
+        accounts_.know(sender)
         for number in range(240):
             self.passed_s += 60.0
             self.sync(of_shop(*(
                 statistics(one, TODAY, 3600, 0.1, 0.0)
                 for one in range(1, 9)), host='evil', run=f'run-{number}'),
-                take_hours=functools.partial(self.hours, budgets, sender))
+                take_hours=functools.partial(self.hours, accounts_, sender))
         self.assertLessEqual(len(self.rows(tables.statistics)), 48 + 8 + 8)
 
     def test_an_honest_host_for_a_week(self) -> None:
-        budgets = budget.Budgets(lambda: self.passed_s)
-        sender = budget.Sender('honest')
-        budgets.know(sender)
+        accounts_ = accounts.Accounts(lambda: self.passed_s)
+        sender = accounts.Sender('honest')
+        accounts_.know(sender)
         for number in range(168):
             self.passed_s = 3600.0 * number
             for _ in range(2):      # in two reports
-                self.assertTrue(self.hours(budgets, sender, 1.0))
+                self.assertTrue(self.hours(accounts_, sender, 1.0))
         # And after a day without a conductor.
         self.passed_s += 86_400.0
         for _ in range(24):
-            self.assertTrue(self.hours(budgets, sender, 2.0))
+            self.assertTrue(self.hours(accounts_, sender, 2.0))
 
     def test_a_change_is_audited(self) -> None:
         self.sync(of_shop(statistics(1, TODAY, 10, 1.0, 0.0)))

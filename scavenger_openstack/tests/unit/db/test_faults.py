@@ -110,6 +110,13 @@ class Faults(testtools.TestCase):
         for code in ('42501', '42P01', '53100', '57014'):
             self.assertFalse(faults.passes(of_postgresql(code)), code)
 
+    def test_what_a_database_says_is_one_printable_line(self) -> None:
+        """It repeats values that a tenant chose."""
+        error = sqlite3.OperationalError('near "a\x1b[31m\u2028b": no\nsuch')
+        text = str(translated(wrapped(error, sqlite3.Error)))
+        self.assertTrue(text.isprintable(), text)
+        self.assertIn(r'a\x1b[31m', text)
+
     def test_tables_of_another_version(self) -> None:
         for error in (of_mysql(1146), of_mysql(1054),
                       of_postgresql('42P01'), of_postgresql('42703')):

@@ -177,6 +177,13 @@ class Tagging(testtools.TestCase):
         self.tagger.wait()
         self.assertEqual(([TAG], 1), (self.sent, self.tagger.dropped))
 
+    def test_a_broker_that_terminals_obey(self) -> None:
+        log = self.useFixture(fixtures.FakeLogger(notifier.__name__))
+        self.fault = ConnectionError('a\x1b[31m\u2028b')
+        self.tagger.take(message())
+        self.tagger.wait()
+        self.assertIn(r'ConnectionError: a\x1b[31m\u2028b', log.output)
+
     def test_no_thread_can_be_started(self) -> None:
         """As by a limit of processes that is reached for a moment."""
         def fail(thread: threading.Thread) -> None:

@@ -348,6 +348,15 @@ class Scheduling(testtools.TestCase):
                     [nova_weights.WeighedObject(one, 0.0)
                      for one in states('a', 'b')], spec()))
 
+    def test_a_fault_that_terminals_obey(self) -> None:
+        """What answered may be another program."""
+        def read() -> dict[str, summary.Host]:
+            raise ValueError('a\x1b[31m\nb')
+
+        log = self.useFixture(fixtures.FakeLogger(summary.__name__))
+        summary.Summary(read, interval_s=1.0, max_age_s=1.0).refresh()
+        self.assertIn(r'ValueError: a\x1b[31m\nb', log.output)
+
     def test_a_fault_is_logged_once(self) -> None:
         log = self.useFixture(fixtures.FakeLogger(summary.__name__))
         for answer, count in ((401, 1), (500, 2)):

@@ -26,9 +26,13 @@ from scavenger_openstack.agent.control_plane import reports
 from scavenger_openstack.agent import parts
 from scavenger_openstack.agent import transitions
 from scavenger_openstack.algorithms import flavor
+from scavenger_openstack.api import faults
+from scavenger_openstack.api import schemas
+from scavenger_openstack.api import validation
 from scavenger_openstack import conf as conf_
 from scavenger_openstack import errors
 from scavenger_openstack.nova import tags
+from scavenger_openstack.restore import grammar
 from scavenger_openstack.tests.unit.wire.messages import ANY_NUMBER
 from scavenger_openstack.tests.unit.wire.messages import ANY_TEXT
 from scavenger_openstack.types import Action
@@ -40,6 +44,7 @@ from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
 from scavenger_openstack.wire import codec
+from scavenger_openstack.wire import fit
 from scavenger_openstack.wire import patterns
 from scavenger_openstack.wire import report
 from scavenger_openstack.wire import tag
@@ -262,3 +267,19 @@ def limit(some: list[str], number: float, knob: Knob
         wall_time_s=number, what='set', workload=some[0], knob=knob,
         value=some[1], original=number, owner=some[2], reason=some[3],
         why=some[4], since_s=number, incident=some[5])
+
+
+class UuidsTest(testtools.TestCase):
+
+    def test_what_a_uuid_is(self) -> None:
+        """To the restorer, the API and the rest: all of a text, as Nova
+        writes it."""
+        self.assertEqual(grammar.UUID, patterns.UUID)
+        self.assertTrue(fit.is_uuid(UUID))
+        validation.check(UUID, schemas.UUID)
+        for text in ('', UUID.upper(), f'{UUID}\n', f' {UUID}', UUID[:-1],
+                     f'{UUID}0', UUID.replace('-', ''), f'{{{UUID}}}'):
+            self.assertFalse(fit.is_uuid(text), text)
+            self.assertEqual('', fit.instance(text))
+            self.assertRaises(faults.Fault, validation.check, text,
+                              schemas.UUID)

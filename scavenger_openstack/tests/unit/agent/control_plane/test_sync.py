@@ -640,6 +640,19 @@ class DirectivesTest(SyncTestCase):
         self.assertIn('cpu_idle has no floor', why)
         self.assertIn('io_ops_per_s: not a number', why)
 
+    def test_what_the_conductor_left_out(self) -> None:
+        """It is not followed, also after a restart; the rest is."""
+        one = self.follow(codec.replace(
+            DIRECTIVES, specs=[], left_out=['specs', 'overrides', 'later']))
+        for _ in range(2):
+            self.assertEqual(['specs', 'more overrides', 'later'],
+                             list(one.refused))
+            self.assertEqual(1, len(one.orders.overrides))
+            one = directives.Directives(self.directory)
+            one.load(5.0, 1000.0)
+        one.follow(DIRECTIVES, 6.0)
+        self.assertEqual({}, one.refused)
+
     def test_the_kill_switch(self) -> None:
         one = self.follow(codec.replace(
             DIRECTIVES, protection=False, protection_reason='power\ncut'))

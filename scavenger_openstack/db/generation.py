@@ -12,17 +12,17 @@ from sqlalchemy import Connection
 
 from scavenger_openstack.db import claims
 
-NAME = 'wishes'
+NAME = 'generation'
 """The number in :mod:`.claims`."""
 
 
-def changed(connection: Connection) -> int:
+def count(connection: Connection) -> int:
     """Something may be another when this transaction has ended; the number
     that only those see who see it."""
     claims.count(connection, NAME)
-    return generation(connection)
+    return current(connection)
 
 
-def generation(connection: Connection) -> int:
+def current(connection: Connection) -> int:
     """The number, 0 before the first change."""
     return claims.counted(connection, NAME)

@@ -36,11 +36,11 @@ class Rate(NamedTuple):
 
 
 class Sender(NamedTuple):
-    """Which host speaks, and how it is known: ``proof`` is :data:`TRUSTED`
-    where the transport knows the host, the hash of its token, or ''."""
+    """Which host sends, and what knows it: :data:`TRUSTED` is the transport,
+    '' nothing."""
 
     host: str
-    proof: str = ''
+    known_by: str = ''
 
 
 TRUSTED = 'transport'
@@ -123,7 +123,7 @@ class Account:
             self._buckets[name].take(amount, now_s)
 
 
-class Budgets:
+class Accounts:
     """The accounts of all senders of one process; threads share them.
 
     :param elapsed: seconds that only grow
@@ -150,7 +150,7 @@ class Budgets:
         with self._lock:
             now_s = self._elapsed()
             account = self._accounts.get(sender)
-            if account is None and sender.proof == TRUSTED:
+            if account is None and sender.known_by == TRUSTED:
                 account = self._open(sender, now_s)
             if account is None:
                 at_work = any(one.host == sender.host
@@ -192,7 +192,7 @@ class Budgets:
             admitted: Collection[bool | None] = ()) -> None:
         """The work has ended.
 
-        :param taken: the sender may speak as this host, and what it sent is
+        :param taken: the sender is this host, and what it sent is
             stored
         :param amounts: what it has cost, by the names in :data:`HOST`
         :param admitted: as ``has_service`` of :meth:`check_newcomer`, of

@@ -7,7 +7,7 @@ from __future__ import annotations
 import fixtures
 import testtools
 
-from scavenger_openstack.conductor.admission import budget
+from scavenger_openstack.conductor.admission import accounts
 from scavenger_openstack import errors
 from scavenger_openstack.wire import report as wire
 
@@ -16,29 +16,29 @@ SPOOL_BYTES = 16 << 20
 """``[conductor] spool_mib``."""
 ENTRY_BYTES = 500
 
-ONE = budget.Sender('node-1')
+ONE = accounts.Sender('node-1')
 
 
-class Budgets(testtools.TestCase):
+class Accounts(testtools.TestCase):
 
     def setUp(self) -> None:
         super().setUp()
         self.now_s = 1000.0
-        self.budgets = budget.Budgets(lambda: self.now_s)
+        self.accounts = accounts.Accounts(lambda: self.now_s)
 
-    def sent(self, sender: budget.Sender = ONE, size: int = 1000,
+    def sent(self, sender: accounts.Sender = ONE, size: int = 1000,
              taken: bool = True, **amounts: float) -> bool:
         """Whether a report was worked on; it costs so much."""
         try:
-            self.budgets.begin(sender, size)
+            self.accounts.begin(sender, size)
         except errors.Busy:
             return False
         try:
-            self.budgets.has_rows(sender, needed=True)
+            self.accounts.has_rows(sender, needed=True)
         except errors.Busy:
-            self.budgets.end(sender, True, {})
+            self.accounts.end(sender, True, {})
             return False
-        self.budgets.end(sender, taken, amounts)
+        self.accounts.end(sender, taken, amounts)
         return True
 
     def test_a_day_without_a_conductor(self) -> None:
@@ -63,8 +63,8 @@ class Budgets(testtools.TestCase):
         """Of each kind; and what it costs in an hour is bounded."""
         for name, amount in (('cpu_s', 2.0), ('rows', 25_000), ('audit', 500),
                              ('size', 1 << 20)):
-            self.budgets = budget.Budgets(lambda: self.now_s)
-            rate = budget.HOST.get(name, budget.HOST[budget.BYTES])
+            self.accounts = accounts.Accounts(lambda: self.now_s)
+            rate = accounts.HOST.get(name, accounts.HOST[accounts.BYTES])
             count = 0
             for _ in range(36_000):
                 self.now_s += 0.1
@@ -74,18 +74,18 @@ class Budgets(testtools.TestCase):
                                  + 3601 * rate.per_s + amount, name)
             self.assertGreater(count, 0)
             # No other host waits.
-            self.assertTrue(self.sent(budget.Sender('node-2')))
-            self.now_s += 25_000 / budget.HOST[budget.ROWS].per_s
+            self.assertTrue(self.sent(accounts.Sender('node-2')))
+            self.now_s += 25_000 / accounts.HOST[accounts.ROWS].per_s
             self.assertTrue(self.sent(), name)
 
     def test_one_report_of_a_host_at_once(self) -> None:
         self.assertTrue(self.sent())
-        self.budgets.begin(ONE, 1)
-        self.assertRaises(errors.Busy, self.budgets.begin, ONE, 1)
+        self.accounts.begin(ONE, 1)
+        self.assertRaises(errors.Busy, self.accounts.begin, ONE, 1)
         # Nor any that says it is of this host, and may not be.
-        self.assertFalse(self.sent(budget.Sender('node-1', 'other')))
-        self.assertTrue(self.sent(budget.Sender('node-2')))
-        self.budgets.end(ONE, True, {})
+        self.assertFalse(self.sent(accounts.Sender('node-1', 'other')))
+        self.assertTrue(self.sent(accounts.Sender('node-2')))
+        self.accounts.end(ONE, True, {})
         self.assertTrue(self.sent())
 
     def test_senders_that_are_not_known(self) -> None:
@@ -93,10 +93,10 @@ class Budgets(testtools.TestCase):
         that start at once, go on."""
         self.assertTrue(self.sent())
         for number in range(20_000):
-            self.sent(budget.Sender(f'invented-{number}'), taken=False)
-        self.assertFalse(self.sent(budget.Sender('invented'), taken=False))
+            self.sent(accounts.Sender(f'invented-{number}'), taken=False)
+        self.assertFalse(self.sent(accounts.Sender('invented'), taken=False))
         self.assertTrue(self.sent())
-        waiting = {budget.Sender(f'node-{number}')
+        waiting = {accounts.Sender(f'node-{number}')
                    for number in range(10_000)}
         for _ in range(6):
             self.now_s += 10.0
@@ -107,9 +107,9 @@ class Budgets(testtools.TestCase):
         count = 0
         for number in range(36_000):
             self.now_s += 0.1
-            count += self.sent(budget.Sender(f'invented-{number}'),
+            count += self.sent(accounts.Sender(f'invented-{number}'),
                                taken=False, cpu_s=1.0)
-        rate = budget.NEWCOMERS[budget.CPU]
+        rate = accounts.NEWCOMERS[accounts.CPU]
         self.assertLessEqual(count, rate.most + 3601 * rate.per_s + 1)
 
     def test_names_that_are_new(self) -> None:
@@ -117,31 +117,32 @@ class Budgets(testtools.TestCase):
         def admitted(has_service: bool | None, count: int) -> int:
             done = 0
             for number in range(count):
-                sender = budget.Sender(f'invented-{number}')
+                sender = accounts.Sender(f'invented-{number}')
                 try:
-                    self.budgets.check_newcomer(sender.host, has_service)
+                    self.accounts.check_newcomer(sender.host, has_service)
                 except errors.Busy:
                     continue
-                self.budgets.end(sender, False, {}, [has_service])  # not taken
-                self.budgets.end(sender, True, {}, [has_service])
+                self.accounts.end(sender, False, {}, [has_service])
+                self.accounts.end(sender, True, {}, [has_service])
                 done += 1
             return done
 
         self.assertEqual(50_000, admitted(True, 50_000))
-        self.assertEqual(budget.WITHOUT_SERVICE.most, admitted(False, 50_000))
+        self.assertEqual(accounts.WITHOUT_SERVICE.most,
+                         admitted(False, 50_000))
         self.assertLessEqual(10_000, admitted(None, 10_000))
-        self.assertEqual(budget.WITHOUT_NOVA.most,
+        self.assertEqual(accounts.WITHOUT_NOVA.most,
                          10_000 + admitted(None, 50_000))
         self.now_s += DAY_S
         self.assertEqual(20, admitted(False, 1000))
 
     def test_accounts_that_are_kept(self) -> None:
         self.useFixture(fixtures.MonkeyPatch(
-            'scavenger_openstack.conductor.admission.budget.MOST_SENDERS',
+            'scavenger_openstack.conductor.admission.accounts.MOST_SENDERS',
             100))
         for number in range(1000):
             self.now_s += 1.0
             self.assertTrue(self.sent(ONE, cpu_s=0.01))
-            self.assertTrue(self.sent(budget.Sender(f'node-{number}', 'x')))
+            self.assertTrue(self.sent(accounts.Sender(f'node-{number}', 'x')))
         self.assertTrue(self.sent(ONE, rows=60_000))
         self.assertFalse(self.sent(ONE))
