@@ -21,10 +21,11 @@ from scavenger_openstack.db import totals
 from scavenger_openstack import errors
 from scavenger_openstack.outcomes import outcome_of
 from scavenger_openstack.types import more_done
+from scavenger_openstack.wire import codec
 from scavenger_openstack.wire.report import Incident
 
 STATE = ('cause', 'controller', 'value', 'threshold', 'action', 'outcome',
-         'begun_s', 'changed_s', 'ended_s')
+         'grounds', 'begun_s', 'changed_s', 'ended_s')
 """What a later entry may change, besides suspects and evidence."""
 
 MOST_SUMS = 25_000
@@ -97,7 +98,7 @@ def merged(row: reports.Row | None, entry: Incident, time_s: float,
     if row is None:
         row = {'victim': entry.victim, 'signal': entry.signal,
                'begun_s': min(max(0.0, entry.begun_s + moved_s), time_s),
-               'changed_s': 0.0, 'evidence': []}
+               'changed_s': 0.0, 'evidence': [], 'grounds': None}
     row = dict(row)
     if clocks.is_newer(time_s, row['changed_s'], now):
         row.update(
@@ -112,6 +113,9 @@ def merged(row: reports.Row | None, entry: Incident, time_s: float,
             suspects=list({one.workload: (one.workload, one.score,
                                           one.antagonist)
                            for one in entry.suspects}.values()))
+        if entry.grounds or entry.what != 'ended':
+            row['grounds'] = [codec.plain(ground) for ground
+                              in entry.grounds] or None
     if entry.evidence:
         row['evidence'] = [
             {'workload': one.workload, 'signal': one.signal,

@@ -167,6 +167,8 @@ incidents = _table(
     Column('ended_s', Double),
     # [{"workload":, "signal":, "times_s": [], "values": []}, ...]
     Column('evidence', JSON, nullable=False),
+    # [{"workload":, "kind":, "share":, ...}, ...]; NULL for none.
+    Column('grounds', MAYBE_JSON),
     Index('ix_incidents_host', 'host_id', 'begun_s', 'id'),
     Index('ix_incidents_project', 'project', 'begun_s', 'id'),
     Index('ix_incidents_victim', 'victim', 'begun_s', 'id'),

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 NAME = 255
 PROJECT = 64
+THREAD = 64
 SENTENCE = 2000
 ID = 64
 """Characters that each may have at most."""

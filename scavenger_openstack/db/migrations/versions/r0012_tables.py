@@ -126,6 +126,7 @@ incidents = _table(
     Column('changed_s', Double, nullable=False),
     Column('ended_s', Double),
     Column('evidence', JSON, nullable=False),
+    Column('grounds', MAYBE_JSON),
     Index('ix_incidents_host', 'host_id', 'begun_s', 'id'),
     Index('ix_incidents_project', 'project', 'begun_s', 'id'),
     Index('ix_incidents_victim', 'victim', 'begun_s', 'id'),

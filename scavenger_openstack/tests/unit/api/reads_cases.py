@@ -137,6 +137,15 @@ class Reads:
         self.assertEqual([cloud.BATCH], [
             antagonist['workload'] for antagonist in incident['antagonists']])
         self.assertEqual('CPU hog', incident['suspects'][1]['name'])
+        self.assertEqual(
+            [('direct', cloud.BATCH, '', '', 0.61, 1.9, []),
+             ('direct', cloud.NOISY, 'CPU hog', cloud.OTHER, 0.23, 1.9, []),
+             ('direct', '', '', '', 0.14, 1.9, ['kvm-noisy']),
+             ('timing', cloud.NOISY, 'CPU hog', cloud.OTHER, 0.77, None, []),
+             ('share', cloud.VICTIM, 'web', cloud.ONE, 0.02, None, [])],
+            [tuple(ground[name] for name in (
+                'kind', 'workload', 'name', 'project', 'share', 'waited_s',
+                'threads')) for ground in incident['grounds']])
         self.assertEqual('web', incident['victim_name'])
         self.assertEqual('attribution', incident['controller'])
         self.assertEqual([None, at(-800)],
