@@ -191,6 +191,8 @@ suspects = _table(
     # NULL: it was named before, and not scored again.
     Column('score', Double),
     Column('antagonist', Boolean, nullable=False),
+    # Its priority then: it is never limited.
+    Column('foreground', Boolean, nullable=False, default=False),
     # When the incident began.
     Column('begun_s', Double, nullable=False),
     UniqueConstraint('incident_id', 'workload'),

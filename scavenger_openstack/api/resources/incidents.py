@@ -50,7 +50,9 @@ HIDDEN_FILTERS = frozenset(('host', 'antagonist', 'project'))
 
 ANTAGONIST = {'workload': schemas.MAYBE_TEXT, 'instance': schemas.MAYBE_TEXT,
               'name': schemas.MAYBE_TEXT, 'project': schemas.MAYBE_TEXT,
-              'score': schemas.MAYBE_NUMBER}
+              'score': schemas.MAYBE_NUMBER,
+              'foreground': described(
+                  schemas.maybe(schemas.FLAG), 'It is never limited.')}
 SUSPECT = {**ANTAGONIST, 'antagonist': schemas.FLAG}
 GROUND_NUMBERS = {
     'share': described(

@@ -104,7 +104,8 @@ def suspects(connection: Connection, incident_ids: Iterable[int], *,
     if not ids:
         return found
     query = select(_S.incident_id, _S.workload, _S.instance, _S.project,
-                   _S.score, _S.antagonist).where(_S.incident_id.in_(ids))
+                   _S.score, _S.antagonist, _S.foreground).where(
+                       _S.incident_id.in_(ids))
     if antagonists:
         query = query.where(_S.antagonist.is_(True))
     for row in rows.rows(connection, query.order_by(_S.id)):

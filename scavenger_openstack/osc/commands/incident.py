@@ -190,7 +190,8 @@ def _suspect(one: Mapping[str, Any]) -> str:
     score = one.get('score')
     return (f'{_name(one)}: ' + ('named earlier' if score is None
                            else f'score {score:.2f}')
-            + ', antagonist' * bool(one.get('antagonist')))
+            + ', antagonist' * bool(one.get('antagonist'))
+            + ', foreground: never limited' * bool(one.get('foreground')))
 
 
 def _ground(one: Mapping[str, Any], incident: Mapping[str, Any]) -> str:

@@ -135,6 +135,25 @@ class Commands(testtools.TestCase):
                 'kind', 'workload', 'share', 'waited_s', 'chance'))
              for one in grounds])
 
+    def test_an_antagonist_that_is_foreground(self) -> None:
+        with connect.writing(self.plane.engine) as connection:
+            connection.execute(update(tables.suspects).where(
+                tables.suspects.c.workload == '/batch/steady').values(
+                    antagonist=True, foreground=True))
+            connection.execute(update(tables.workloads).where(
+                tables.workloads.c.name == '/batch/steady').values(
+                    priority='foreground'))
+        self.assertIn(
+            '/batch/steady: score 0.08, antagonist, foreground: never '
+            'limited', self.text('interference', 'incident', 'show',
+                                 INCIDENT))
+        self.assertEqual(
+            ['Limited Now', 'never: foreground', 'yes'],
+            [row[-1] for row in self.cells('antagonist', 'list')])
+        self.assertEqual([True, False], [
+            row['foreground'] for row in self.json('antagonist', 'list',
+                                                   '--long')])
+
     def test_what_a_project_sees_of_grounds(self) -> None:
         self.useFixture(openstack_shell.ControlPlane(
             'noauth', HTTP_X_ROLES='reader', HTTP_X_PROJECT_ID='p1',

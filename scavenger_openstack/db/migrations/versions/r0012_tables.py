@@ -147,6 +147,7 @@ suspects = _table(
     Column('project', PROJECT, nullable=False),
     Column('score', Double),
     Column('antagonist', Boolean, nullable=False),
+    Column('foreground', Boolean, nullable=False),
     Column('begun_s', Double, nullable=False),
     UniqueConstraint('incident_id', 'workload'),
     Index('ix_suspects_instance', 'instance', 'antagonist', 'begun_s',

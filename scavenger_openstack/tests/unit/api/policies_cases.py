@@ -177,7 +177,8 @@ class Policies:
                          [one['workload'] for one in shown['evidence']])
         self.assertEqual(
             [{'workload': None, 'instance': None, 'name': None,
-              'project': None, 'score': 0.99, 'antagonist': True}],
+              'project': None, 'score': 0.99, 'foreground': None,
+              'antagonist': True}],
             shown['suspects'])
         self.assertEqual([], shown['caps'])
 

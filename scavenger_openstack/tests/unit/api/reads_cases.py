@@ -156,6 +156,22 @@ class Reads:
             [incident['evidence'][2][name] for name in ('times_at',
                                                         'values')])
 
+    def test_an_antagonist_that_is_foreground(self) -> None:
+        with connect.writing(self.engine) as connection:
+            connection.execute(update(tables.suspects).where(
+                tables.suspects.c.workload == cloud.NOISY).values(
+                    antagonist=True, foreground=True))
+            connection.execute(update(tables.workloads).where(
+                tables.workloads.c.name == cloud.NOISY).values(
+                    priority='foreground'))
+        incident = self.ok('GET', f'/v1/incidents/{cloud.INCIDENT}')[
+            'incident']
+        for found in (incident['antagonists'], incident['suspects'], self.ok(
+                'GET', '/v1/antagonists')['antagonists']):
+            self.assertEqual(
+                {cloud.BATCH: False, cloud.NOISY: True},
+                {one['workload']: one['foreground'] for one in found})
+
     def test_what_limits_an_antagonist(self) -> None:
         """What all background has does not answer what one does."""
         for owner, incident, limited in (
@@ -181,7 +197,7 @@ class Reads:
              'host': cloud.HOST, 'project': '', 'application': '',
              'incidents': 3, 'victims': 2, 'interference_s': 157.5,
              'causes': ['cpu'], 'confirmed': 3, 'refuted': 0,
-             'limited': True}, first)
+             'limited': True, 'foreground': False}, first)
         self.assertEqual((cloud.NOISY, 'CPU hog', 20.0, False), tuple(
             second[name] for name in ('workload', 'name', 'interference_s',
                                       'limited')))

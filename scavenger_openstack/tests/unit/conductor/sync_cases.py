@@ -277,6 +277,30 @@ class Sync(cloud.Mixin):
         self.sync(report(incident(6, NOW + 5, 'changed')), NOW + 5)
         self.assertIsNone(kinds())
 
+    def test_an_antagonist_that_is_foreground(self) -> None:
+        """It disturbed, and no limit on it was confirmed or refuted."""
+        self.sync(report(workloads=[vm('web'), vm('db'), batch('/batch/a')],
+                         digest='d1'))
+        self.sync(report(incident(1, antagonists=['/batch/a', 'db'])))
+        for sequence, (outcome, confirmed, refuted) in enumerate((
+                ('confirmed', 1, 0), ('refuted', 0, 1),
+                ('confirmed', 1, 0)), 2):
+            self.sync(report(incident(
+                sequence, NOW, 'changed', outcome=outcome,
+                antagonists=['/batch/a', 'db'])))
+            self.assertEqual(
+                [(HOUR, '/batch/a', 1, 60.0, confirmed, refuted),
+                 (HOUR, 'db', 1, 60.0, 0, 0)], sorted(self.hours()))
+        self.assertEqual(
+            [('/batch/a', True, False), ('db', True, True)],
+            self.rows(tables.suspects, 'workload', 'antagonist',
+                      'foreground'))
+        # An operator makes it background: what it was named for stays.
+        self.sync(report(workloads=[vm('web'), batch('db')], digest='d2'))
+        self.sync(report(incident(9, NOW, 'ended', outcome='refuted',
+                                  antagonists=['db'])))
+        self.assertEqual([(HOUR, 'db', 1, 60.0, 0, 1)], self.hours())
+
     def test_an_incident_of_another_host(self) -> None:
         self.sync(report(incident(1)))
         with self.assertLogs('scavenger_openstack.conductor.sync') as logs:
