@@ -1,12 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Values of knobs as a person reads them: with their units."""
+"""Values of knobs and signals, and the evidence of an incident, as a person
+reads them: with their units."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
+import math
 
+from scavenger_openstack.grounds import Ground
+from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import printable
+from scavenger_openstack.types import Resource
+from scavenger_openstack.types import RESOURCE_OF
+from scavenger_openstack.types import THE_HOST
 from scavenger_openstack.types import Value
 
 
@@ -57,3 +66,81 @@ _UNITS: dict[str, str] = {
     Knob.CPU_CORES: ' cores', Knob.IO_OPS_PER_S: ' operations/s',
     Knob.LLC_WAYS: ' ways'}
 """What stands after a plain number."""
+
+
+def of_signal(signal: str, value: float) -> str:
+    """A value of a signal with its unit, or of the knob of that name."""
+    if signal == 'io_wait':
+        return f'{of_number(value * 1e3)} ms/operation'
+    if signal == 'llc_misses_per_s':
+        return f'{of_number(value / 1e6)} M misses/s'
+    if signal in _SIGNAL_UNITS:
+        return of_number(value) + _SIGNAL_UNITS[signal]
+    return of_knob(signal.partition(' ')[0], value)
+
+
+_SIGNAL_UNITS = {'run_delay': ' s waited per s of CPU time',
+                 'cpi': ' cycles/instruction'}
+
+
+def of_ground(ground: Ground, victim: str, signal: str,
+              names: Mapping[str, str] | None = None) -> str:
+    """Why a workload is named, in one sentence.
+
+    :param signal: of the incident; says which resource the evidence is of
+    :param names: id of a workload -> what operators call it
+    """
+    names = names or {}
+    workload = names.get(ground.workload) or (
+        'the host itself' if ground.workload == THE_HOST else ground.workload)
+    who = printable(workload + (
+        f' ({", ".join(ground.threads)})' if ground.threads else ''))
+    whom = printable(names.get(victim) or victim)
+    held, what, use = _WORDS[_resource_of(signal)]
+    share, waited_s, window_s, chance = (
+        None if value is None or not math.isfinite(value) else value
+        for value in (ground.share, ground.waited_s, ground.window_s,
+                      ground.chance))
+    part = 'part' if share is None else f'{of_number(100 * share, 2)} %'
+    waited = 'time' if waited_s is None else f'{of_number(waited_s)} s'
+    waited = f'the {waited} that {whom} waited for {what}' + (
+        '' if window_s is None else f' (within {of_number(window_s)} s)')
+    if ground.kind == GroundKind.DIRECT:
+        return f'{held.format(who)} during {part} of {waited}'
+    if ground.kind == GroundKind.SHARE:
+        return (f'{who} used {part} of {use} in {waited}: taken from shares '
+                'of use')
+    if ground.kind == GroundKind.TIMING:
+        return (f'{printable(signal)} of {whom} follows what {who} uses of '
+                + use + ('' if share is None else f': r = {of_number(share)}')
+                + ('' if chance is None else
+                   '; an innocent workload seems so guilty with a '
+                   f'probability of {of_number(chance)}'))
+    if ground.kind == GroundKind.TRIAL:
+        before, after = (
+            'unknown' if value is None or not math.isfinite(value)
+            else of_signal(signal, value)
+            for value in (ground.before, ground.after))
+        return (f'{printable(signal)} of {whom} was {before} before {who} '
+                f'was limited, and {after} while it was')
+    return f'{who}: evidence of the kind {printable(ground.kind)}'
+
+
+_WORDS: dict[Resource | None, tuple[str, str, str]] = {
+    Resource.CPU: ('{} ran', 'a CPU', 'the CPU time'),
+    Resource.DISK: ('the disk served {}', 'the disk', 'the disk'),
+    Resource.NETWORK: ('the link sent data of {}', 'the link', 'the link'),
+    Resource.MEMORY: ('{} took memory', 'memory', 'the memory'),
+    None: ('{} held the resource', 'the resource', 'the resource')}
+"""What a workload did that held a resource, and what a victim waits for and
+another workload uses."""
+
+
+def _resource_of(signal: str) -> Resource | None:
+    """What a victim waits for; ``None`` where that is not known."""
+    name = signal.partition(' ')[0]     # of a device, perhaps
+    if name in ('run_delay', 'cpi', 'throttled_share'):
+        return Resource.CPU
+    if name == 'io_wait':
+        return Resource.DISK
+    return RESOURCE_OF[Knob(name)] if name in set(Knob) else None

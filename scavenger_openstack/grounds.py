@@ -4,8 +4,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 import enum
 from typing import NamedTuple
+
+MOST = 16
+"""So many grounds of an incident are reported and shown at most."""
+
+CHANGE = 0.1
+"""A share that moves by less is the same: each window has another."""
 
 THE_HOST = ''
 """Holder of a resource that is no workload: the host's own threads."""
@@ -41,3 +48,20 @@ class Ground(NamedTuple):
     chance: float | None = None
     before: float | None = None
     after: float | None = None
+
+
+def differ(before: Iterable[Ground], after: Iterable[Ground]) -> bool:
+    """Whether another workload or another kind of evidence is among the
+    grounds, or a share has moved by :data:`CHANGE`."""
+    if before is after:
+        return False
+    old, new = ({(ground.workload, ground.kind): ground.share
+                 for ground in grounds} for grounds in (before, after))
+    return old.keys() != new.keys() or any(
+        _moved(old[key], share) for key, share in new.items())
+
+
+def _moved(before: float | None, after: float | None) -> bool:
+    if before is None or after is None:
+        return before is not after
+    return abs(after - before) >= CHANGE

@@ -21,6 +21,7 @@ from scavenger_openstack.types import Instance
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import printable
 from scavenger_openstack.types import Rates
+from scavenger_openstack.types import THE_HOST
 from scavenger_openstack.types import WorkloadRates
 
 EVERY_S = 5.0
@@ -137,7 +138,9 @@ def _limits(row: Mapping[str, Any], stale: bool) -> str:
 
 
 def _suffers(incident: Mapping[str, Any]) -> str:
-    by = incident.get('antagonists') or ()
+    by = incident.get('antagonists') or [
+        'the host itself' for ground in incident.get('grounds') or ()
+        if ground['workload'] == THE_HOST][:1]
     value, threshold = (
         'unknown' if number is None else amounts.of_number(number)
         for number in (incident.get('value'), incident.get('threshold')))

@@ -336,7 +336,9 @@ class Service:
                     'mode': orders.mode(controller.name, mode,
                                         self._orders()),
                     'facts': (tick.decisions[controller.name].facts
-                              if controller.name in tick.decisions else {})}
+                              if controller.name in tick.decisions else {}),
+                    'asks': status.asked(
+                        tick.decisions.get(controller.name))}
                 for controller, mode in self._controllers},
             'isolation': isolation,
             'counters': self._loop.counters,

@@ -24,9 +24,11 @@ from scavenger_openstack.agent import instances as instances_
 from scavenger_openstack.agent import names
 from scavenger_openstack import amounts
 from scavenger_openstack import errors
+from scavenger_openstack.grounds import MOST
 from scavenger_openstack.restore import files
 from scavenger_openstack import text
 from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import printable
 from scavenger_openstack.wire import json_fields
@@ -78,6 +80,12 @@ def _row(limit: Cap, words: dict[str, str]) -> str:
 
 def _encoded(value: Mapping[str, Any]) -> bytes:
     return json.dumps(value, separators=(',', ':')).encode()
+
+
+def asked(decision: Decision | None) -> int:
+    """Of how many workloads a controller asks for direct evidence."""
+    return 0 if decision is None else len({
+        workload for workload, _ in decision.asks})
 
 
 def write(path: pathlib.Path, document: Mapping[str, Any],
@@ -209,7 +217,8 @@ def _lines(document: Mapping[str, Any], now: float) -> list[str]:
     for name, controller in sorted(document['controllers'].items()):
         facts = controller.get('facts', {})
         lines.append(f'{text.padded(printable(name), 10)} '
-                     + controller['mode'] + _facts(facts))
+                     + controller['mode'] + _facts(facts)
+                     + _asks(controller.get('asks', 0)))
         lines += [f'suffers    {printable(victim)}: {printable(why)}'
                   for victim, why in facts.get('suffering', {}).items()]
     if document.get('isolation'):
@@ -294,16 +303,20 @@ def shown(lines: str) -> str:
 
 
 def of_incident(incident: Incident) -> str:
-    """Victim, cause, antagonists, what was done and what came of it: the
-    same words in the status, the log and the history."""
+    """Victim, cause, antagonists, what was done, what came of it and why they
+    are named: the same words in the status, the log and the history."""
     value, threshold = [
         'unknown' if number is None else amounts.of_number(number)
         for number in (incident.value, incident.threshold)]
     named = ', '.join(incident.antagonists) or 'none named'
+    grounds = '; '.join(
+        amounts.of_ground(ground, incident.victim, incident.signal)
+        for ground in incident.grounds[:MOST])
     return (f'victim {incident.victim}, cause {incident.cause}: '
             f'{incident.signal} {value}, threshold {threshold}; '
             f'antagonists: {named}; action: '
-            f'{incident.action or "none"}; outcome: {incident.outcome}')
+            f'{incident.action or "none"}; outcome: {incident.outcome}'
+            + (f'; grounds: {grounds}' if grounds else ''))
 
 
 def _facts(facts: Mapping[str, Any]) -> str:
@@ -315,6 +328,11 @@ def _facts(facts: Mapping[str, Any]) -> str:
     return (f'; memory reserve {memory["upper"] / 2**20:.0f} MiB, '
             f'{memory.get("violations", 0)} violations'
             + (', learning' if memory.get('learning') else ''))
+
+
+def _asks(count: int) -> str:
+    return '; gathers direct evidence of ' + amounts.counted(
+        count, 'workload') if count else ''
 
 
 def _conductor(document: Mapping[str, Any]) -> str:

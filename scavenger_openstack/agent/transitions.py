@@ -23,6 +23,7 @@ from scavenger_openstack.agent import names
 from scavenger_openstack.agent import status
 from scavenger_openstack.algorithms.scavenger import leftover
 from scavenger_openstack import amounts
+from scavenger_openstack.decision.changes import has_changed
 from scavenger_openstack.outcomes import outcome_of
 from scavenger_openstack.types import Action
 from scavenger_openstack.types import Cap
@@ -261,7 +262,7 @@ class Transitions:
             incident = one.incident
             what = ('began' if one.told is None else
                     'ended' if not one.present else
-                    'changed' if _gist(one.told) != _gist(incident) else '')
+                    'changed' if has_changed(one.told, incident) else '')
             if what == 'began' and not one.present:
                 del self._incidents[key]    # over before there was room
                 continue
@@ -284,12 +285,6 @@ class Transitions:
         self._times = {key: times for key, times in self._times.items()
                        if _recent(times, now)}
         return found
-
-
-def _gist(incident: Incident) -> tuple[object, ...]:
-    """What a change of is worth a line: the numbers move all the time."""
-    return (incident.cause, frozenset(incident.antagonists), incident.action,
-            incident.outcome)
 
 
 def _room(times: Times, now: float) -> bool:

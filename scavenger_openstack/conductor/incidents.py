@@ -21,10 +21,11 @@ from scavenger_openstack.db import totals
 from scavenger_openstack import errors
 from scavenger_openstack.outcomes import outcome_of
 from scavenger_openstack.types import more_done
+from scavenger_openstack.wire import codec
 from scavenger_openstack.wire.report import Incident
 
 STATE = ('cause', 'controller', 'value', 'threshold', 'action', 'outcome',
-         'begun_s', 'changed_s', 'ended_s')
+         'grounds', 'begun_s', 'changed_s', 'ended_s')
 """What a later entry may change, besides suspects and evidence."""
 
 MOST_SUMS = 25_000
@@ -54,7 +55,7 @@ def apply(connection: reports.Connection, host_id: int,
         if entry.id in before or entry.id not in found:
             after[entry.id] = merged(
                 after.get(entry.id) or before.get(entry.id), entry, time_s,
-                moved_s, now)
+                moved_s, now, identities)
     sums = sum(map(interference.most_rows, (
         *(before[uuid] for uuid in after if uuid in before),
         *after.values())))
@@ -88,16 +89,18 @@ def apply(connection: reports.Connection, host_id: int,
 
 
 def merged(row: reports.Row | None, entry: Incident, time_s: float,
-           moved_s: float, now: float) -> reports.Row:
+           moved_s: float, now: float,
+           identities: Mapping[str, reports.Identity]) -> reports.Row:
     """What an incident is with one more entry.
 
     :param row: what it was, ``None`` before its first entry
     :param time_s: and ``moved_s``: see :class:`.clocks.Timed`
+    :param identities: of its suspects
     """
     if row is None:
         row = {'victim': entry.victim, 'signal': entry.signal,
                'begun_s': min(max(0.0, entry.begun_s + moved_s), time_s),
-               'changed_s': 0.0, 'evidence': []}
+               'changed_s': 0.0, 'evidence': [], 'grounds': None}
     row = dict(row)
     if clocks.is_newer(time_s, row['changed_s'], now):
         row.update(
@@ -109,9 +112,13 @@ def merged(row: reports.Row | None, entry: Incident, time_s: float,
             # That was by a clock which was ahead.
             begun_s=min(row['begun_s'], time_s), changed_s=time_s,
             ended_s=time_s if entry.what == 'ended' else None,
-            suspects=list({one.workload: (one.workload, one.score,
-                                          one.antagonist)
-                           for one in entry.suspects}.values()))
+            suspects=list({one.workload: reports.Suspect(
+                one.workload, one.score, one.antagonist, identities.get(
+                    one.workload, reports.Identity()).foreground)
+                for one in entry.suspects}.values()))
+        if entry.grounds or entry.what != 'ended':
+            row['grounds'] = [codec.plain(ground) for ground
+                              in entry.grounds] or None
     if entry.evidence:
         row['evidence'] = [
             {'workload': one.workload, 'signal': one.signal,
@@ -129,14 +136,12 @@ def _new(host_id: int, uuid: str, row: Mapping[str, Any],
                if name != 'suspects'}}
 
 
-def _suspect(incident_id: int, begun_s: float,
-             suspect: tuple[str, float, bool],
+def _suspect(incident_id: int, begun_s: float, suspect: reports.Suspect,
              identities: Mapping[str, reports.Identity]) -> reports.Row:
-    workload, score, antagonist = suspect
-    identity = identities.get(workload, reports.Identity())
-    return {'incident_id': incident_id, 'workload': workload,
+    identity = identities.get(suspect.workload, reports.Identity())
+    return {'incident_id': incident_id, **suspect._asdict(),
             'instance': identity.instance, 'project': identity.project,
-            'score': score, 'antagonist': antagonist, 'begun_s': begun_s}
+            'begun_s': begun_s}
 
 
 def _sum(connection: reports.Connection, host_id: int,
@@ -169,7 +174,9 @@ def _sum(connection: reports.Connection, host_id: int,
         identity = identities.get(workload, reports.Identity())
         new.append(reports.cut(tables.antagonist_hours, {
             'host_id': host_id, 'hour_s': hour_s, 'workload': workload,
-            **identity._asdict(), 'victim': victim, 'cause': cause,
+            'instance': identity.instance, 'project': identity.project,
+            'application': identity.application, 'victim': victim,
+            'cause': cause,
             'victim_project': identities.get(
                 victim, reports.Identity()).project, **sums._asdict()}))
         counted.append((None, new[-1]))

@@ -61,10 +61,13 @@ def hour(time_s: float) -> int:
 def of_incident(row: Mapping[str, Any]) -> dict[PairKey, Sums]:
     """What one incident adds to the sums.
 
+    What came of it is that of the limits that were tried: it does not count
+    for antagonists that are foreground, which are never limited.
+
     :param row: ``victim``, ``cause``, ``outcome``, ``begun_s``,
-        ``changed_s`` and ``suspects``, each a (workload, score, antagonist)
+        ``changed_s`` and ``suspects``, each a :class:`.reports.Suspect`
     """
-    antagonists = [name for name, _, named in row['suspects'] if named]
+    antagonists = [one for one in row['suspects'] if one.antagonist]
     if not antagonists:
         return {}
     until_s = max(row['begun_s'], row['changed_s'])
@@ -77,8 +80,9 @@ def of_incident(row: Mapping[str, Any]) -> dict[PairKey, Sums]:
         parts[hour(from_s)] = parts.get(hour(from_s), Sums()).plus(
             Sums(interference_s=end_s - from_s))
         from_s = end_s
-    return {(at, name, row['victim'], row['cause']): sums
-            for name in antagonists for at, sums in parts.items()}
+    return {(at, one.workload, row['victim'], row['cause']):
+            sums._replace(confirmed=0, refuted=0) if one.foreground else sums
+            for one in antagonists for at, sums in parts.items()}
 
 
 def most_rows(row: Mapping[str, Any]) -> int:
@@ -88,7 +92,7 @@ def most_rows(row: Mapping[str, Any]) -> int:
     from_s = max(row['begun_s'], until_s - LONGEST_S)
     hours = (hour(until_s) - hour(from_s)) // HOUR_S + 1
     return (hours + (from_s > row['begun_s'])) * sum(
-        1 for _, _, named in row['suspects'] if named)
+        one.antagonist for one in row['suspects'])
 
 
 def difference(before: Iterable[Mapping[str, Any]],

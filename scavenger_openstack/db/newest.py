@@ -20,17 +20,19 @@ from sqlalchemy import TextClause
 
 from scavenger_openstack.db import reports
 from scavenger_openstack.db import tables
+from scavenger_openstack.types import Priority
 
 _W = tables.workloads.c
 _SHOWN = (_W.host_id, _W.name, _W.instance, _W.project, _W.application,
-          _W.display_name)
+          _W.display_name, _W.priority)
 
 
 def identities(connection: Connection, host_id: int,
                names: Collection[str]) -> dict[str, reports.Identity]:
     """What the workloads of these names are, or last were."""
     return {row.name: reports.Identity(row.instance, row.project,
-                                       row.application)
+                                       row.application,
+                                       row.priority == Priority.FOREGROUND)
             for row in workloads(connection, {
                 (host_id, name) for name in names})}
 

@@ -78,6 +78,17 @@ class Identity(NamedTuple):
     instance: str = ''
     project: str = ''
     application: str = ''
+    foreground: bool = False
+
+
+class Suspect(NamedTuple):
+    """What may disturb the victim of an incident; ``foreground`` is its
+    priority at the time of the newest entry."""
+
+    workload: str
+    score: float | None
+    antagonist: bool
+    foreground: bool = False
 
 
 class Host(NamedTuple):
@@ -178,7 +189,7 @@ def end_workloads(connection: Connection, host_id: int,
 def incidents(connection: Connection, uuids: Collection[str]
               ) -> dict[str, Row]:
     """The rows of these incidents, of whatever host, each with its suspects
-    as ``suspects``: a list of (workload, score, antagonist)."""
+    as ``suspects``: a list of :class:`Suspect`."""
     table, suspects = tables.incidents, tables.suspects.c
     found: dict[str, Row] = {}
     for some in batches(sorted(uuids)):
@@ -187,10 +198,11 @@ def incidents(connection: Connection, uuids: Collection[str]
         by_id = {row['id']: {**row, 'suspects': []} for row in rows}
         for incident_id, *suspect in connection.execute(
                 select(suspects.incident_id, suspects.workload,
-                       suspects.score, suspects.antagonist).where(
+                       suspects.score, suspects.antagonist,
+                       suspects.foreground).where(
                            suspects.incident_id.in_(sorted(by_id)))
                 .order_by(suspects.id)):
-            by_id[incident_id]['suspects'].append(tuple(suspect))
+            by_id[incident_id]['suspects'].append(Suspect(*suspect))
         found.update({row['uuid']: row for row in by_id.values()})
     return found
 

@@ -167,6 +167,8 @@ incidents = _table(
     Column('ended_s', Double),
     # [{"workload":, "signal":, "times_s": [], "values": []}, ...]
     Column('evidence', JSON, nullable=False),
+    # [{"workload":, "kind":, "share":, ...}, ...]; NULL for none.
+    Column('grounds', MAYBE_JSON),
     Index('ix_incidents_host', 'host_id', 'begun_s', 'id'),
     Index('ix_incidents_project', 'project', 'begun_s', 'id'),
     Index('ix_incidents_victim', 'victim', 'begun_s', 'id'),
@@ -189,6 +191,8 @@ suspects = _table(
     # NULL: it was named before, and not scored again.
     Column('score', Double),
     Column('antagonist', Boolean, nullable=False),
+    # Its priority then: it is never limited.
+    Column('foreground', Boolean, nullable=False, default=False),
     # When the incident began.
     Column('begun_s', Double, nullable=False),
     UniqueConstraint('incident_id', 'workload'),

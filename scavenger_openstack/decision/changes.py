@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from scavenger_openstack.algorithms.signals import SIGNALS
 from scavenger_openstack.decision.settle import Decided
+from scavenger_openstack import grounds
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Incident
@@ -67,12 +68,12 @@ def of_incidents(before: Mapping[tuple[str, str], Incident],
                  ) -> tuple[IncidentChange, ...]:
     """Incidents by controller and id that began, changed or ended.
 
-    A change is one of cause, antagonists, action or outcome: the numbers
-    of an open incident move all the time.
+    A change is one of cause, antagonists, action, outcome or, materially,
+    of grounds: the numbers of an open incident move all the time.
     """
     told = [IncidentChange(key[0], incident, False)
             for key, incident in after.items()
-            if key not in before or _gist(before[key]) != _gist(incident)]
+            if key not in before or has_changed(before[key], incident)]
     told += [IncidentChange(key[0], incident, True)
              for key, incident in before.items()
              if key not in after]
@@ -95,7 +96,15 @@ class Changes:
                           of_caps(self.would, would),
                           of_incidents(self.incidents, incidents))
         self.wanted, self.would = decided.wanted, would
-        self.incidents = incidents
+        # Grounds are compared with those that were told: they drift.
+        told = {(one.controller, one.incident.id)
+                for one in changed.incidents}
+        self.incidents = {
+            key: incident if key in told
+            or incident.grounds is self.incidents[key].grounds
+            else dataclasses.replace(
+                incident, grounds=self.incidents[key].grounds)
+            for key, incident in incidents.items()}
         return changed
 
     def of_none(self) -> Changed:
@@ -150,6 +159,12 @@ def _told_action(decided: Decided, controller: str, incident: Incident
             else WOULD + incident.action)
 
 
+def has_changed(before: Incident, now: Incident) -> bool:
+    """Whether more than the numbers of an incident differ."""
+    return (_gist(before) != _gist(now)
+            or grounds.differ(before.grounds, now.grounds))
+
+
 def _gist(incident: Incident) -> tuple[object, ...]:
-    return (incident.cause, incident.antagonists, incident.action,
+    return (incident.cause, frozenset(incident.antagonists), incident.action,
             incident.outcome)

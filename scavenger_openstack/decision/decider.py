@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 import math
 from typing import Any
 
@@ -40,6 +41,7 @@ from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Mode
+from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
 
 FAULT_REST_S = 60.0
@@ -140,8 +142,10 @@ class Decider:
                     decision = Decision()
                     self._linger.reset(controller.name)
             decisions[controller.name] = decision
-            caps = decision.caps
-            if not is_detector(controller):
+            caps: Sequence[Cap] = decision.caps
+            if is_detector(controller):
+                caps = _of_background(caps, rates) if caps else caps
+            else:
                 caps = self._linger.caps(
                     controller.name, decision, rates,
                     are_set=mode is Mode.ENFORCE and not held_back)
@@ -198,3 +202,11 @@ class Decider:
                pending: Collection[KnobKey]) -> memory_shortage.Answer:
         """See :meth:`.memory_shortage.Pauses.answer`."""
         return self._pauses.answer(decided, unmet, pending)
+
+
+def _of_background(caps: Iterable[Cap], rates: Rates) -> list[Cap]:
+    """The caps without those of foreground workloads: a detector may name
+    one as an antagonist, and none is ever limited."""
+    foreground = {one.workload.id for one in rates.workloads
+                  if one.workload.priority is Priority.FOREGROUND}
+    return [cap for cap in caps if cap.workload not in foreground]

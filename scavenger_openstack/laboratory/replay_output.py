@@ -14,7 +14,10 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 
+from scavenger_openstack import amounts
 from scavenger_openstack.decision.changes import IncidentChange
+from scavenger_openstack.grounds import Ground
+from scavenger_openstack.grounds import MOST
 from scavenger_openstack.laboratory.replay import Step
 from scavenger_openstack import text
 from scavenger_openstack.types import Cap
@@ -76,7 +79,9 @@ def _incident(step: Step, told: IncidentChange, facts: Mapping[str, Any],
         'threshold': one.threshold, 'cause': one.cause,
         'suspects': [{'workload': workload, 'score': score}
                      for workload, score in one.suspects],
-        'antagonists': list(one.antagonists), 'action': one.action,
+        'antagonists': list(one.antagonists),
+        'grounds': [as_json(ground) for ground in one.grounds],
+        'action': one.action,
         'outcome': one.outcome, 'since_s': one.time_s, 'ended': told.ended,
         'facts': {told.controller: facts.get(told.controller, {})}}
 
@@ -133,7 +138,9 @@ def _sentence(one: Mapping[str, Any]) -> str:
         f'{one["cause"]}: {numbers}',
         f'suspects {suspects}' if suspects else '',
         f'antagonists {antagonists}' if antagonists else '',
-        one['action'], 'ended' if one['ended'] else one['outcome']) if part)
+        one['action'], 'ended' if one['ended'] else one['outcome'],
+        *(amounts.of_ground(Ground(**ground), one['victim'], one['signal'])
+          for ground in one['grounds'][:MOST])) if part)
 
 
 def _number(value: Value | None) -> str:

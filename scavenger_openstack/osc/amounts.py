@@ -72,8 +72,6 @@ def human(name: str, value: object) -> str:
     if not isinstance(value, str):
         if name in ('cpu_idle', 'paused'):
             return 'yes' if value else 'no'
-        if name == 'io_wait':
-            return f'{amounts.of_number(value * 1e3)} ms/operation'
-        if name == 'llc_misses_per_s':
-            return f'{amounts.of_number(value / 1e6)} M misses/s'
+        if name in ('io_wait', 'llc_misses_per_s'):
+            return amounts.of_signal(name, value)
     return amounts.of_knob(_KNOBS.get(name, name), value)

@@ -20,6 +20,7 @@ from scavenger_openstack.wire import patterns
 from scavenger_openstack.wire.patterns import NAME
 from scavenger_openstack.wire.patterns import PROJECT
 from scavenger_openstack.wire.patterns import SENTENCE
+from scavenger_openstack.wire.patterns import THREAD
 
 _HASH = 16
 _CPU_LIST = re.compile(patterns.CPU_LIST)
@@ -64,6 +65,11 @@ def project(text: str | None) -> str:
     return name(text, PROJECT) if text else ''
 
 
+def thread(text: str) -> str:
+    """The name of a thread of the host."""
+    return name(text, THREAD)
+
+
 def is_host(text: str) -> bool:
     """Whether that is the name of a host."""
     return _HOST.fullmatch(text) is not None
@@ -98,6 +104,18 @@ def sentence(text: str) -> str:
 def number(value: float | None) -> float | None:
     """A number that JSON has; ``None`` for any other."""
     return value if value is not None and math.isfinite(value) else None
+
+
+def amount(value: float | None) -> float | None:
+    """A number from 0 up; ``None`` for any other."""
+    return value if value is not None and 0 <= value < math.inf else None
+
+
+def share(value: float | None, least: float = 0.0) -> float | None:
+    """A number up to 1, what is beyond by a rounding error cut off; ``None``
+    for what is no number."""
+    return (None if value is None or not math.isfinite(value)
+            else min(max(least, value), 1.0))
 
 
 def value(given: Value | None) -> Value | None:

@@ -8,6 +8,7 @@ from scavenger_openstack.restore.grammar import UUID as UUID
 
 NAME = 255
 PROJECT = 64
+THREAD = 64
 SENTENCE = 2000
 ID = 64
 """Characters that each may have at most."""

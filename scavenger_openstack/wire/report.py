@@ -26,6 +26,7 @@ from typing import Literal
 import msgspec
 from msgspec import Meta
 
+from scavenger_openstack import grounds
 from scavenger_openstack.wire.patterns import LAST_S
 from scavenger_openstack.wire.texts import CpuList
 from scavenger_openstack.wire.texts import GivenName
@@ -41,6 +42,7 @@ from scavenger_openstack.wire.texts import MaybeName
 from scavenger_openstack.wire.texts import MaybeProject
 from scavenger_openstack.wire.texts import Name
 from scavenger_openstack.wire.texts import Sentence
+from scavenger_openstack.wire.texts import ThreadName
 
 SCHEMA = 1
 
@@ -53,6 +55,9 @@ MAX_ENTRIES = 500
 MAX_MISSING = 20
 MAX_PARTS = 50
 """Controllers and knobs of a host."""
+MAX_GROUNDS = grounds.MOST
+MAX_THREADS = 8
+"""Threads of the host in one ground."""
 MAX_REFUSED = 200
 """Sentences of one report; there may be more."""
 
@@ -69,6 +74,7 @@ Mode = Literal['off', 'observe', 'enforce']
 Knob = Literal['cpu_cores', 'cpu_set', 'cpu_idle', 'memory_bytes',
                'io_bytes_per_s', 'io_ops_per_s', 'egress_bytes_per_s',
                'llc_ways', 'paused']
+GroundKind = Literal['direct', 'share', 'timing', 'trial']
 Outcome = Literal['open', 'confirmed', 'refuted', 'unclear', 'ended']
 
 
@@ -162,6 +168,21 @@ class Suspect(Wire, frozen=True):
     antagonist: bool = False
 
 
+class Ground(Wire, frozen=True):
+    """Why a workload, '' for the host itself, is named: see
+    :class:`.grounds.Ground`."""
+
+    kind: GroundKind
+    workload: MaybeName = ''
+    share: Annotated[float, Meta(ge=-1, le=1)] | None = None
+    waited_s: NotNegative | None = None
+    window_s: NotNegative | None = None
+    threads: Annotated[list[ThreadName], Meta(max_length=MAX_THREADS)] = []
+    chance: Annotated[float, Meta(ge=0, le=1)] | None = None
+    before: float | None = None
+    after: float | None = None
+
+
 class Series(Wire, frozen=True):
     """One signal of one workload over an incident: times and values."""
 
@@ -193,6 +214,7 @@ class Incident(Entry, frozen=True, tag='incident'):
     action: Sentence = ''
     outcome: Outcome = 'open'
     suspects: Annotated[list[Suspect], Meta(max_length=64)] = []
+    grounds: Annotated[list[Ground], Meta(max_length=MAX_GROUNDS)] = []
     evidence: Annotated[list[Series], Meta(max_length=9)] = []
 
 

@@ -21,12 +21,15 @@ from scavenger_openstack.wire.patterns import NAME_TEXT
 from scavenger_openstack.wire.patterns import PROJECT
 from scavenger_openstack.wire.patterns import SENTENCE
 from scavenger_openstack.wire.patterns import SENTENCE_TEXT
+from scavenger_openstack.wire.patterns import THREAD
 from scavenger_openstack.wire.patterns import UUID
 from scavenger_openstack.wire.patterns import WORD
 
 # Not "$", which also matches before a newline at the end.
 Name = Annotated[str, Meta(min_length=1, max_length=NAME,
                            pattern=rf'\A{NAME_TEXT}\Z')]
+ThreadName = Annotated[str, Meta(min_length=1, max_length=THREAD,
+                                 pattern=rf'\A{NAME_TEXT}\Z')]
 MaybeName = Annotated[str, Meta(max_length=NAME,
                                 pattern=rf'\A(?:{NAME_TEXT})?\Z')]
 MaybeProject = Annotated[str, Meta(max_length=PROJECT,

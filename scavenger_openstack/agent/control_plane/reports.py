@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import hashlib
-import math
 from typing import Any
 from typing import get_args
 from typing import NamedTuple
@@ -93,7 +92,7 @@ def workloads(sample: HostSample, instances: Iterable[Instance]
             flavor=fit.maybe_name(instance and instance.flavor),
             project=fit.project(workload.project),
             application=fit.maybe_name(workload.application),
-            vcpus=_amount(workload.vcpus) or 0.0,
+            vcpus=fit.amount(workload.vcpus) or 0.0,
             floor={knob.value: value for knob, value in fit.amounts(
                 workload.floor).items()}))
     return found[:MOST_WORKLOADS]
@@ -147,7 +146,7 @@ def facts(seen: SeenTick, rates: Rates | None, *, version: str,
             for word in ('confirmed', 'refuted', 'unclear')})
             for name, one in document.get('controllers', {}).items()
             if isinstance(tried := one.get('facts', {}).get('tried'), dict)},
-        tick_cpu_share=_amount(document.get('cpu_share')),
+        tick_cpu_share=fit.amount(document.get('cpu_share')),
         spool_bytes=waits.bytes, dropped=waits.dropped,
         waiting_s=round(waits.waiting_s, 1), set_aside=waits.set_aside,
         suffering={
@@ -180,13 +179,9 @@ def encoded(told: report.Report, their_digest: str) -> bytes:
     return data
 
 
-def _amount(value: float | None) -> float | None:
-    return value if value is not None and 0 <= value < math.inf else None
-
-
 def _amounts(found: Mapping[Resource, float | None]) -> Amounts:
     return {resource.value: value for resource, given in found.items()
-            if (value := _amount(given)) is not None}
+            if (value := fit.amount(given)) is not None}
 
 
 def _capacity(sample: HostSample | None) -> Amounts:
@@ -267,7 +262,6 @@ def entry(happened: Happened) -> report.AnyEntry:
         detail=fit.sentence(event.detail))
 
 
-
 def _incident(event: transitions.IncidentEvent, happened: Happened,
               time_s: float) -> report.Incident:
     one = event.incident
@@ -289,6 +283,16 @@ def _incident(event: transitions.IncidentEvent, happened: Happened,
             workload=fit.name(name), score=fit.number(scores.get(name)),
             antagonist=name in one.antagonists)
             for name in dict.fromkeys((*one.antagonists, *scores))][:64],
+        grounds=[report.Ground(
+            workload=fit.maybe_name(ground.workload),
+            kind=ground.kind.value, share=fit.share(ground.share, -1.0),
+            waited_s=fit.amount(ground.waited_s),
+            window_s=fit.amount(ground.window_s),
+            threads=[fit.thread(name) for name in ground.threads[
+                :report.MAX_THREADS]],
+            chance=fit.share(ground.chance),
+            before=fit.number(ground.before), after=fit.number(ground.after))
+            for ground in one.grounds[:report.MAX_GROUNDS]],
         evidence=[report.Series(
             workload=fit.name(workload), signal=fit.name(signal),
             times_s=[fit.time_s(begun_s + at_s - one.time_s)

@@ -14,9 +14,10 @@ from scavenger_openstack.api import markers
 from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
+from scavenger_openstack.db import newest
 from scavenger_openstack.db.resources import antagonists
 from scavenger_openstack.db.resources import caps
-from scavenger_openstack.db.resources import workloads
+from scavenger_openstack.types import Priority
 
 SPAN_S = 86400.0
 SORTS = get_args(antagonists.Sort)
@@ -50,7 +51,9 @@ FIELDS = {
     'confirmed': described(schemas.COUNT, 'Limits that helped a victim.'),
     'refuted': described(schemas.COUNT, 'Limits that did not.'),
     'limited': described(schemas.FLAG, 'Whether a detector or an operator '
-                                       'limits it now.')}
+                                       'limits it now.'),
+    'foreground': described(schemas.FLAG, 'It is neither limited nor '
+                                          'evicted.')}
 
 
 def list_(call: Call, connection: Any) -> dict[str, Any]:
@@ -74,12 +77,13 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
     rows = antagonists.sums(connection, found, asked)
     by_pair = {(row['host_id'], row['workload']): row for row in rows}
     pairs = list(by_pair)
-    names = workloads.display_names(connection, pairs)
+    newest_rows = {(row.host_id, row.name): row
+                   for row in newest.workloads(connection, pairs)}
     limited = caps.limited(connection, pairs)
     page = call.page(found, lambda place: place, lambda place: [sort, *place])
     # A ranking from the cache may have what was deleted since.
     page[call.noun] = [
-        _shape(by_pair[pair], names.get(pair, ''), pair in limited)
+        _shape(by_pair[pair], newest_rows.get(pair), pair in limited)
         for pair in (place[1:] for place in page[call.noun])
         if pair in by_pair]
     return page
@@ -96,6 +100,13 @@ def _after(call: Call, sort: str) -> antagonists.Place | None:
     return antagonists.Place(*place)
 
 
-def _shape(row: Mapping[str, Any], name: str, limited: bool
+def _shape(row: Mapping[str, Any], workload: Any, limited: bool
            ) -> dict[str, Any]:
-    return schemas.shape(FIELDS, row, name=name, limited=limited)
+    """
+    :param workload: its newest row, ``None`` when none is kept
+    """
+    return schemas.shape(
+        FIELDS, row, limited=limited,
+        name='' if workload is None else workload.display_name,
+        foreground=workload is not None
+        and workload.priority == Priority.FOREGROUND)

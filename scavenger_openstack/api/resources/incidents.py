@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Incidents: who suffered, who is suspected, what was done.
+"""Incidents: who suffered, who is suspected, and why, what was done.
 
 A reader of a project sees those of its own instances, and nothing of the
 other side: no host, no text that could name a tenant, no number of suspects.
@@ -26,6 +26,7 @@ from scavenger_openstack.api import validation
 from scavenger_openstack.db.resources import caps as db_caps
 from scavenger_openstack.db.resources import incidents
 from scavenger_openstack.db.resources import workloads
+from scavenger_openstack import grounds
 from scavenger_openstack.wire import fit
 
 CAPS_MOST = 100
@@ -49,8 +50,30 @@ HIDDEN_FILTERS = frozenset(('host', 'antagonist', 'project'))
 
 ANTAGONIST = {'workload': schemas.MAYBE_TEXT, 'instance': schemas.MAYBE_TEXT,
               'name': schemas.MAYBE_TEXT, 'project': schemas.MAYBE_TEXT,
-              'score': schemas.MAYBE_NUMBER}
+              'score': schemas.MAYBE_NUMBER,
+              'foreground': described(
+                  schemas.maybe(schemas.FLAG), 'It is never limited.')}
 SUSPECT = {**ANTAGONIST, 'antagonist': schemas.FLAG}
+GROUND_NUMBERS = {
+    'share': described(
+        schemas.MAYBE_NUMBER, 'direct, share: of the wait, from 0 to 1; '
+                              'timing: the correlation.'),
+    'waited_s': described(schemas.MAYBE_NUMBER, 'How long the victim waited.'),
+    'window_s': described(schemas.MAYBE_NUMBER, 'Within so many seconds.'),
+    'chance': described(
+        schemas.MAYBE_NUMBER, 'timing: that an innocent workload correlates '
+                              'as much.'),
+    'before': described(schemas.MAYBE_NUMBER, 'trial: the signal before the '
+                                              'workload was limited.'),
+    'after': described(schemas.MAYBE_NUMBER, 'trial: while it was limited.')}
+GROUND = {
+    'workload': described(schemas.MAYBE_TEXT, 'Empty: the host itself.'),
+    'instance': schemas.MAYBE_TEXT,
+    'name': schemas.MAYBE_TEXT,
+    'project': schemas.MAYBE_TEXT,
+    'kind': schemas.one_of(grounds.GroundKind),
+    'threads': described(schemas.items(schemas.TEXT), 'Of the host itself.'),
+    **GROUND_NUMBERS}
 SERIES = {'workload': schemas.TEXT, 'signal': schemas.TEXT,
           'times_at': schemas.items(schemas.MAYBE_TIME),
           'values': schemas.items(schemas.MAYBE_NUMBER)}
@@ -76,6 +99,7 @@ FIELDS = {
 
 SHOWN = {**FIELDS,
          'suspects': schemas.items(schemas.fields(SUSPECT)),
+         'grounds': schemas.items(schemas.fields(GROUND)),
          'evidence': schemas.items(schemas.fields(SERIES)),
          'caps': schemas.items(schemas.fields(caps.FIELDS))}
 
@@ -136,6 +160,8 @@ def show(call: Call, connection: Any) -> dict[str, Any]:
         **_shape(row, [suspect for suspect in found if suspect['antagonist']],
                  names, project),
         'suspects': shown,
+        'grounds': _grounds(row, found, names, own if project is not None
+                            else None),
         'evidence': [_series(series) for series in row['evidence'] or ()
                      if project is None or series['workload'] in own],
         'caps': [cap for cap in limits if project is None]}}
@@ -215,6 +241,46 @@ def _shape(row: Mapping[str, Any], antagonists: list[dict[str, Any]],
         action=names_.beside(row['action'], {
             workload: name for (_, workload), name in names.items()})
         if project is None else None)
+
+
+def _grounds(row: Mapping[str, Any], suspects: Iterable[Mapping[str, Any]],
+             names: Mapping[tuple[int, str], str], own: set[str] | None
+             ) -> list[dict[str, Any]]:
+    """Why workloads are named.
+
+    :param own: the workloads that the caller may see, ``None`` for all
+    """
+    by_name: dict[str, Mapping[str, Any]] = {row['victim']: {
+        'instance': row['victim_instance'], 'project': row['project']}}
+    by_name |= {suspect['workload']: suspect for suspect in suspects}
+    shown = []
+    others = []
+    for ground in row['grounds'] or ():
+        workload = ground.get('workload', '')
+        numbers = {name: ground.get(name) for name in GROUND_NUMBERS}
+        if own is not None and workload not in own:
+            others.append({**numbers, 'kind': ground['kind']})
+            continue
+        identity = by_name.get(workload, {})
+        shown.append({
+            'workload': workload, 'kind': ground['kind'], **numbers,
+            'instance': identity.get('instance', ''),
+            'project': identity.get('project', ''),
+            'name': names.get((row['host_id'], workload), ''),
+            'threads': ground.get('threads', [])})
+    return shown + ([_anonymous_ground(others)] if others else [])
+
+
+def _anonymous_ground(others: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """All others, and the host itself, as one: the strongest ground.  A
+    correlation would be the score of one of them."""
+    kinds = list(grounds.GroundKind)
+    strongest = min(others, key=lambda ground: (
+        kinds.index(ground['kind']), -(ground['share'] or 0.0)))
+    found = {**dict.fromkeys(GROUND), **strongest, 'threads': []}
+    if found['kind'] == grounds.GroundKind.TIMING:
+        found.update(share=None, chance=None)
+    return found
 
 
 def _series(series: Mapping[str, Any]) -> dict[str, Any]:

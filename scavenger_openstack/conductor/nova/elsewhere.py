@@ -83,8 +83,10 @@ def without(report: Report, names: Collection[str]) -> Report:
                 or getattr(entry, 'workload', '') in names):
             continue
         if isinstance(entry, Incident):
-            entry = codec.replace(entry, suspects=[
-                one for one in entry.suspects if one.workload not in names])
+            entry = codec.replace(entry, **{
+                part: [one for one in getattr(entry, part)
+                       if one.workload not in names]
+                for part in ('suspects', 'grounds')})
         entries.append(entry)
     return codec.replace(
         report, entries=entries, workloads=None if report.workloads is None

@@ -42,7 +42,8 @@ def page(connection: Connection, *, host_id: int | None = None,
          outcome: str | None = None, since_s: float | None = None,
          until_s: float | None = None,
          after: tuple[float, int] | None = None, limit: int) -> list[Row]:
-    """Those that began last come first; without evidence, which is long.
+    """Those that began last come first; without grounds and evidence, which
+    are long.
 
     :param antagonist: a workload that was named, not only suspected
     :param since_s: those that began then or later
@@ -82,12 +83,12 @@ def _of_incident(wanted: Mapping[Column, Any]) -> list[ColumnElement[bool]]:
 
 def show(connection: Connection, uuid: str, project: str | None = None
          ) -> Row | None:
-    """One incident, with its evidence.
+    """One incident, with its grounds and its evidence.
 
     :param project: only if the victim belongs to it
     """
     return rows.first(connection, rows.equal(
-        select(*_SHOWN, _I.evidence)
+        select(*_SHOWN, _I.grounds, _I.evidence)
         .join_from(tables.incidents, tables.hosts)
         .where(_I.uuid == uuid), {_I.project: project}))
 
@@ -103,7 +104,8 @@ def suspects(connection: Connection, incident_ids: Iterable[int], *,
     if not ids:
         return found
     query = select(_S.incident_id, _S.workload, _S.instance, _S.project,
-                   _S.score, _S.antagonist).where(_S.incident_id.in_(ids))
+                   _S.score, _S.antagonist, _S.foreground).where(
+                       _S.incident_id.in_(ids))
     if antagonists:
         query = query.where(_S.antagonist.is_(True))
     for row in rows.rows(connection, query.order_by(_S.id)):

@@ -27,7 +27,8 @@ LONG = (
     table.Column('name', 'Name'),
     table.Column('application', 'Application'),
     table.Column('confirmed', 'Confirmed'),
-    table.Column('refuted', 'Refuted'))
+    table.Column('refuted', 'Refuted'),
+    table.Column('foreground', 'Foreground'))
 
 
 class ListAntagonists(command.Lister):
@@ -68,4 +69,7 @@ class ListAntagonists(command.Lister):
 
 
 def _shape(row: listing.Row) -> listing.Row:
-    return {**row, 'workload': table.named(row, 'workload', 'name')}
+    return {**row, 'workload': table.named(row, 'workload', 'name'),
+            'limited': table.Cell(
+                row.get('limited'), 'never: foreground' if row.get(
+                    'foreground') else table.plain(row.get('limited')))}

@@ -47,6 +47,7 @@ LONG = (
 SHOWN = (
     *LONG,
     table.Column('suspects', 'Suspects'),
+    table.Column('grounds', 'Grounds'),
     table.Column('caps', 'Limits'),
     table.Column('evidence', 'Evidence'))
 
@@ -167,6 +168,9 @@ def _whole(row: Mapping[str, Any], now: float) -> dict[str, Any]:
         'suspects': table.Cell(
             row.get('suspects'),
             *map(_suspect, row.get('suspects') or ())),
+        'grounds': table.Cell(
+            row.get('grounds'),
+            *(_ground(one, row) for one in row.get('grounds') or ())),
         'caps': table.Cell(
             row.get('caps'), *map(_limit, row.get('caps') or ())),
         'evidence': table.Cell(row.get('evidence'), _amount_of(evidence))}
@@ -186,7 +190,22 @@ def _suspect(one: Mapping[str, Any]) -> str:
     score = one.get('score')
     return (f'{_name(one)}: ' + ('named earlier' if score is None
                            else f'score {score:.2f}')
-            + ', antagonist' * bool(one.get('antagonist')))
+            + ', antagonist' * bool(one.get('antagonist'))
+            + ', foreground: never limited' * bool(one.get('foreground')))
+
+
+def _ground(one: Mapping[str, Any], incident: Mapping[str, Any]) -> str:
+    from scavenger_openstack.amounts import of_ground
+    from scavenger_openstack.grounds import Ground
+    fields = {field: one[field] for field in Ground._fields
+              if one.get(field) is not None}
+    workload = one.get('workload')
+    if workload is None:
+        fields['workload'] = 'another workload or the host itself'
+    return of_ground(
+        Ground(**fields), incident['victim'], incident['signal'], {
+            str(workload): one.get('name') or '',
+            incident['victim']: incident.get('victim_name') or ''})
 
 
 def _limit(one: Mapping[str, Any]) -> str:

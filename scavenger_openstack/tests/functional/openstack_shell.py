@@ -213,6 +213,15 @@ def fill(connection: Connection, now_s: float) -> None:
         cause='core', controller='attribution', value=0.41, threshold=0.15,
         action=f'limit {SCAN}', outcome='confirmed',
         begun_s=begun_s, changed_s=begun_s + 60, ended_s=begun_s + 90,
+        grounds=[
+            {'kind': 'direct', 'workload': SCAN, 'share': 0.86,
+             'waited_s': 1.9, 'window_s': 2.0},
+            {'kind': 'direct', 'share': 0.05, 'waited_s': 1.9,
+             'window_s': 2.0, 'threads': ['kworker', EVIL]},
+            {'kind': 'timing', 'workload': SCAN, 'share': 0.93,
+             'chance': 0.001},
+            {'kind': 'trial', 'workload': SCAN, 'before': 0.41,
+             'after': 0.08}],
         evidence=[
             {'workload': workload, 'signal': signal, 'times_s': moments,
              'values': values} for workload, signal, values in (

@@ -112,6 +112,59 @@ class Commands(testtools.TestCase):
                            '--max-width', '60')
         self.assertEqual(59, len(narrow.splitlines()[-2]))
 
+    def test_why_an_incident_names_them(self) -> None:
+        """One sentence each, printable, and the numbers as data."""
+        victim = 'web\\x1b[2J\\u202e\\n+----+'
+        text = self.text('interference', 'incident', 'show', INCIDENT,
+                         '-c', 'grounds', '-c', 'suspects')
+        for fact in (
+                f'{SCAN} ran during 86 % of the 1.9 s that {victim} waited '
+                'for a CPU (within 2 s)',
+                f'the host itself (kworker, {victim}) ran during 5 %',
+                'r = 0.93', 'probability of 0.001',
+                'was 0.41 s waited per s of CPU time before'):
+            self.assertIn(fact, text)
+        grounds = self.json('interference', 'incident', 'show',
+                            INCIDENT)['grounds']
+        self.assertEqual(
+            [('direct', SCAN, 0.86, 1.9, None),
+             ('direct', '', 0.05, 1.9, None),
+             ('timing', SCAN, 0.93, None, 0.001),
+             ('trial', SCAN, None, None, None)],
+            [tuple(one[field] for field in (
+                'kind', 'workload', 'share', 'waited_s', 'chance'))
+             for one in grounds])
+
+    def test_an_antagonist_that_is_foreground(self) -> None:
+        with connect.writing(self.plane.engine) as connection:
+            connection.execute(update(tables.suspects).where(
+                tables.suspects.c.workload == '/batch/steady').values(
+                    antagonist=True, foreground=True))
+            connection.execute(update(tables.workloads).where(
+                tables.workloads.c.name == '/batch/steady').values(
+                    priority='foreground'))
+        self.assertIn(
+            '/batch/steady: score 0.08, antagonist, foreground: never '
+            'limited', self.text('interference', 'incident', 'show',
+                                 INCIDENT))
+        self.assertEqual(
+            ['Limited Now', 'never: foreground', 'yes'],
+            [row[-1] for row in self.cells('antagonist', 'list')])
+        self.assertEqual([True, False], [
+            row['foreground'] for row in self.json('antagonist', 'list',
+                                                   '--long')])
+
+    def test_what_a_project_sees_of_grounds(self) -> None:
+        self.useFixture(openstack_shell.ControlPlane(
+            'noauth', HTTP_X_ROLES='reader', HTTP_X_PROJECT_ID='p1',
+            HTTP_X_USER_ID='u'))
+        text = self.text('interference', 'incident', 'show', INCIDENT,
+                         '-c', 'grounds')
+        self.assertIn('another workload or the host itself ran during 86 % '
+                      'of the 1.9 s', text)
+        for hidden in (SCAN, 'kworker', '0.93'):
+            self.assertNotIn(hidden, text)
+
     def test_an_incident_as_data(self) -> None:
         found = self.json('interference', 'incident', 'show', INCIDENT)
         self.assertEqual(3, len(found['evidence']))

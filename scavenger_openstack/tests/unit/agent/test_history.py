@@ -28,6 +28,8 @@ from scavenger_openstack.agent.transitions import KillEvent
 from scavenger_openstack.agent.transitions import LimitEvent
 from scavenger_openstack.algorithms.scavenger import leftover
 from scavenger_openstack import errors
+from scavenger_openstack.grounds import Ground
+from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack.tests.unit.agent import statuses
 from scavenger_openstack.types import Action
 from scavenger_openstack.types import Cap
@@ -239,6 +241,19 @@ class IncidentsTest(testtools.TestCase):
         [event] = self.step(80)
         for fact in ('ended', ' 80 s', 'attribution', ' v,', 'cpu', 'cpi 2',
                      'threshold 1', 'limit /batch/a', 'confirmed'):
+            self.assertIn(fact, transitions.sentence(event))
+
+    def test_grounds_that_change_materially(self) -> None:
+        """Not each tick: but what drifts is told when it is far enough."""
+        ground = Ground('/batch/a', GroundKind.DIRECT, 0.5, 1.9, 2.0)
+        self.assertEqual(['began'], self.whats(0, incident()))
+        self.assertEqual(['changed'], self.whats(1, incident(
+            grounds=(ground,))))
+        told = [now for now in range(2, 40) if self.whats(now, incident(
+            grounds=(ground._replace(share=0.5 + now / 128, waited_s=now),)))]
+        self.assertEqual([13, 26], told)    # at most four lines a minute
+        [event] = self.step(80)
+        for fact in ('/batch/a ran during 80 % of', '39 s', 'CPU'):
             self.assertIn(fact, transitions.sentence(event))
 
     def test_it_began_before_it_was_named(self) -> None:

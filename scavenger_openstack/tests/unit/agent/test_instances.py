@@ -15,6 +15,8 @@ from testtools import content
 
 from scavenger_openstack.agent import instances
 from scavenger_openstack.agent import status
+from scavenger_openstack.grounds import Ground
+from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack.tests.unit.agent import statuses
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Incident
@@ -22,6 +24,7 @@ from scavenger_openstack.types import Instance
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
+from scavenger_openstack.types import THE_HOST
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadRates
 from scavenger_openstack.wire.json_fields import as_json
@@ -157,6 +160,15 @@ class TableTest(testtools.TestCase):
         self.assertIn(
             'SUFFERS from cpu: cpi unknown, threshold unknown; caused by '
             f'{uuid(3)}', text)
+
+    def test_a_victim_of_the_host_itself(self) -> None:
+        text = ' '.join(' '.join(instances.table(document(
+            [instance(1)], incidents=(Incident(
+                '1', 5.0, 'h', uuid(1), 'run_delay', 0.31, 0.1, 'core',
+                grounds=(Ground(THE_HOST, GroundKind.DIRECT, 0.9, 1.9, 2.0),
+                         )),)))).split())
+        self.assertIn('SUFFERS from core: run_delay 0.31, threshold 0.1; '
+                      'caused by the host itself', text)
 
     def test_a_victim_of_its_own_quota(self) -> None:
         text = ' '.join(' '.join(instances.table(document(

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -17,6 +18,8 @@ import testtools
 
 from scavenger_openstack.agent import status
 from scavenger_openstack import errors
+from scavenger_openstack.grounds import Ground
+from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack.tests.unit.agent.statuses import ACTIONS
 from scavenger_openstack.tests.unit.agent.statuses import CAPS
 from scavenger_openstack.tests.unit.agent.statuses import document
@@ -25,8 +28,10 @@ from scavenger_openstack.tests.unit.odd_names import begins
 from scavenger_openstack.tests.unit.odd_names import NAMES
 from scavenger_openstack.types import Action
 from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Resource
 from scavenger_openstack.wire import json_fields
 from scavenger_openstack.wire.json_fields import as_json
 
@@ -91,6 +96,25 @@ class TableTest(testtools.TestCase):
             'cpi unknown, threshold unknown; antagonists: none named; '
             'action: none; outcome: open', self.said(
                 Incident('1', 5.0, 'h', 'v', 'cpi', None, None, 'c')))
+
+    def test_grounds(self) -> None:
+        """One sentence each, at most 16."""
+        grounds = tuple(Ground(f'/batch/{number}', GroundKind.DIRECT, 0.5,
+                               1.9, 2.0) for number in range(1000))
+        text = self.said(dataclasses.replace(INCIDENT, grounds=grounds))
+        self.assertIn('; grounds: the disk served /batch/0 during 50 % of the '
+                      '1.9 s that /services/web waited for the disk', text)
+        self.assertEqual(16, text.count('the disk served'))
+
+    def test_what_evidence_is_gathered(self) -> None:
+        self.assertEqual([0, 0, 2], [status.asked(one) for one in (
+            None, Decision(), Decision(asks=(
+                ('a', Resource.CPU), ('a', Resource.DISK),
+                ('b', Resource.CPU))))])
+        for asks, said in ((0, False), (2, True)):
+            self.assertEqual(said, 'direct evidence of 2 workloads' in
+                             self.said(controllers={'attribution': {
+                                 'mode': 'observe', 'asks': asks}}))
 
     def test_a_detector_that_failed(self) -> None:
         self.assertIn('cpi2       observe; FAILED: KeyError: 3', self.said(

@@ -106,6 +106,17 @@ def fill(engine: Engine) -> None:
                  'begun_s': NOW_S - 300, 'changed_s': NOW_S - 200}
         first = add(tables.incidents, **begun, host_id=one, uuid=INCIDENT,
                     victim=VICTIM, victim_instance=VICTIM, project=ONE,
+                    grounds=[
+                        {'kind': 'direct', 'workload': BATCH, 'share': 0.61,
+                         'waited_s': 1.9, 'window_s': 2.0},
+                        {'kind': 'direct', 'workload': NOISY, 'share': 0.23,
+                         'waited_s': 1.9, 'window_s': 2.0},
+                        {'kind': 'direct', 'share': 0.14, 'waited_s': 1.9,
+                         'window_s': 2.0, 'threads': ['kvm-noisy']},
+                        {'kind': 'timing', 'workload': NOISY, 'share': 0.77,
+                         'chance': 0.0004},
+                        {'kind': 'share', 'workload': VICTIM,
+                         'share': 0.02}],
                     evidence=[{'workload': name, 'signal': 'cpu_cores',
                                'times_s': [NOW_S - 290, NOW_S - 280],
                                'values': [1.0, None]}

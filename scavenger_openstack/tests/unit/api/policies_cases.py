@@ -7,10 +7,13 @@ from __future__ import annotations
 from typing import Any
 
 import sqlalchemy
+from sqlalchemy import update
 
 from scavenger_openstack.api import markers
 from scavenger_openstack.api.routes import ROUTES
 from scavenger_openstack.api import times
+from scavenger_openstack.db import connect
+from scavenger_openstack.db import tables
 from scavenger_openstack.tests.unit.api import cloud
 
 ALL = tuple(cloud.ROLES)
@@ -174,9 +177,35 @@ class Policies:
                          [one['workload'] for one in shown['evidence']])
         self.assertEqual(
             [{'workload': None, 'instance': None, 'name': None,
-              'project': None, 'score': 0.99, 'antagonist': True}],
+              'project': None, 'score': 0.99, 'foreground': None,
+              'antagonist': True}],
             shown['suspects'])
         self.assertEqual([], shown['caps'])
+
+    def test_grounds_name_no_other(self) -> None:
+        """The others, and the host itself, count as one, whose correlation
+        is the score of one of them."""
+        def grounds() -> list[dict[str, Any]]:
+            found: list[dict[str, Any]] = self.ok(
+                'GET', f'/v1/incidents/{cloud.INCIDENT}',
+                role='reader')['incident']['grounds']
+            return found
+
+        own, other = grounds()
+        self.assertEqual(('share', cloud.VICTIM, 0.02), (
+            own['kind'], own['workload'], own['share']))
+        nothing: dict[str, Any] = {
+            'workload': None, 'instance': None, 'name': None,
+            'project': None, 'threads': [], 'before': None, 'after': None,
+            'chance': None}
+        self.assertEqual({**nothing, 'kind': 'direct', 'share': 0.61,
+                          'waited_s': 1.9, 'window_s': 2.0}, other)
+        with connect.writing(self.engine) as connection:
+            connection.execute(update(tables.incidents).values(grounds=[
+                {'kind': 'timing', 'workload': workload, 'share': 0.77,
+                 'chance': 0.0004} for workload in (cloud.NOISY, 'gone')]))
+        self.assertEqual([{**nothing, 'kind': 'timing', 'share': None,
+                           'waited_s': None, 'window_s': None}], grounds())
 
     def test_a_project_that_is_not_named_is_nobodys(self) -> None:
         """Not that of containers, whose project is empty, too."""

@@ -137,6 +137,15 @@ class Reads:
         self.assertEqual([cloud.BATCH], [
             antagonist['workload'] for antagonist in incident['antagonists']])
         self.assertEqual('CPU hog', incident['suspects'][1]['name'])
+        self.assertEqual(
+            [('direct', cloud.BATCH, '', '', 0.61, 1.9, []),
+             ('direct', cloud.NOISY, 'CPU hog', cloud.OTHER, 0.23, 1.9, []),
+             ('direct', '', '', '', 0.14, 1.9, ['kvm-noisy']),
+             ('timing', cloud.NOISY, 'CPU hog', cloud.OTHER, 0.77, None, []),
+             ('share', cloud.VICTIM, 'web', cloud.ONE, 0.02, None, [])],
+            [tuple(ground[name] for name in (
+                'kind', 'workload', 'name', 'project', 'share', 'waited_s',
+                'threads')) for ground in incident['grounds']])
         self.assertEqual('web', incident['victim_name'])
         self.assertEqual('attribution', incident['controller'])
         self.assertEqual([None, at(-800)],
@@ -146,6 +155,22 @@ class Reads:
             [[at(-290), at(-280)], [1.0, None]],
             [incident['evidence'][2][name] for name in ('times_at',
                                                         'values')])
+
+    def test_an_antagonist_that_is_foreground(self) -> None:
+        with connect.writing(self.engine) as connection:
+            connection.execute(update(tables.suspects).where(
+                tables.suspects.c.workload == cloud.NOISY).values(
+                    antagonist=True, foreground=True))
+            connection.execute(update(tables.workloads).where(
+                tables.workloads.c.name == cloud.NOISY).values(
+                    priority='foreground'))
+        incident = self.ok('GET', f'/v1/incidents/{cloud.INCIDENT}')[
+            'incident']
+        for found in (incident['antagonists'], incident['suspects'], self.ok(
+                'GET', '/v1/antagonists')['antagonists']):
+            self.assertEqual(
+                {cloud.BATCH: False, cloud.NOISY: True},
+                {one['workload']: one['foreground'] for one in found})
 
     def test_what_limits_an_antagonist(self) -> None:
         """What all background has does not answer what one does."""
@@ -172,7 +197,7 @@ class Reads:
              'host': cloud.HOST, 'project': '', 'application': '',
              'incidents': 3, 'victims': 2, 'interference_s': 157.5,
              'causes': ['cpu'], 'confirmed': 3, 'refuted': 0,
-             'limited': True}, first)
+             'limited': True, 'foreground': False}, first)
         self.assertEqual((cloud.NOISY, 'CPU hog', 20.0, False), tuple(
             second[name] for name in ('workload', 'name', 'interference_s',
                                       'limited')))

@@ -533,13 +533,18 @@ class Elsewhere(Case):
                 cloud.limit(1, workload=HOG),
                 cloud.incident(2, victim=HOG, antagonists=[]),
                 cloud.incident(3, number=2, victim='/batch/b',
-                               antagonists=[HOG, '/batch/a']))
+                               antagonists=[HOG, '/batch/a'], grounds=[
+                                   wire.Ground(kind='direct', workload=name)
+                                   for name in (HOG, '/batch/a', '')]))
             self.assertEqual('', answer.workloads_digest)
         self.assertEqual(3, answer.acknowledged)
         self.assertEqual([], self.there())
         self.assertEqual([], self.rows(tables.caps, 'workload'))
         self.assertEqual(['/batch/b'], self.rows(tables.incidents, 'victim'))
         self.assertEqual(['/batch/a'], self.rows(tables.suspects, 'workload'))
+        self.assertEqual([[{'kind': 'direct', 'workload': '/batch/a'},
+                           {'kind': 'direct'}]],
+                         self.rows(tables.incidents, 'grounds'))
         self.assertEqual(1, self.log.output.count(
             f'{HOST} says that it runs the instance {HOG}, and Nova that '
             'node-2 does'))

@@ -249,6 +249,58 @@ class Sync(cloud.Mixin):
         [evidence] = self.rows(tables.incidents, 'evidence')
         self.assertEqual('cpi', evidence[0]['signal'])
 
+    def test_grounds_are_those_of_the_newest_entry(self) -> None:
+        direct = wire.Ground(kind='direct', workload='/batch/a', share=0.86,
+                             waited_s=1.9, window_s=2.0)
+        of_host = wire.Ground(kind='direct', share=0.5, threads=['ksmd'])
+        timing = wire.Ground(kind='timing', workload='/batch/a', share=0.9)
+
+        def kinds() -> list[Any]:
+            [grounds] = self.rows(tables.incidents, 'grounds')
+            return grounds and [(one.get('workload'), one['kind'],
+                                 one.get('share')) for one in grounds]
+
+        self.sync(report(incident(1)))
+        self.assertIsNone(kinds())
+        self.sync(report(incident(2, NOW + 1, 'changed',
+                                  grounds=[direct, of_host])))
+        self.assertEqual([('/batch/a', 'direct', 0.86),
+                          (None, 'direct', 0.5)], kinds())
+        self.sync(report(incident(3, NOW + 2, 'changed', grounds=[timing])))
+        of_timing = [('/batch/a', 'timing', 0.9)]
+        self.assertEqual(of_timing, kinds())
+        self.sync(report(incident(4, NOW - 9, 'changed', grounds=[direct]),
+                         run='run-0'), NOW + 3)     # late
+        self.assertEqual(of_timing, kinds())
+        self.sync(report(incident(5, NOW + 4, 'ended')), NOW + 4)
+        self.assertEqual(of_timing, kinds())    # why it was named
+        self.sync(report(incident(6, NOW + 5, 'changed')), NOW + 5)
+        self.assertIsNone(kinds())
+
+    def test_an_antagonist_that_is_foreground(self) -> None:
+        """It disturbed, and no limit on it was confirmed or refuted."""
+        self.sync(report(workloads=[vm('web'), vm('db'), batch('/batch/a')],
+                         digest='d1'))
+        self.sync(report(incident(1, antagonists=['/batch/a', 'db'])))
+        for sequence, (outcome, confirmed, refuted) in enumerate((
+                ('confirmed', 1, 0), ('refuted', 0, 1),
+                ('confirmed', 1, 0)), 2):
+            self.sync(report(incident(
+                sequence, NOW, 'changed', outcome=outcome,
+                antagonists=['/batch/a', 'db'])))
+            self.assertEqual(
+                [(HOUR, '/batch/a', 1, 60.0, confirmed, refuted),
+                 (HOUR, 'db', 1, 60.0, 0, 0)], sorted(self.hours()))
+        self.assertEqual(
+            [('/batch/a', True, False), ('db', True, True)],
+            self.rows(tables.suspects, 'workload', 'antagonist',
+                      'foreground'))
+        # An operator makes it background: what it was named for stays.
+        self.sync(report(workloads=[vm('web'), batch('db')], digest='d2'))
+        self.sync(report(incident(9, NOW, 'ended', outcome='refuted',
+                                  antagonists=['db'])))
+        self.assertEqual([(HOUR, 'db', 1, 60.0, 0, 1)], self.hours())
+
     def test_an_incident_of_another_host(self) -> None:
         self.sync(report(incident(1)))
         with self.assertLogs('scavenger_openstack.conductor.sync') as logs:

@@ -9,6 +9,7 @@ import datetime
 import testtools
 
 from scavenger_openstack.conductor import interference
+from scavenger_openstack.db import reports
 from scavenger_openstack.tests.unit.conductor import cloud
 from scavenger_openstack.tests.unit.conductor.cloud import NOW
 from scavenger_openstack.tests.unit.conductor.sync_cases import HOUR
@@ -29,7 +30,8 @@ class Hours(testtools.TestCase):
         """An incident does not fill the table."""
         sums = interference.of_incident({
             'victim': 'web', 'cause': '', 'outcome': 'open', 'begun_s': 0.0,
-            'changed_s': NOW, 'suspects': [('/batch/a', 1.0, True)]})
+            'changed_s': NOW, 'suspects': [
+                reports.Suspect('/batch/a', 1.0, True)]})
         self.assertLess(len(sums), 200)
         self.assertAlmostEqual(interference.LONGEST_S, sum(
             one.interference_s for one in sums.values()), 3)

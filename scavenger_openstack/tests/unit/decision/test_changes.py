@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import testtools
@@ -14,6 +15,8 @@ from scavenger_openstack.decision.changes import Changed
 from scavenger_openstack.decision.changes import Changes
 from scavenger_openstack.decision.settle import Decided
 from scavenger_openstack.decision.settle import NO_FAST_LOOP
+from scavenger_openstack.grounds import Ground
+from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Incident
@@ -76,6 +79,19 @@ class ChangesTest(testtools.TestCase):
             [[('cpi2', INCIDENT, False)], [], [('cpi2', named, False)],
              [('cpi2', named, True)], []],
             [list(one.incidents) for one in found])
+
+    def test_grounds_change_materially(self) -> None:
+        """By a tenth since the line before, however slowly."""
+        def at(share: float) -> Decided:
+            return decided(cpi2=(dataclasses.replace(
+                INCIDENT, value=share, grounds=(Ground(
+                    '/a', GroundKind.DIRECT, share),)),))
+        found = self.follow(*(at(0.5 + step / 64) for step in range(25)),
+                            decided())
+        told = [(place, one.incidents[0].incident)
+                for place, one in enumerate(found) if one.incidents]
+        self.assertEqual([0, 7, 14, 21, 25], [place for place, _ in told])
+        self.assertEqual(0.875, told[-1][1].value)
 
     def test_nothing_to_decide_from_and_nothing_allowed(self) -> None:
         changes = Changes()

@@ -159,6 +159,17 @@ class DecideTest(DeciderTestCase):
         self.assertEqual({memory[:2]: memory}, found.wanted)
         self.assertEqual([HALF], found.would)
 
+    def test_a_detector_limits_no_foreground(self) -> None:
+        """It may name one as an antagonist."""
+        seen = rates('/a')
+        seen = dataclasses.replace(seen, workloads=(
+            *seen.workloads, WorkloadRates(Workload(
+                '/web', Priority.FOREGROUND), 1.0)))
+        for mode in (Mode.ENFORCE, Mode.OBSERVE):
+            detector = Faulty('one', HALF._replace(workload='/web'), HALF)
+            found = self.decide(decider.Decider([(detector, mode)]), seen)
+            self.assertEqual([HALF], [*found.wanted.values(), *found.would])
+
     def test_a_detector_that_fails_rests_and_the_others_go_on(self) -> None:
         faulty = Faulty('two', HALF._replace(knob=Knob.PAUSED, value=1))
         one = decider.Decider([(faulty, Mode.ENFORCE),

@@ -17,6 +17,8 @@ import testtools
 
 from scavenger_openstack.decision import changes
 from scavenger_openstack import errors
+from scavenger_openstack.grounds import Ground
+from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack.laboratory import replay
 from scavenger_openstack.laboratory import replay_compare
 from scavenger_openstack.laboratory import replay_output
@@ -66,7 +68,9 @@ class Watcher:
             tuple(Incident(f'i-{one.workload.id}', now, self.host,
                            one.workload.id, 'cpi', one.cpi, 2.0, 'cpu',
                            tuple((name, 0.75) for name in others),
-                           tuple(others)) for one in victims),
+                           tuple(others), grounds=tuple(
+                               Ground(name, GroundKind.TIMING, 0.75)
+                               for name in others)) for one in victims),
             {'seen': self.seen, 'worst': float('inf')})
 
     def compare(self, specs: object) -> None:
@@ -364,7 +368,9 @@ class TableTest(ReplayTestCase):
              'controller': 'watcher', 'id': 'i-v', 'victim': 'v',
              'signal': 'cpi', 'value': 3.0, 'threshold': 2.0, 'cause': 'cpu',
              'suspects': [{'workload': 'a', 'score': 0.75}],
-             'antagonists': ['a'], 'action': '', 'outcome': 'open',
+             'antagonists': ['a'], 'grounds': [
+                 {'workload': 'a', 'kind': 'timing', 'share': 0.75}],
+             'action': '', 'outcome': 'open',
              'since_s': 10.0, 'ended': False,
              'facts': {'watcher': {'seen': 1, 'worst': None}}}, first)
         self.assertEqual(

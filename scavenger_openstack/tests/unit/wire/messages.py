@@ -45,6 +45,15 @@ incidents = st.builds(
     suspects=st.lists(st.builds(
         report.Suspect, workload=names, score=st.none() | numbers,
         antagonist=st.booleans()), max_size=3),
+    grounds=st.lists(st.builds(
+        report.Ground, workload=maybes,
+        kind=st.sampled_from(get_args(report.GroundKind)),
+        share=ANY_NUMBER.map(lambda number: fit.share(number, -1.0)),
+        waited_s=ANY_NUMBER.map(fit.amount),
+        window_s=ANY_NUMBER.map(fit.amount),
+        threads=st.lists(ANY_TEXT.map(fit.thread), max_size=2),
+        chance=ANY_NUMBER.map(fit.share),
+        before=st.none() | numbers, after=st.none() | numbers), max_size=3),
     evidence=st.lists(st.builds(
         report.Series, workload=names, signal=names,
         times_s=st.lists(times, max_size=3),

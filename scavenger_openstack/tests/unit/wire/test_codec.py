@@ -59,6 +59,8 @@ FULL = report.Report(
     entries=[report.Incident(
         sequence=1, time_s=1.0, id='0' * 32, what='began', begun_s=1.0,
         victim='v', signal='cpi', suspects=[report.Suspect(workload='w')],
+        grounds=[report.Ground(kind='direct', workload='w', share=0.86,
+                               waited_s=1.9, threads=['ksmd'])],
         evidence=[report.Series(workload='w', signal='cpi', times_s=[1.0],
                                 values=[None])])])
 
@@ -182,6 +184,24 @@ class Wrong(testtools.TestCase):
                  '$.entries[0].evidence[0].values[0]'),
                 (('entries', 0, 'evidence', 0, 'times_s'), [1] * 121,
                  '$.entries[0].evidence[0].times_s'),
+                (('entries', 0, 'grounds', 0, 'kind'), 'guess',
+                 '$.entries[0].grounds[0].kind'),
+                (('entries', 0, 'grounds', 0, 'share'), 1.1,
+                 '$.entries[0].grounds[0].share'),
+                (('entries', 0, 'grounds', 0, 'chance'), -0.1,
+                 '$.entries[0].grounds[0].chance'),
+                (('entries', 0, 'grounds', 0, 'waited_s'), -1,
+                 '$.entries[0].grounds[0].waited_s'),
+                (('entries', 0, 'grounds', 0, 'workload'), 'a\x1b[2J',
+                 '$.entries[0].grounds[0].workload'),
+                (('entries', 0, 'grounds', 0, 'workload'), 'x' * 256,
+                 '$.entries[0].grounds[0].workload'),
+                (('entries', 0, 'grounds', 0, 'threads'), ['x' * 65],
+                 '$.entries[0].grounds[0].threads'),
+                (('entries', 0, 'grounds', 0, 'threads'), ['x'] * 9,
+                 '$.entries[0].grounds[0].threads'),
+                (('entries', 0, 'grounds'), [{'kind': 'direct'}] * 17,
+                 '$.entries[0].grounds'),
                 (('workloads', 0, 'floor'), {'speed': 1},
                  '$.workloads[0].floor'),
                 (('facts', 'modes', 'scavenger'), 'on', '$.facts.modes')):

@@ -31,6 +31,8 @@ from scavenger_openstack.api import schemas
 from scavenger_openstack.api import validation
 from scavenger_openstack import conf as conf_
 from scavenger_openstack import errors
+from scavenger_openstack.grounds import Ground
+from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack.nova import tags
 from scavenger_openstack.restore import grammar
 from scavenger_openstack.tests.unit.wire.messages import ANY_NUMBER
@@ -225,7 +227,9 @@ class OfAgents(testtools.TestCase):
             id='0' * 32, time_s=1.0, host='h', victim=some[0],
             signal=some[1], value=number, threshold=number, cause=some[2],
             suspects=((some[3], number),), antagonists=(some[4],),
-            action=some[5], outcome=some[6])
+            action=some[5], outcome=some[6], grounds=(Ground(
+                some[4], GroundKind.DIRECT, number, number, number,
+                tuple(some), number, number, number),) * 1000)
         for event in (
                 transitions.IncidentEvent(number, 'began', some[7], incident,
                                           number),
