@@ -50,19 +50,21 @@ section 4.1."""
 LEAST_EFFECT = 0.01
 """What an experiment shows to be more than chance counts, however small."""
 
-LASTING_SAMPLES = 2
-"""Samples for which it has to: timing may explain it."""
+LASTING_SAMPLES, CHANGED_SAMPLES = 2, 6
+"""Samples for which it has to; for more if it was better before: timing may
+explain it then."""
 
 Pair = tuple[VictimGroup, str]
 
 
 class Harm(NamedTuple):
     """What a group suffers of a signal: by how much more than undisturbed,
-    and the level of each member."""
+    and the level of each member; ``changed``: it was better before."""
 
     pair: Pair
     effect: float
     levels: Mapping[str, float]
+    changed: bool
 
     def disturbance(self, now: float, least: float, raised: float,
                     base: float) -> Disturbance:
@@ -94,31 +96,43 @@ def harms(groups: Mapping[VictimGroup, Sequence[str]], history: History,
         for signal in SIGNALS:
             levels = {name: level for name in members if (
                 level := direct.mean_level(name, signal, samples)) is not None}
-            by = [effect(signal, base, level)
-                  for name, level in levels.items()
-                  if (base := _base(name, signal, samples[-1][name], history,
-                                    specs, cpu_model)) is not None]
-            if by and sum(by) / len(by) >= limits.min_effect[signal]:
-                found.append(Harm((group, signal), sum(by) / len(by), levels))
+            least = limits.min_effect[signal]
+            by: list[float] = []
+            changed = False
+            for name, level in levels.items():
+                low = _low(name, signal, history)
+                usual = _usual(signal, samples[-1][name], specs, cpu_model)
+                base = low if usual is None else usual
+                if base is not None:
+                    by.append(effect(signal, base, level))
+                changed |= (low is not None
+                            and effect(signal, low, level) >= least)
+            if by and sum(by) / len(by) >= least:
+                found.append(Harm((group, signal), sum(by) / len(by), levels,
+                                  changed))
     return found
 
 
-def _base(name: str, signal: str, point: Point, history: History,
-          specs: specs_.Specs, cpu_model: str) -> float | None:
-    """The signal undisturbed; ``None`` where it is not known."""
+def _usual(signal: str, point: Point, specs: specs_.Specs, cpu_model: str
+           ) -> float | None:
+    """The signal undisturbed, whatever was before here; ``None`` where that
+    is not known."""
+    workload = point.workload
     if signal == 'run_delay':
         return 0.0
-    workload = point.workload
+    if not workload.application:
+        return None
     spec = specs.get(specs_.key(
-        workload.project, workload.application, cpu_model, signal)
-        ) if workload.application else None
-    if spec is not None:
-        return spec.mean + DEVIATIONS * spec.stddev
+        workload.project, workload.application, cpu_model, signal))
+    return None if spec is None else spec.mean + DEVIATIONS * spec.stddev
+
+
+def _low(name: str, signal: str, history: History) -> float | None:
+    """What the signal was at its best; ``None`` where little is known."""
     levels = [level for level in history.levels(name, signal)
               if level is not None]
-    if len(levels) < explanation.MIN_SAMPLES:
-        return None
-    return evidence.low_and_high(levels)[0]
+    return (None if len(levels) < explanation.MIN_SAMPLES
+            else evidence.low_and_high(levels)[0])
 
 
 class Searching:
@@ -166,7 +180,8 @@ class Searching:
             return []
         return sorted(
             [harm for harm in harmed
-             if now - self._since_s[harm.pair] >= LASTING_SAMPLES * sample_s
+             if now - self._since_s[harm.pair] >= sample_s * (
+                 CHANGED_SAMPLES if harm.changed else LASTING_SAMPLES)
              and now >= self._rests.get(harm.pair, (now, 0.0))[0]],
             key=lambda harm: -harm.effect)
 
