@@ -21,6 +21,7 @@ from scavenger_openstack.algorithms.attribution.analysis import Thresholds
 from scavenger_openstack.algorithms.attribution.disturbance import above
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
 from scavenger_openstack.algorithms.attribution.disturbance import effect
+from scavenger_openstack.algorithms.attribution.disturbance import scale
 from scavenger_openstack.algorithms.attribution.disturbance import VictimGroup
 from scavenger_openstack.algorithms.attribution import evidence
 from scavenger_openstack.algorithms.attribution import explanation
@@ -28,7 +29,6 @@ from scavenger_openstack.algorithms.attribution.history import History
 from scavenger_openstack.algorithms.attribution.history import Points
 from scavenger_openstack.algorithms import back_off
 from scavenger_openstack.algorithms import sharing
-from scavenger_openstack.algorithms.signals import LEAST_WAIT_S
 from scavenger_openstack.grounds import Ground
 from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack.grounds import THE_HOST
@@ -65,8 +65,7 @@ LONGEST_REST_S = 600.0
 KEPT_S = 120.0
 """An answer tells about now for so long."""
 
-LEAST_BASE: Mapping[str, float] = {
-    'run_delay': 0.0, 'io_wait': LEAST_WAIT_S}
+LEAST_BASE: Mapping[str, float] = {'run_delay': 0.0, 'io_wait': 0.01}
 """Of a wait of which nothing is its own: a ratio needs something."""
 
 EACH = 0.5
@@ -231,6 +230,14 @@ def mean_level(name: str, signal: str, samples: Sequence[Points]
     return sum(levels) / len(levels) if levels else None
 
 
+def pooled(signal: str, levels: Mapping[str, float],
+           means: Mapping[str, float]) -> float:
+    """The mean of what several have, each over its own mean unless it is a
+    share, as :attr:`.Disturbance.newest`."""
+    return sum([level / scale(signal, means[name])
+                for name, level in levels.items()]) / len(levels)
+
+
 def _disk_share(name: str, sample: Points, topology: Mapping[int, Cpu]
                 ) -> float:
     """What others use of the disks of a workload, as a share of all use."""
@@ -257,13 +264,13 @@ def disturbance(now: float, group: VictimGroup, signal: str,
         return None
     most = max(holders.shares.values())
     least = limits.min_effect[signal]
-    raised = sum(means.values()) / len(means)
+    raised = pooled(signal, means, means)
     names = [name for name, share in holders.shares.items()
              if share >= explanation.ALIKE_SHARE * most
              and effect(signal, (1 - share) * raised, raised) >= EACH * least
              and (name == THE_HOST or name in samples[-1])]
     rest = max(0.0, 1 - sum([holders.shares[name] for name in names]))
-    known = [level for name in means
+    known = [level / scale(signal, mean) for name, mean in means.items()
              for level in history.levels(name, signal) if level is not None]
     low, _ = evidence.low_and_high(known)
     base = max(rest * raised, LEAST_BASE[signal])

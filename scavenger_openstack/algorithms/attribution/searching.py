@@ -82,8 +82,8 @@ class Harm(NamedTuple):
 
     @property
     def raised(self) -> float:
-        """The mean of the levels."""
-        return sum(self.levels.values()) / len(self.levels)
+        """The pooled signal now."""
+        return direct.pooled(self.pair[1], self.levels, self.levels)
 
 
 def harms(groups: Mapping[VictimGroup, Sequence[str]], history: History,
@@ -267,13 +267,14 @@ def attributed(now: float, harm: Harm, result: Result, limits: Thresholds
                ) -> Disturbance:
     """What the suspect that a search found does to the group."""
     signal, raised = harm.pair[1], harm.raised
+    mean = sum(harm.levels.values()) / len(harm.levels)
     # A limit takes a part of its use away, and so of what it does.
     gone = min(0.9, (1 - result.limited / result.free) / experiment.CUT)
     base = raised * (1 - gone)
     new = harm.disturbance(now, min(limits.min_effect[signal], max(
         effect(signal, base, raised), LEAST_EFFECT)), raised, base)
     new.named[result.name] = Ground(
-        result.name, GroundKind.TRIAL, chance=result.chance, before=raised,
-        after=raised * result.limited / result.free)
+        result.name, GroundKind.TRIAL, chance=result.chance, before=mean,
+        after=mean * result.limited / result.free)
     new.scores = [(result.name, 1 - result.chance)]
     return new

@@ -136,6 +136,36 @@ class NamingTest(DirectCase):
         self.turn(15)
         self.assertEqual(('hog',), self.incident().antagonists)
 
+    def test_a_disk(self) -> None:
+        """Its wait follows the limit, and the trial confirms it."""
+        rates = self.rates
+
+        def disk() -> Rates:
+            host = rates()
+            share = min([float(cap.value) / 1e8 for cap
+                         in self.decision.caps] or [1.0])
+            return dataclasses.replace(host, workloads=tuple(
+                one._replace(run_delay=0.0, io_ops_per_s=100.0,
+                             io_bytes_per_s=1e6,
+                             io_wait_s_per_op=1e-3 + 9e-3 * share)
+                if one.workload.id == 'web' else
+                one._replace(run_delay=0.0, io_bytes_per_s=1e8 * share,
+                             io_ops_per_s=1000.0 * share)
+                if one.workload.id == 'hog' else one
+                for one in host.workloads))
+
+        self.rates = disk  # type: ignore[method-assign]
+        self.waits = {'web': 1.0}
+        self.held = {'hog': 0.9, 'web': 0.1}
+        self.turn(15)
+        self.assertEqual(('io_wait', 'disk', ('hog',)), (
+            self.incident().signal, self.incident().cause,
+            self.incident().antagonists))
+        self.turn(60)
+        cap, = self.decision.caps
+        self.assertEqual(('hog', Knob.IO_BYTES_PER_S), cap[:2])
+        self.assertEqual('confirmed', self.incident().outcome)
+
     def test_foreground_is_named_and_never_limited(self) -> None:
         self.held, self.cores['db'] = {'db': 0.9}, 3.0
         for decision in self.turn(200):
