@@ -121,8 +121,11 @@ def of_ground(ground: Ground, victim: str, signal: str,
             'unknown' if value is None or not math.isfinite(value)
             else of_signal(signal, value)
             for value in (ground.before, ground.after))
-        return (f'{printable(signal)} of {whom} was {before} before {who} '
-                f'was limited, and {after} while it was')
+        if ground.before is None and ground.after is None:
+            return (f'{who} is limited for some seconds at a time, to see '
+                    f'whether {printable(signal)} of {whom} falls')
+        return (f'{printable(signal)} of {whom} was {before} without a limit '
+                f'on {who}, and {after} with one')
     return f'{who}: evidence of the kind {printable(ground.kind)}'
 
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Sequence
+import hashlib
 import itertools
-import random
 
 TURN_S = 2.0
 """A limit is there, or is not, for so long, but at least for a tick."""
@@ -51,8 +51,8 @@ class Experiment:
                  ) -> None:
         self.uses = dict(uses)
         self._turn_s = turn_s
-        dice = random.Random(seed)
-        self._order = [dice.random() < 0.5 for _ in range(PAIRS)]
+        bits = hashlib.sha256(seed.encode('utf-8', 'surrogatepass')).digest()
+        self._order = [byte % 2 == 0 for byte in bits[:PAIRS]]
         self._levels: list[list[float]] = [[] for _ in range(2 * PAIRS)]
         self._broken: set[int] = set()
         self._began_s: float | None = None
