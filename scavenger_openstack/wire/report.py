@@ -240,8 +240,8 @@ class Statistics(Entry, frozen=True, tag='statistics'):
     """What a signal of an application was in one hour on a CPU model.
 
     An hour has several, each of other samples.  ``m2`` is the sum of squared
-    differences from the mean, so that they can be merged.  Source: CPI2,
-    section 3.1.
+    differences from the mean, so that they can be merged.  ``cpu_cores`` is
+    the mean CPU use beside these samples.  Source: CPI2, section 3.1.
     """
 
     project: MaybeProject
@@ -254,6 +254,7 @@ class Statistics(Entry, frozen=True, tag='statistics'):
     m2: NotNegative
     least: float
     most: float
+    cpu_cores: NotNegative | None = None
 
 
 AnyEntry = Incident | Limit | Kill | AgentEvent | Statistics
@@ -327,6 +328,7 @@ class Spec(Wire, frozen=True):
     mean: float
     stddev: NotNegative
     n: Count
+    cpu_cores: NotNegative | None = None
 
 
 class Budget(Wire, frozen=True):
