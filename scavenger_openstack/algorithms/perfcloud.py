@@ -24,6 +24,7 @@ queue.  What suspects used is not averaged over intervals, signals are.
 from __future__ import annotations
 
 import collections
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -34,7 +35,9 @@ from operator import mul
 from typing import Any
 from typing import NamedTuple
 
+from scavenger_openstack.algorithms.allowance import Allowance
 from scavenger_openstack.algorithms.allowance import Budget
+from scavenger_openstack.algorithms.allowance import NOT_ALLOWED
 from scavenger_openstack.algorithms.cpi2.specs import Specs
 from scavenger_openstack.algorithms.sampling import Sample
 from scavenger_openstack.algorithms.sampling import Sampler
@@ -225,7 +228,8 @@ class _Loop:
         self.t = self.missing = 0
 
     def turn(self, values: Mapping[str, float], interval: _Interval,
-             limit: float, params: Params) -> None:
+             limit: float, params: Params, may_limit: Callable[[], bool]
+             ) -> None:
         """One interval; ``values`` are the signal of each of the VMs."""
         for name in self.antagonists.keys() - interval.capped:
             del self.antagonists[name]
@@ -244,7 +248,7 @@ class _Loop:
                            if contention else {})
             for name, score in self.scores.items():
                 use = interval.capped[name]
-                if name not in self.antagonists and use:
+                if name not in self.antagonists and use and may_limit():
                     # It begins at what is used: algorithm 1, t = 1.
                     self.antagonists[name] = _Antagonist(use, use, score)
         self.t += 1
@@ -282,6 +286,15 @@ class _Loop:
         if one.loose >= params.remove_intervals and not contention:
             del self.antagonists[name]
 
+    def why_none(self) -> str:
+        """Why nothing is limited."""
+        if not self.scores:
+            return 'nothing: no suspect correlates enough'
+        capped = self.intervals[-1][1].capped
+        if any(capped.get(name) for name in self.scores):
+            return NOT_ALLOWED
+        return 'nothing: what correlates uses nothing now, as far as is known'
+
     def evidence(self, incident: Incident, what: str) -> list[series.Series]:
         return series.of(
             incident, [one.time_s for _, one in self.intervals],
@@ -301,8 +314,12 @@ class _Control:
         self.smooth: dict[str, float] = {}
         self.loops: dict[Application, _Loop] = {}
 
-    def turn(self, sample: Sample, cores: float, params: Params) -> None:
-        """One interval of all applications."""
+    def turn(self, sample: Sample, cores: float, params: Params,
+             may_limit: Callable[[], bool]) -> None:
+        """One interval of all applications.
+
+        :param may_limit: whether one more limit may be set, which counts it
+        """
         self.smooth = {
             name: ewma(self.smooth.get(name), value, params.ewma_alpha)
             for name, value in sample.values.items()}
@@ -324,7 +341,8 @@ class _Control:
             if key not in self.loops and len(values) > 1:
                 self.loops[key] = _Loop(params.samples)
         for key, loop in list(self.loops.items()):
-            loop.turn(applications.get(key, {}), interval, self.limit, params)
+            loop.turn(applications.get(key, {}), interval, self.limit, params,
+                      may_limit if key[-1] else _named_only)
             if loop.missing >= params.remove_intervals:
                 del self.loops[key]
 
@@ -351,8 +369,7 @@ class _Control:
                     suspects=tuple(sorted(loop.scores.items(),
                                           key=lambda one: -one[1])),
                     antagonists=tuple(loop.antagonists),
-                    action='nothing: no suspect correlates enough'
-                    if not loop.antagonists else
+                    action=loop.why_none() if not loop.antagonists else
                     LIMIT + ', '.join(loop.antagonists) if protected
                     else UNPROTECTED)
 
@@ -363,6 +380,11 @@ class _Control:
                 'threshold': self.limit,
                 'antagonists': len({name for loop in self.loops.values()
                                     for name in loop.antagonists})}
+
+
+def _named_only() -> bool:
+    """What is not protected has its antagonists named, and no limit."""
+    return True
 
 
 def _limits(params: Params) -> list[tuple[Signal, float]]:
@@ -376,7 +398,6 @@ class Controller:
 
     name = NAME
     kind = 'detector'
-    only_observes = True
     params_type = Params
     at_start = frozenset({'interval_s', 'samples'})
 
@@ -389,6 +410,7 @@ class Controller:
         every_s = max(params.interval_s, interval_s)
         self._controls = [_Control(signal, limit, every_s)
                           for signal, limit in _limits(params)]
+        self._allowance = Allowance()
         self._time_s = -math.inf
         self._decision = Decision()
 
@@ -403,7 +425,8 @@ class Controller:
         """It compares the VMs of one application with each other."""
 
     def allow(self, budget: Budget | None) -> None:
-        """It only observes."""
+        """The new limits that the fleet governor lets this host set."""
+        self._allowance.give(budget)
 
     def evidence(self, incident: Incident) -> list[series.Series]:
         """The deviation, which the victim has most part in, and what
@@ -426,7 +449,8 @@ class Controller:
         for control in self._controls:
             sample = control.sampler.add(now, rates)
             if sample is not None:
-                control.turn(sample, cores, self.params)
+                control.turn(sample, cores, self.params,
+                             lambda: self._allowance.take(now))
         alive = {one.workload.id for one in rates.workloads}
         caps: dict[KnobKey, Cap] = {}
         for cap in [cap for control in self._controls

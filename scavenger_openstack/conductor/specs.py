@@ -215,7 +215,8 @@ def _merge(connection: reports.Connection, after: int, today_s: int
     changed = [
         {**dict(zip(statistics.KEY, whose, strict=True)), 'n': one.n,
          'mean': one.mean, 'm2': one.m2, 'stddev': one.stddev or 0.0,
-         'cpu_cores': one.cpu_cores, 'day_s': day_s} for whose, (one, day_s) in sorted(specs.items())
+         'cpu_cores': one.cpu_cores, 'day_s': day_s}
+        for whose, (one, day_s) in sorted(specs.items())
         if all(map(math.isfinite, (*one[:3], one.stddev or 0.0)))]
     statistics.set_specs(connection, changed)
     if changed:

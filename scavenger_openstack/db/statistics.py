@@ -52,8 +52,8 @@ def waiting(connection: Connection, after: int, most: int
     """The rows that follow an id, by id, with what specs are made of."""
     return connection.execute(select(
         _S.id, _S.host_id, _S.hour_s, _S.n, _S.mean, _S.m2, _S.least,
-        _S.most, _S.cpu_cores, *(_S[name] for name in KEY)).where(_S.id > after)
-        .order_by(_S.id).limit(most)).all()
+        _S.most, _S.cpu_cores, *(_S[name] for name in KEY)).where(
+            _S.id > after).order_by(_S.id).limit(most)).all()
 
 
 def remove(connection: Connection, ids: Sequence[int]) -> int:

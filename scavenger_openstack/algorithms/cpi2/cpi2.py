@@ -28,6 +28,7 @@ from typing import Any
 
 from scavenger_openstack.algorithms.allowance import Allowance
 from scavenger_openstack.algorithms.allowance import Budget
+from scavenger_openstack.algorithms.allowance import NOT_ALLOWED
 from scavenger_openstack.algorithms.cpi2 import capped
 from scavenger_openstack.algorithms.cpi2.capped import VictimKey
 from scavenger_openstack.algorithms.cpi2.params import Params as Params
@@ -139,7 +140,6 @@ class Controller:
 
     name = NAME
     kind = 'detector'
-    only_observes = True
     params_type = Params
     at_start = frozenset({'signal', 'sample_s', 'period_s',
                           'correlation_window_s'})
@@ -305,6 +305,8 @@ class Controller:
                     and rates.workload.priority is Priority.BACKGROUND):
                 antagonist = name
                 break
+        may_limit = bool(antagonist and protected
+                         and self._allowance.take(now))
         start = (victim.incident.time_s if victim.incident else
                  victim.flagged[0] if victim.flagged else now)
         victim.incident = Incident(
@@ -315,9 +317,10 @@ class Controller:
             threshold=limit, cause='unknown',
             suspects=tuple(suspects[:SHOWN]),
             antagonists=(antagonist,) if antagonist else (),
-            action=UNPROTECTED if antagonist and not protected else '')
+            action='' if may_limit or not antagonist else
+            NOT_ALLOWED if protected else UNPROTECTED)
         victim.flagged.clear()
-        if antagonist and protected and self._allowance.take(now):
+        if may_limit:
             self._cap(latest.rates[antagonist].workload,
                       dict(suspects)[antagonist], key, now)
 

@@ -12,6 +12,7 @@ import statistics
 import testtools
 
 from scavenger_openstack.algorithms.allowance import Budget
+from scavenger_openstack.algorithms.allowance import NOT_ALLOWED
 from scavenger_openstack.algorithms.cpi2 import cpi2
 from scavenger_openstack.algorithms.cpi2 import specs
 from scavenger_openstack.algorithms import signals
@@ -244,7 +245,8 @@ class ControllerTest(testtools.TestCase):
         for _ in range(3):
             self.assertEqual([], self.see(3.0, 2.0))
         [incident] = self.decision.incidents
-        self.assertEqual(('hog',), incident.antagonists)
+        self.assertEqual((('hog',), NOT_ALLOWED),
+                         (incident.antagonists, incident.action))
         self.controller.allow(Budget(1, self.now + 120, 2.0))
         self.assertEqual(1, len([self.see(3.0, 2.0) for _ in range(3)][-1]))
 
