@@ -23,8 +23,10 @@ from scavenger_openstack.algorithms.cpi2 import specs
 from scavenger_openstack.algorithms import perfcloud
 from scavenger_openstack.algorithms.sampling import Sampler
 from scavenger_openstack.algorithms.signals import SIGNALS
+from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack.decision import rates as rates_
 from scavenger_openstack.laboratory import bench
+from scavenger_openstack.laboratory import thresholds
 from scavenger_openstack.simulator.driver import Simulator
 from scavenger_openstack.simulator.machine import Tenant
 from scavenger_openstack.simulator.scenario import Drawn
@@ -35,7 +37,19 @@ from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
 
 OURS = 'ours'
-CONTROLLERS = ('cpi2', 'perfcloud', OURS)
+PAPERS = {'cpi2': 'cpi', 'cpi2-run_delay': 'run_delay',
+          'cpi2-io_wait': 'io_wait', 'perfcloud': '',
+          'perfcloud-constants': ''}
+"""The detectors of papers, and the signal of each CPI2: the paper's is cpi.
+PerfCloud has learnt its thresholds, or has those of the paper's machines."""
+
+CONTROLLERS = (*PAPERS, OURS)
+
+CURVE = 'cpi2'
+"""The detector of which precision is shown against its threshold."""
+
+LEAST_SCORE = 0.1
+"""Correlations below this are not looked at for that."""
 
 VICTIM = 0.2
 """By how much slower its mean request has to be for a service to count as
@@ -98,8 +112,9 @@ def record(task: Task) -> dict[str, Any]:
     Returns ``scenario``, ``seed``, ``victims`` (id -> by how much slower,
     0.2 is a fifth), ``onset_s`` (id -> when it first was a victim's),
     ``antagonists`` (those that have to be named), ``named`` (controller ->
-    [victim, antagonist, time_s, signal, cause, right]) and ``caps``
-    (controller -> most at a time).
+    [victim, antagonist, time_s, signal, cause, right]), ``caps``
+    (controller -> most at a time) and ``scores`` of :data:`CURVE`
+    ([victim, suspect, its highest correlation, right]).
 
     :raises ConfigError: this seed draws what cannot be.
     """
@@ -125,15 +140,21 @@ def record(task: Task) -> dict[str, Any]:
 
     named: dict[str, list[list[Any]]] = {}
     caps: dict[str, int] = {}
+    scores: dict[tuple[str, str], float] = {}
     for name in CONTROLLERS:
-        named[name], caps[name] = watch(_step(name, drawn, alone), run.rates,
-                                        right)
+        step = _step(name, drawn, alone)
+        named[name], caps[name] = watch(
+            _noting(step, scores) if name == CURVE else step, run.rates,
+            right)
     return {'scenario': task.scenario.name, 'seed': task.seed,
             'victims': felt, 'onset_s': {
                 victim: onset_s(alone.series[victim], run.series[victim],
                                 drawn.warmup_s)
                 for victim, by in felt.items() if by >= VICTIM},
-            'antagonists': antagonists, 'named': named, 'caps': caps}
+            'antagonists': antagonists, 'named': named, 'caps': caps,
+            'scores': [[*pair, score, right(*pair)]
+                       for pair, score in scores.items()
+                       if score >= LEAST_SCORE]}
 
 
 def slower(base: Mapping[str, Result],
@@ -181,34 +202,63 @@ def watch(step: Callable[[float, Rates], Decision], ticks: Iterable[Rates],
     return [[*one, right(one[0], one[1])] for one in found.values()], caps
 
 
+def _noting(step: Callable[[float, Rates], Decision],
+            highest: dict[tuple[str, str], float]
+            ) -> Callable[[float, Rates], Decision]:
+    """The same detector, of which the highest score is noted of the
+    background workload that each analysis suspects most.  Source: CPI2,
+    section 7.2.
+
+    :param highest: victim and suspect -> score
+    """
+    def noted(now: float, rates: Rates) -> Decision:
+        decision = step(now, rates)
+        background = {one.workload.id for one in rates.workloads
+                      if one.workload.priority is Priority.BACKGROUND}
+        for incident in decision.incidents:
+            for name, score in incident.suspects:
+                if name in background:
+                    pair = incident.victim, name
+                    highest[pair] = max(score, highest.get(pair, score))
+                    break
+        return decision
+
+    return noted
+
+
 def _step(name: str, drawn: Drawn, alone: Run
           ) -> Callable[[float, Rates], Decision]:
-    """A fresh detector, with what the paper's would know.
-
-    CPI2 has specs from other hosts: here from the same application while
-    it is alone.  It runs once for each signal; the paper has cpi alone.
-    """
-    if name == 'perfcloud':
-        return perfcloud.Controller(interval_s=drawn.interval_s).step
+    """A fresh detector."""
     if name == OURS:
         return attribution.Controller(interval_s=drawn.interval_s).step
-    several = []
-    for signal in SIGNALS:
+    return paper(name, drawn, alone.rates).step
+
+
+def paper(name: str, drawn: Drawn, alone: Sequence[Rates]) -> Controller:
+    """A detector of a paper, with what it would know.
+
+    CPI2 has specs from other hosts: here from the same applications while
+    they are alone.  So does PerfCloud learn its thresholds, section III-C.
+
+    :param alone: the same host without any background
+    """
+    interval_s = drawn.interval_s
+    if signal := PAPERS[name]:
         params = cpi2.Params(signal=signal)
-        several.append(cpi2.Controller(
-            params, interval_s=drawn.interval_s,
+        return cpi2.Controller(
+            params, interval_s=interval_s,
             specs_of={(('', application), drawn.machine.cpu_model): spec
                       for application, spec in _specs(
-                          alone.rates, params, drawn).items()}))
-
-    def step(now: float, rates: Rates) -> Decision:
-        decisions = [one.step(now, rates) for one in several]
-        return Decision(
-            tuple(cap for one in decisions for cap in one.caps),
-            tuple(incident for one in decisions
-                  for incident in one.incidents))
-
-    return step
+                          alone, params, drawn).items()})
+    constants = perfcloud.Params()
+    if name == 'perfcloud-constants':
+        return perfcloud.Controller(constants, interval_s=interval_s)
+    learnt: dict[str, Any] = {
+        parameter: level for parameter, level in thresholds.peaks(
+            [one for one in alone if one.time_s >= drawn.warmup_s],
+            constants, interval_s).items() if level is not None}
+    return perfcloud.Controller(dataclasses.replace(constants, **learnt),
+                                interval_s=interval_s)
 
 
 def _specs(ticks: Iterable[Rates], params: cpi2.Params, drawn: Drawn
