@@ -237,12 +237,9 @@ class AgentEvent(Entry, frozen=True, tag='agent'):
 
 
 class Statistics(Entry, frozen=True, tag='statistics'):
-    """What a signal of an application was in one hour on a CPU model.
-
-    An hour has several, each of other samples.  ``m2`` is the sum of squared
-    differences from the mean, so that they can be merged.  ``cpu_cores`` is
-    the mean CPU use beside these samples.  Source: CPI2, section 3.1.
-    """
+    """What a signal of an application was in one hour on a CPU model.  An hour
+    has several, of other samples each; ``m2``, the sum of squared differences
+    from the mean, lets them merge.  Source: CPI2, section 3.1."""
 
     project: MaybeProject
     application: Name
