@@ -88,13 +88,14 @@ class Params:
             'help': 'Deviation of the seconds per disk operation across an '
                     "application's VMs above which there is contention. Set "
                     'it to the largest that your host shows without '
-                    'contention.',
+                    'contention: scavenger-replay --thresholds.',
             'min': 0.0, 'max': 3600.0,
             'source': 'PerfCloud, section III-C: 10, read as ms'})
     cpi_threshold: float = dataclasses.field(default=1.0, metadata={
         'help': 'Deviation of the cycles per instruction across an '
                 "application's VMs above which there is contention. Set it "
-                'to the largest that your host shows without contention.',
+                'to the largest that your host shows without contention: '
+                'scavenger-replay --thresholds.',
         'min': 0.0, 'max': 1000.0, 'source': 'PerfCloud, section III-C'})
     correlation_threshold: float = dataclasses.field(default=0.8, metadata={
         'help': 'Pearson correlation from which a VM is an antagonist.',
