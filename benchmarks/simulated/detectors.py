@@ -106,7 +106,7 @@ def curve(records: Sequence[Mapping[str, Any]], threshold: float
 
     Source: CPI2, section 7.2, figures 15a and 16a, which count trials.
     """
-    named = [[pair for pair in one['scores'] if pair[2] >= threshold]
+    named = [[pair for pair in one['suspected'] if pair[2] >= threshold]
              for one in records]
     rights = [pair[-1] for pairs in named for pair in pairs]
     wanted = [(number, victim, antagonist)

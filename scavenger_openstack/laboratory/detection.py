@@ -113,7 +113,7 @@ def record(task: Task) -> dict[str, Any]:
     0.2 is a fifth), ``onset_s`` (id -> when it first was a victim's),
     ``antagonists`` (those that have to be named), ``named`` (controller ->
     [victim, antagonist, time_s, signal, cause, right]), ``caps``
-    (controller -> most at a time) and ``scores`` of :data:`CURVE`
+    (controller -> most at a time) and ``suspected`` by :data:`CURVE`
     ([victim, suspect, its highest correlation, right]).
 
     :raises ConfigError: this seed draws what cannot be.
@@ -152,9 +152,9 @@ def record(task: Task) -> dict[str, Any]:
                                 drawn.warmup_s)
                 for victim, by in felt.items() if by >= VICTIM},
             'antagonists': antagonists, 'named': named, 'caps': caps,
-            'scores': [[*pair, score, right(*pair)]
-                       for pair, score in scores.items()
-                       if score >= LEAST_SCORE]}
+            'suspected': [[*pair, score, right(*pair)]
+                          for pair, score in scores.items()
+                          if score >= LEAST_SCORE]}
 
 
 def slower(base: Mapping[str, Result],

@@ -111,11 +111,11 @@ class NamesTest(testtools.TestCase):
 
     def test_the_curve(self) -> None:
         found = record('cache-antagonist', 3)
-        scores = [pair[2] for pair in found['scores']]
+        scores = [pair[2] for pair in found['suspected']]
         self.assertTrue(scores)
         # It is named from the threshold of the paper on, and not below.
         least = cpi2.Params().correlation_threshold
-        self.assertEqual({tuple(pair[:2]) for pair in found['scores']
+        self.assertEqual({tuple(pair[:2]) for pair in found['suspected']
                           if pair[2] >= least},
                          {tuple(pair[:2]) for pair in found['named']['cpi2']})
         self.assertGreaterEqual(min(scores), detection.LEAST_SCORE)
@@ -130,10 +130,10 @@ class NamesTest(testtools.TestCase):
         detectors = importlib.import_module(DETECTORS.stem)
         records = [
             {'victims': {'web': 0.5, 'db': 0.1}, 'antagonists': ['hog'],
-             'scores': [['web', 'hog', 0.4, True],
-                        ['web', 'calm', 0.2, False]]},
+             'suspected': [['web', 'hog', 0.4, True],
+                           ['web', 'calm', 0.2, False]]},
             {'victims': {'web': 0.3}, 'antagonists': ['hog'],
-             'scores': [['web', 'hog', 0.15, True]]}]
+             'suspected': [['web', 'hog', 0.15, True]]}]
         for threshold, precision, recall in (
                 (0.1, (2, 3), (2, 2)), (0.2, (1, 2), (1, 2)),
                 (0.35, (1, 1), (1, 2)), (0.5, (0, 0), (0, 2))):
