@@ -164,7 +164,7 @@ class Controller:
                                 / params.period_s)))
         self._victims: dict[VictimKey, _Victim] = {}
         self._waiting: dict[VictimKey, float] = {}
-        self._capped: dict[str, capped.Capped] = {}
+        self._capped: dict[capped.CappedKey, capped.Capped] = {}
         self._allowance = Allowance()
         self._applications: dict[str, Application | None] = {}
         self._analysed_s = float('-inf')
@@ -204,11 +204,14 @@ class Controller:
                 self._judge(sample)
             self._analyse(now)
         alive = {one.workload.id for one in rates.workloads}
-        self._capped = {name: one for name, one in self._capped.items()
-                        if now < one.until_s and name in alive
-                        and one.victim in self._victims}
+        self._capped = {
+            (name, victim): one
+            for (name, victim), one in self._capped.items()
+            if now < one.until_s and name in alive
+            and victim in self._victims}
         return Decision(
-            tuple(one.cap for one in self._capped.values()),
+            tuple({name: one.cap for (name, _), one
+                   in self._capped.items()}.values()),
             self._incidents(now),
             {'signal': self._signal.name, 'samples': len(self._samples),
              'analyses': self.analyses, 'victims': len(self._waiting)})
@@ -301,12 +304,15 @@ class Controller:
             if score < self.params.correlation_threshold:
                 break
             rates = latest.rates.get(name)
-            if (rates is not None and name not in self._capped
-                    and rates.workload.priority is Priority.BACKGROUND):
+            if (rates is not None
+                    and rates.workload.priority is Priority.BACKGROUND
+                    and not capped.is_held(self._capped, name,
+                                           latest.uses.get(name))):
                 antagonist = name
                 break
-        may_limit = bool(antagonist and protected
-                         and self._allowance.take(now))
+        may_limit = bool(antagonist and protected and (
+            any(name == antagonist for name, _ in self._capped)
+            or self._allowance.take(now)))
         start = (victim.incident.time_s if victim.incident else
                  victim.flagged[0] if victim.flagged else now)
         victim.incident = Incident(
@@ -331,8 +337,8 @@ class Controller:
         floor = antagonist.floor.get(knob, 0.0)
         binds = (f'; its floor, {floor:g}, is kept, {value:g} would be left '
                  'without it' if floor > value else '')
-        self._capped[antagonist.id] = capped.Capped(
-            now + params.cap_s, victim, Cap(
+        self._capped[antagonist.id, victim] = capped.Capped(
+            now + params.cap_s, Cap(
                 antagonist.id, knob, max(value, floor), NAME,
                 f'{self._signal.name} of {victim[0]} rises with its use: '
                 f'correlation {score:.2f}, {params.correlation_threshold:g} '

@@ -346,6 +346,34 @@ class ControllerTest(testtools.TestCase):
         found = [self.see(3.0, 0.1, 1.9) for _ in range(3)]
         self.assertEqual({'hog', 'calm'}, {name for name, _, _ in found[-1]})
 
+    def test_another_round_names_the_same_while_it_is_not_held(self) -> None:
+        """As when the detector observes: calm did nothing."""
+        self.learn()
+        for _ in range(9):
+            found = self.see(3.0, 2.0, 1.9)
+        self.assertEqual([('hog', Knob.CPU_CORES, 0.1)], found)
+        [incident] = self.decision.incidents
+        self.assertEqual(('hog',), incident.antagonists)
+
+    def test_one_antagonist_of_two_victims(self) -> None:
+        """It is named for both, and limited once."""
+        other = dataclasses.replace(WEB, id='db', application='mail')
+        self.controller.allow(Budget(1, 3600.0, 1.0))
+        for cpi, hog in [(1.0, 0.01), (1.01, 0.01)] * 6 + [(3.0, 2.0)] * 5:
+            self.now += 1
+            self.decision = self.controller.step(self.now, Rates(
+                self.now, 1.0, (
+                    WorkloadRates(WEB, 1.0, cpu_cores=1.0, cpi=cpi),
+                    WorkloadRates(other, 1.0, cpu_cores=1.0, cpi=2 * cpi),
+                    WorkloadRates(HOG, 1.0, cpu_cores=hog)),
+                cpu_model='one'))
+        self.assertEqual(['hog'], [cap.workload
+                                   for cap in self.decision.caps])
+        self.assertEqual(
+            {'web': ('limit hog', ('hog',)), 'db': ('limit hog', ('hog',))},
+            {one.victim: (one.action, one.antagonists)
+             for one in self.decision.incidents})
+
     def test_below_the_gate_and_missing_is_no_outlier(self) -> None:
         self.learn()
         for _ in range(20):
