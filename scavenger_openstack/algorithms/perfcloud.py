@@ -18,7 +18,7 @@ Not as in the paper, which has one high-priority application on a host: each
 application has an algorithm 1 of its own, and the tightest cap counts; for VMs
 with ``scavenger:protect=false``, an application apart, nothing is capped.
 ``io_wait`` has the time of service in it, the paper's wait is that in the
-queue.  What suspects used is not averaged over intervals, signals are.
+queue.
 """
 
 from __future__ import annotations
@@ -312,7 +312,7 @@ class _Control:
         self.used, correlated = CORRELATED[signal]
         self.sampler = Sampler(signal, duration_s=every_s,
                                interval_s=every_s, correlated=correlated)
-        self.smooth: dict[str, float] = {}
+        self.smooth: tuple[Mapping[str, float], ...] = ({}, {}, {})
         self.loops: dict[Application, _Loop] = {}
 
     def turn(self, sample: Sample, cores: float, params: Params,
@@ -321,23 +321,25 @@ class _Control:
 
         :param may_limit: whether one more limit may be set, which counts it
         """
-        self.smooth = {
-            name: ewma(self.smooth.get(name), value, params.ewma_alpha)
-            for name, value in sample.values.items()}
+        self.smooth = signals, uses, correlated = tuple(
+            {name: ewma(before.get(name), value, params.ewma_alpha)
+             for name, value in now.items()}
+            for before, now in zip(self.smooth, (
+                sample.values, sample.uses, sample.correlated), strict=True))
         applications: dict[Application, dict[str, float]] = {}
         capped: dict[str, float | None] = {}
         unit = MB if self.signal is IO_WAIT else cores
         for name, rates in sample.rates.items():
             one = rates.workload
             if one.priority is Priority.BACKGROUND:
-                use = sample.uses.get(name)
+                use = uses.get(name)
                 capped[name] = None if use is None else use / unit
-            elif one.application and name in self.smooth:
+            elif one.application and name in signals:
                 # Another project may use the same name.
                 applications.setdefault(
                     (one.project or '', one.application, one.protected),
-                    {})[name] = self.smooth[name]
-        interval = _Interval(sample.time_s, sample.correlated, capped)
+                    {})[name] = signals[name]
+        interval = _Interval(sample.time_s, correlated, capped)
         for key, values in applications.items():
             if key not in self.loops and len(values) > 1:
                 self.loops[key] = _Loop(params.samples)

@@ -121,12 +121,13 @@ class ControllerTest(testtools.TestCase):
 
     def test_algorithm_1(self) -> None:
         self.calm_down()
-        # Smoothed by half: deviations of 28 ms x 0.5, then x 0.75.
+        # Smoothed by half, as all that is measured: deviations of 28 ms x
+        # 0.5, then x 0.75; uses of 1 + (100 - 1) x 0.5 MB/s.
         caps = self.interval((0.001, 0.001, 0.061), 100 * MB)
         # Correlated at once over the calm intervals before: its cap begins
         # at its use and loses 80 %.
         self.assertEqual(['fio'], list(caps))
-        self.assertAlmostEqual(20 * MB, caps['fio'], -1)
+        self.assertAlmostEqual(0.2 * 50.5 * MB, caps['fio'], -1)
         incident, = self.decision.incidents
         self.assertEqual(('io_wait', ('fio',), 'vm2'), (
             incident.signal, incident.antagonists, incident.victim))
