@@ -262,7 +262,7 @@ class TestModes(ConfTestCase):
                 found = self.modes('[agent]', f'controllers = {name}',
                                    f'[{name}]', 'mode = enforce')
             self.assertIs(Mode.ENFORCE, found[name])
-            if warned:
+            if logged is not None:
                 [record] = logged.records
                 self.assertEqual(('WARNING', (name, name)),
                                  (record.levelname, record.args))

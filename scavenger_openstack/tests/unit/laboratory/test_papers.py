@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 import functools
 import importlib
 import pathlib
@@ -49,7 +50,7 @@ def rights(scenario: str, seed: int, name: str) -> list[bool]:
 
 class ThresholdsTest(testtools.TestCase):
 
-    def ticks(self, values: list[tuple[float, ...]]) -> list[Rates]:
+    def ticks(self, values: Sequence[tuple[float, ...]]) -> list[Rates]:
         """Intervals of 5 s: an io_wait per VM in ms, and no cpi."""
         return [Rates(time_s + 1.0, 1.0, tuple(WorkloadRates(
             vm, 1.0, io_wait_s_per_op=wait / 1000, io_ops_per_s=50.0)
@@ -68,16 +69,16 @@ class ThresholdsTest(testtools.TestCase):
         peaks = thresholds.peaks(self.ticks(values), perfcloud.Params())
         self.assertIsNone(peaks['cpi_threshold'])
         self.assertAlmostEqual(max(deviations),
-                               peaks['io_wait_threshold_s'], 12)
+                               peaks['io_wait_threshold_s'] or 0.0, 12)
 
     def test_parameters(self) -> None:
         """They are parameters of the controller, with these no contention."""
         ticks = self.ticks([(1.0, 1.2, 0.9), (1.0, 2.0, 60.0)])
         for learnt, incidents in ((False, 1), (True, 0)):
             peaks = thresholds.peaks(ticks, perfcloud.Params())
-            controller = perfcloud.Controller(perfcloud.Params(**({
-                name: level for name, level in peaks.items()
-                if level is not None} if learnt else {})))
+            level = peaks['io_wait_threshold_s'] or 0.0
+            controller = perfcloud.Controller(perfcloud.Params(
+                io_wait_threshold_s=level) if learnt else perfcloud.Params())
             found = [controller.step(one.time_s, one) for one in ticks]
             self.assertEqual(incidents, len(found[-1].incidents))
 

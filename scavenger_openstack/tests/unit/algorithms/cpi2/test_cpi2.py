@@ -84,11 +84,12 @@ class SpecsTest(testtools.TestCase):
         self.assertAlmostEqual(statistics.mean(left + right), both.mean)
         assert both.stddev is not None
         self.assertAlmostEqual(statistics.stdev(left + right), both.stddev)
+        assert both.cpu_cores is not None
         self.assertAlmostEqual(both.mean / 4, both.cpu_cores)
         self.assertEqual(one.cpu_cores, one.merge(
             specs.Statistics(3.0, 1.0, 0.0)).cpu_cores)
         for found, wanted in zip(two.merge(one), both, strict=True):
-            self.assertAlmostEqual(wanted, found)
+            self.assertAlmostEqual(wanted or 0.0, found or 0.0)
         self.assertEqual(both, both.merge(specs.Statistics()))
         self.assertEqual(specs.Statistics(), specs.Statistics().merge(
             specs.Statistics()))
