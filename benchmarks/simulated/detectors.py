@@ -106,17 +106,18 @@ def curve(records: Sequence[Mapping[str, Any]], threshold: float
 
     Source: CPI2, section 7.2, figures 15a and 16a, which count trials.
     """
-    named = [[pair for pair in one['suspected'] if pair[2] >= threshold]
-             for one in records]
+    named = [[pair for pair in record['suspected'] if pair[2] >= threshold]
+             for record in records]
     rights = [pair[-1] for pairs in named for pair in pairs]
     wanted = [(number, victim, antagonist)
-              for number, one in enumerate(records)
-              for victim, by in one['victims'].items()
-              if by >= detection.VICTIM for antagonist in one['antagonists']]
+              for number, record in enumerate(records)
+              for victim, by in record['victims'].items()
+              if by >= detection.VICTIM
+              for antagonist in record['antagonists']]
     pairs = {(number, *pair[:2]) for number, own in enumerate(named)
              for pair in own}
     return (Share(sum(rights), len(rights)),
-            Share(sum([one in pairs for one in wanted]), len(wanted)))
+            Share(sum([key in pairs for key in wanted]), len(wanted)))
 
 
 def delays_s(records: Iterable[Mapping[str, Any]], name: str) -> list[float]:

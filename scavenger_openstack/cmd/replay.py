@@ -233,7 +233,8 @@ def _thresholds(options: argparse.Namespace, source: replay.Source,
         source.interval_s(host)) for host, steps in itertools.groupby(
             replay.run(source, settings), key=lambda step: step.host)]
     largest = {parameter: max(
-        [level for one in hosts if (level := one[parameter]) is not None],
+        [level for levels in hosts
+         if (level := levels[parameter]) is not None],
         default=None) for parameter in thresholds.PARAMETERS.values()}
     if options.format == 'json':
         _print([text.json_line({'type': 'thresholds', **largest})])

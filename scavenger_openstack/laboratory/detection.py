@@ -213,8 +213,8 @@ def _noting(step: Callable[[float, Rates], Decision],
     """
     def noted(now: float, rates: Rates) -> Decision:
         decision = step(now, rates)
-        background = {one.workload.id for one in rates.workloads
-                      if one.workload.priority is Priority.BACKGROUND}
+        background = {workload.id for workload, *_ in rates.workloads
+                      if workload.priority is Priority.BACKGROUND}
         for incident in decision.incidents:
             for name, score in incident.suspects:
                 if name in background:
@@ -255,7 +255,7 @@ def paper(name: str, drawn: Drawn, alone: Sequence[Rates]) -> Controller:
         return perfcloud.Controller(constants, interval_s=interval_s)
     learnt: dict[str, Any] = {
         parameter: level for parameter, level in thresholds.peaks(
-            [one for one in alone if one.time_s >= drawn.warmup_s],
+            [rates for rates in alone if rates.time_s >= drawn.warmup_s],
             constants, interval_s).items() if level is not None}
     return perfcloud.Controller(dataclasses.replace(constants, **learnt),
                                 interval_s=interval_s)

@@ -45,8 +45,8 @@ def is_held(capped: Mapping[CappedKey, Capped], name: str, use: float | None
     The paper expects that such a one does not correlate any more, section 5;
     for as long as the window has what it used before, it does.
     """
-    values = [float(one.cap.value) for (antagonist, _), one in capped.items()
-              if antagonist == name]
+    values = [float(limit.cap.value) for (antagonist, _), limit
+              in capped.items() if antagonist == name]
     return bool(values) and (use is None or use <= HELD * min(values))
 
 

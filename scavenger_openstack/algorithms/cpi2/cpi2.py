@@ -205,12 +205,12 @@ class Controller:
             self._analyse(now)
         alive = {one.workload.id for one in rates.workloads}
         self._capped = {
-            (name, victim): one
-            for (name, victim), one in self._capped.items()
-            if now < one.until_s and name in alive
+            (name, victim): limit
+            for (name, victim), limit in self._capped.items()
+            if now < limit.until_s and name in alive
             and victim in self._victims}
         return Decision(
-            tuple({name: one.cap for (name, _), one
+            tuple({name: limit.cap for (name, _), limit
                    in self._capped.items()}.values()),
             self._incidents(now),
             {'signal': self._signal.name, 'samples': len(self._samples),

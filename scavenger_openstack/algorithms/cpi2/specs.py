@@ -72,12 +72,12 @@ class Statistics(NamedTuple):
         return math.sqrt(self.m2 / (self.n - 1)) if self.n > 1 else None
 
 
-def _mean(one: float | None, n: float, two: float | None, m: float
+def _mean(left: float | None, n: float, right: float | None, m: float
           ) -> float | None:
     """The mean of n and m samples; of the others where some are unknown."""
-    if one is None or two is None:
-        return two if one is None else one
-    return one + (two - one) * m / (n + m) if n + m else one
+    if left is None or right is None:
+        return right if left is None else left
+    return left + (right - left) * m / (n + m) if n + m else left
 
 
 class Spec(NamedTuple):
