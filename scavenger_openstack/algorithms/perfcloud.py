@@ -18,7 +18,7 @@ Not as in the paper, which has one high-priority application on a host: each
 application has an algorithm 1 of its own, and the tightest cap counts; for VMs
 with ``scavenger:protect=false``, an application apart, nothing is capped.
 ``io_wait`` has the time of service in it, the paper's wait is that in the
-queue.
+queue.  A VM below 0.25 cores, or 5 operations per second, is not compared.
 """
 
 from __future__ import annotations

@@ -19,9 +19,9 @@ from typing import Any
 
 from scavenger_openstack.algorithms import attribution
 from scavenger_openstack.algorithms.cpi2 import cpi2
+from scavenger_openstack.algorithms.cpi2.samples import CpiSampler
 from scavenger_openstack.algorithms.cpi2 import specs
 from scavenger_openstack.algorithms import perfcloud
-from scavenger_openstack.algorithms.sampling import Sampler
 from scavenger_openstack.algorithms.signals import SIGNALS
 from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack.decision import rates as rates_
@@ -269,8 +269,8 @@ def _specs(ticks: Iterable[Rates], params: cpi2.Params, drawn: Drawn
     as long as the paper's.
     """
     every_s = max(params.sample_s, drawn.interval_s)
-    sampler = Sampler(SIGNALS[params.signal], duration_s=every_s,
-                      interval_s=every_s)
+    sampler = CpiSampler(SIGNALS[params.signal], duration_s=every_s,
+                         interval_s=every_s)
     found: dict[str, specs.Statistics] = {}
     for rates in ticks:
         if rates.time_s < drawn.warmup_s:

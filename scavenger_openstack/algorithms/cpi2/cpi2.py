@@ -32,11 +32,10 @@ from scavenger_openstack.algorithms.allowance import NOT_ALLOWED
 from scavenger_openstack.algorithms.cpi2 import capped
 from scavenger_openstack.algorithms.cpi2.capped import VictimKey
 from scavenger_openstack.algorithms.cpi2.params import Params as Params
+from scavenger_openstack.algorithms.cpi2.samples import CpiSampler
 from scavenger_openstack.algorithms.cpi2 import specs
 from scavenger_openstack.algorithms.sampling import Sample
-from scavenger_openstack.algorithms.sampling import Sampler
 from scavenger_openstack.algorithms import series
-from scavenger_openstack.algorithms.signals import number
 from scavenger_openstack.algorithms.signals import SIGNALS
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
@@ -156,7 +155,7 @@ class Controller:
         self.specs_of = dict(specs_of or {})
         self._specs: specs.Specs = {}
         self._signal = SIGNALS[params.signal]
-        self._sampler = Sampler(
+        self._sampler = CpiSampler(
             self._signal, duration_s=max(params.sample_s, interval_s),
             interval_s=max(params.period_s, interval_s))
         self._samples: collections.deque[Sample] = collections.deque(
@@ -264,7 +263,6 @@ class Controller:
         self._waiting = {key: at for key, at in self._waiting.items()
                          if key in alive}
         for key, victim in alive.items():
-            rates = sample.rates[key[0]]
             value = sample.values.get(key[0])
             if value is None:
                 continue
@@ -275,7 +273,8 @@ class Controller:
                 # is followed, and a disturbance does not become normal.
                 victim.history = victim.history.add(
                     value if limit is None else min(value, limit),
-                    number(rates.cpu_cores))
+                    sample.uses.get(key[0])
+                    if self._signal.knob is Knob.CPU_CORES else None)
             flagged = victim.flagged
             while flagged and flagged[0] <= now - params.outlier_window_s:
                 flagged.popleft()

@@ -14,6 +14,7 @@ import testtools
 from scavenger_openstack.algorithms.allowance import Budget
 from scavenger_openstack.algorithms.allowance import NOT_ALLOWED
 from scavenger_openstack.algorithms.cpi2 import cpi2
+from scavenger_openstack.algorithms.cpi2.samples import CpiSampler
 from scavenger_openstack.algorithms.cpi2 import specs
 from scavenger_openstack.algorithms import signals
 from scavenger_openstack.algorithms.signals import SIGNALS
@@ -155,6 +156,28 @@ class EquationsTest(testtools.TestCase):
         self.assertAlmostEqual(
             cpi2.correlation(c, u, 2.0),
             cpi2.correlation(c, [1e6 * each for each in u], 2.0))
+
+
+class SamplerTest(testtools.TestCase):
+
+    def test_what_a_sample_counts_for(self) -> None:
+        """Cycles over instructions of 10 s; none below 0.25 CPU-s/s in these
+        10 s: section 4.1."""
+        for uses, cpis, wanted in (
+                ([0.1] * 9 + [2.0], [3.0] * 9 + [1.0], 2.9 / (0.3 + 2.0)),
+                ([0.2] * 9 + [0.6], [2.0] * 10, None),
+                ([0.5] * 10, [1.0, 2.0] * 5, 5.0 / (2.5 + 1.25))):
+            sampler = CpiSampler(SIGNALS['cpi'], duration_s=10.0,
+                                 interval_s=10.0)
+            for second, (use, cpi) in enumerate(zip(uses, cpis, strict=True)):
+                sample = sampler.add(second + 1.0, Rates(
+                    second + 1.0, 1.0, (
+                        WorkloadRates(WEB, 1.0, cpu_cores=use, cpi=cpi),)))
+            assert sample is not None
+            found = sample.values.get('web')
+            self.assertIs(wanted is None, found is None)
+            self.assertAlmostEqual(wanted or 0.0, found or 0.0)
+            self.assertAlmostEqual(sum(uses) / 10, sample.uses['web'])
 
 
 class ControllerTest(testtools.TestCase):
