@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 import functools
 import importlib
+import logging
 import pathlib
 import statistics
 import sys
@@ -142,6 +143,12 @@ class NamesTest(testtools.TestCase):
 
 
 class ClosedLoopTest(testtools.TestCase):
+
+    def setUp(self) -> None:
+        """A comparison keeps the log quiet, which other tests read."""
+        super().setUp()
+        logger = logging.getLogger('scavenger_openstack')
+        self.addCleanup(logger.setLevel, logger.level)
 
     def scores(self, scenario: str, seed: int, name: str) -> dict[str, Any]:
         found = compare.record(compare.Task(
