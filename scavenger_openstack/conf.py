@@ -66,8 +66,13 @@ REGULATORS: Mapping[str, tuple[Resource, ...]] = {
 """The regulators, and what each of them protects."""
 
 DETECTORS: Mapping[str, tuple[Resource, ...]] = {
-    'attribution': (Resource.CPU, Resource.DISK)}
-"""The detectors that may set limits, and on what."""
+    'attribution': (Resource.CPU, Resource.DISK),
+    'cpi2': (Resource.CPU, Resource.DISK),
+    'perfcloud': (Resource.CPU, Resource.DISK)}
+"""The detectors, and what they set limits on."""
+
+UNTRIED = frozenset({'cpi2', 'perfcloud'})
+"""Detectors that do not check that a limit helps: their papers do not."""
 
 FLOORS = {
     Knob.CPU_CORES: 'CPU that every background workload keeps, in cores.',

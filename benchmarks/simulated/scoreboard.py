@@ -192,6 +192,10 @@ def page(scenarios: Sequence[Scenario],
         'link and disk for the background, and cpu.idle) that a search with '
         'full knowledge finds for each seed. It does not compete; a policy '
         'that follows the load can do better.', '',
+        'cpi2 and perfcloud are the detectors of these papers, which set '
+        'limits here. They have learnt from the foreground alone on the same '
+        'host, and keep no floors. ours are the regulators without a '
+        'detector.', '',
         '| scenario | foreground P99 x alone | background work | of oracle '
         '| result |', '| --- | ---: | ---: | ---: | --- |']
     for name, table_ in rows.items():

@@ -10,13 +10,13 @@ import pathlib
 from typing import Any
 
 from oslo_config import cfg
+from oslo_log import log
 from stevedore import driver as stevedore_driver
 from stevedore import exception as stevedore_exception
 
 from scavenger_openstack import conf as conf_
 from scavenger_openstack import conf_host
 from scavenger_openstack.decision.controller import Controller
-from scavenger_openstack.decision.controller import is_detector
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
 from scavenger_openstack import extras
@@ -24,6 +24,8 @@ from scavenger_openstack.restore import abilities
 from scavenger_openstack.restore import records
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Mode
+
+LOG = log.getLogger(__name__)
 
 
 def load_driver(conf: cfg.ConfigOpts) -> base.Driver:
@@ -52,12 +54,11 @@ def load_controllers(conf: cfg.ConfigOpts,
         except (cfg.Error, ValueError) as exc:
             raise errors.ConfigError(f'[{name}]: {exc}') from exc
         mode = conf_.mode(conf, name)
-        if mode is Mode.ENFORCE and is_detector(cls) and cls.only_observes:
-            raise errors.ConfigError(
-                f'[{name}] mode: enforce: {name} does not check that a '
-                'limit helps, so it only observes; set mode = observe, or '
-                'list attribution in [agent] controllers and let that '
-                'enforce')
+        if mode is Mode.ENFORCE and name in conf_.UNTRIED:
+            LOG.warning(
+                '[%s] mode: enforce: %s limits what its paper names and does '
+                'not check that a limit helps; set mode = observe, and let '
+                'attribution enforce, which checks', name, name)
         found.append((cls(params, interval_s=conf.agent.interval_s,
                           host=conf.agent.host,
                           boot_id=records.boot_id()),

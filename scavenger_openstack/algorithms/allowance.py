@@ -20,6 +20,10 @@ hosts with the next one may set them already.  Then the host's own number
 counts, since there is no governor any more."""
 
 
+NOT_ALLOWED = 'nothing now: the fleet governor allows no new limit'
+"""The action of an incident where that is why."""
+
+
 class Budget(NamedTuple):
     """So many limits until then.
 

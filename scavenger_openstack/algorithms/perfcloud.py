@@ -18,12 +18,13 @@ Not as in the paper, which has one high-priority application on a host: each
 application has an algorithm 1 of its own, and the tightest cap counts; for VMs
 with ``scavenger:protect=false``, an application apart, nothing is capped.
 ``io_wait`` has the time of service in it, the paper's wait is that in the
-queue.  What suspects used is not averaged over intervals, signals are.
+queue.  A VM below 0.25 cores, or 5 operations per second, is not compared.
 """
 
 from __future__ import annotations
 
 import collections
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -34,7 +35,9 @@ from operator import mul
 from typing import Any
 from typing import NamedTuple
 
+from scavenger_openstack.algorithms.allowance import Allowance
 from scavenger_openstack.algorithms.allowance import Budget
+from scavenger_openstack.algorithms.allowance import NOT_ALLOWED
 from scavenger_openstack.algorithms.cpi2.specs import Specs
 from scavenger_openstack.algorithms.sampling import Sample
 from scavenger_openstack.algorithms.sampling import Sampler
@@ -85,13 +88,14 @@ class Params:
             'help': 'Deviation of the seconds per disk operation across an '
                     "application's VMs above which there is contention. Set "
                     'it to the largest that your host shows without '
-                    'contention.',
+                    'contention: scavenger-replay --thresholds.',
             'min': 0.0, 'max': 3600.0,
             'source': 'PerfCloud, section III-C: 10, read as ms'})
     cpi_threshold: float = dataclasses.field(default=1.0, metadata={
         'help': 'Deviation of the cycles per instruction across an '
                 "application's VMs above which there is contention. Set it "
-                'to the largest that your host shows without contention.',
+                'to the largest that your host shows without contention: '
+                'scavenger-replay --thresholds.',
         'min': 0.0, 'max': 1000.0, 'source': 'PerfCloud, section III-C'})
     correlation_threshold: float = dataclasses.field(default=0.8, metadata={
         'help': 'Pearson correlation from which a VM is an antagonist.',
@@ -225,7 +229,8 @@ class _Loop:
         self.t = self.missing = 0
 
     def turn(self, values: Mapping[str, float], interval: _Interval,
-             limit: float, params: Params) -> None:
+             limit: float, params: Params, may_limit: Callable[[], bool]
+             ) -> None:
         """One interval; ``values`` are the signal of each of the VMs."""
         for name in self.antagonists.keys() - interval.capped:
             del self.antagonists[name]
@@ -244,7 +249,7 @@ class _Loop:
                            if contention else {})
             for name, score in self.scores.items():
                 use = interval.capped[name]
-                if name not in self.antagonists and use:
+                if name not in self.antagonists and use and may_limit():
                     # It begins at what is used: algorithm 1, t = 1.
                     self.antagonists[name] = _Antagonist(use, use, score)
         self.t += 1
@@ -282,6 +287,15 @@ class _Loop:
         if one.loose >= params.remove_intervals and not contention:
             del self.antagonists[name]
 
+    def why_none(self) -> str:
+        """Why nothing is limited."""
+        if not self.scores:
+            return 'nothing: no suspect correlates enough'
+        capped = self.intervals[-1][1].capped
+        if any(capped.get(name) for name in self.scores):
+            return NOT_ALLOWED
+        return 'nothing: what correlates uses nothing now, as far as is known'
+
     def evidence(self, incident: Incident, what: str) -> list[series.Series]:
         return series.of(
             incident, [one.time_s for _, one in self.intervals],
@@ -298,33 +312,40 @@ class _Control:
         self.used, correlated = CORRELATED[signal]
         self.sampler = Sampler(signal, duration_s=every_s,
                                interval_s=every_s, correlated=correlated)
-        self.smooth: dict[str, float] = {}
+        self.smooth: tuple[Mapping[str, float], ...] = ({}, {}, {})
         self.loops: dict[Application, _Loop] = {}
 
-    def turn(self, sample: Sample, cores: float, params: Params) -> None:
-        """One interval of all applications."""
-        self.smooth = {
-            name: ewma(self.smooth.get(name), value, params.ewma_alpha)
-            for name, value in sample.values.items()}
+    def turn(self, sample: Sample, cores: float, params: Params,
+             may_limit: Callable[[], bool]) -> None:
+        """One interval of all applications.
+
+        :param may_limit: whether one more limit may be set, which counts it
+        """
+        self.smooth = signals, uses, correlated = tuple(
+            {name: ewma(before.get(name), value, params.ewma_alpha)
+             for name, value in now.items()}
+            for before, now in zip(self.smooth, (
+                sample.values, sample.uses, sample.correlated), strict=True))
         applications: dict[Application, dict[str, float]] = {}
         capped: dict[str, float | None] = {}
         unit = MB if self.signal is IO_WAIT else cores
         for name, rates in sample.rates.items():
             one = rates.workload
             if one.priority is Priority.BACKGROUND:
-                use = sample.uses.get(name)
+                use = uses.get(name)
                 capped[name] = None if use is None else use / unit
-            elif one.application and name in self.smooth:
+            elif one.application and name in signals:
                 # Another project may use the same name.
                 applications.setdefault(
                     (one.project or '', one.application, one.protected),
-                    {})[name] = self.smooth[name]
-        interval = _Interval(sample.time_s, sample.correlated, capped)
+                    {})[name] = signals[name]
+        interval = _Interval(sample.time_s, correlated, capped)
         for key, values in applications.items():
             if key not in self.loops and len(values) > 1:
                 self.loops[key] = _Loop(params.samples)
         for key, loop in list(self.loops.items()):
-            loop.turn(applications.get(key, {}), interval, self.limit, params)
+            loop.turn(applications.get(key, {}), interval, self.limit, params,
+                      may_limit if key[-1] else _named_only)
             if loop.missing >= params.remove_intervals:
                 del self.loops[key]
 
@@ -351,8 +372,7 @@ class _Control:
                     suspects=tuple(sorted(loop.scores.items(),
                                           key=lambda one: -one[1])),
                     antagonists=tuple(loop.antagonists),
-                    action='nothing: no suspect correlates enough'
-                    if not loop.antagonists else
+                    action=loop.why_none() if not loop.antagonists else
                     LIMIT + ', '.join(loop.antagonists) if protected
                     else UNPROTECTED)
 
@@ -363,6 +383,11 @@ class _Control:
                 'threshold': self.limit,
                 'antagonists': len({name for loop in self.loops.values()
                                     for name in loop.antagonists})}
+
+
+def _named_only() -> bool:
+    """What is not protected has its antagonists named, and no limit."""
+    return True
 
 
 def _limits(params: Params) -> list[tuple[Signal, float]]:
@@ -376,7 +401,6 @@ class Controller:
 
     name = NAME
     kind = 'detector'
-    only_observes = True
     params_type = Params
     at_start = frozenset({'interval_s', 'samples'})
 
@@ -389,6 +413,7 @@ class Controller:
         every_s = max(params.interval_s, interval_s)
         self._controls = [_Control(signal, limit, every_s)
                           for signal, limit in _limits(params)]
+        self._allowance = Allowance()
         self._time_s = -math.inf
         self._decision = Decision()
 
@@ -403,7 +428,8 @@ class Controller:
         """It compares the VMs of one application with each other."""
 
     def allow(self, budget: Budget | None) -> None:
-        """It only observes."""
+        """The new limits that the fleet governor lets this host set."""
+        self._allowance.give(budget)
 
     def evidence(self, incident: Incident) -> list[series.Series]:
         """The deviation, which the victim has most part in, and what
@@ -426,7 +452,8 @@ class Controller:
         for control in self._controls:
             sample = control.sampler.add(now, rates)
             if sample is not None:
-                control.turn(sample, cores, self.params)
+                control.turn(sample, cores, self.params,
+                             lambda: self._allowance.take(now))
         alive = {one.workload.id for one in rates.workloads}
         caps: dict[KnobKey, Cap] = {}
         for cap in [cap for control in self._controls

@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable
 from collections.abc import Sequence
+import itertools
 import pathlib
 import sys
 from typing import TYPE_CHECKING
@@ -62,6 +63,10 @@ def parser() -> command_line.Parser:
                        help='compare with the decisions in the recording '
                             'itself; the exit code is 1 at the first line '
                             'that differs')
+    found.add_argument('--thresholds', action='store_true',
+                       help='print the thresholds that perfcloud learns from '
+                            'it: the largest deviations across the VMs of an '
+                            'application; record while nothing disturbs them')
     group = found.add_argument_group('of a table, which does not have them')
     group.add_argument('--cpus', metavar='N',
                        type=command_line.number(1, 4096, whole=True),
@@ -86,6 +91,10 @@ def _main(arguments: Sequence[str]) -> int:
         raise errors.ConfigError(
             '--verify looks at the recorded settings only: leave out '
             '--compare and --set')
+    if options.thresholds and (options.verify or options.compare):
+        raise errors.ConfigError(
+            '--thresholds prints thresholds alone: leave out --verify and '
+            '--compare')
     if options.compare and not options.set:
         raise errors.ConfigError(
             '--compare needs --set: against what shall it be compared?')
@@ -187,6 +196,8 @@ def _show(options: argparse.Namespace, source: replay.Source,
     from scavenger_openstack.laboratory import replay_output
     from scavenger_openstack.laboratory import replay_settings
     after = replay_settings.changed(settings, options.set)
+    if options.thresholds:
+        return _thresholds(options, source, after)
     if options.compare:
         found = replay_compare.compare(
             source, settings, after,
@@ -206,6 +217,32 @@ def _show(options: argparse.Namespace, source: replay.Source,
             _print(table.lines(step))
     if options.format == 'table':
         print(f'{ticks} ticks, {decisions} decisions')
+    return 0
+
+
+def _thresholds(options: argparse.Namespace, source: replay.Source,
+                settings: replay_settings.Settings) -> int:
+    from scavenger_openstack.algorithms import perfcloud
+    from scavenger_openstack.laboratory import replay
+    from scavenger_openstack.laboratory import thresholds
+    params = (settings.params(perfcloud.NAME)
+              if perfcloud.NAME in [one.name for one in settings.controllers]
+              else perfcloud.Params())
+    hosts = [thresholds.peaks(
+        (step.decided.rates for step in steps if step.decided), params,
+        source.interval_s(host)) for host, steps in itertools.groupby(
+            replay.run(source, settings), key=lambda step: step.host)]
+    largest = {parameter: max(
+        [level for levels in hosts
+         if (level := levels[parameter]) is not None],
+        default=None) for parameter in thresholds.PARAMETERS.values()}
+    if options.format == 'json':
+        _print([text.json_line({'type': 'thresholds', **largest})])
+        return 0
+    _print([f'[{perfcloud.NAME}]', *(
+        f'# {parameter}: no two VMs of an application had that signal'
+        if level is None else f'{parameter} = {level!r}'
+        for parameter, level in largest.items())])
     return 0
 
 

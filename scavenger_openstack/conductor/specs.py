@@ -131,7 +131,7 @@ def merged(rows: Iterable[Any], before: Mapping[SpecKey, Aged],
         ranges = Ranges(of_key)
         for row in of_key:
             one = Aged(
-                weighed(Statistics(row.n, row.mean, row.m2),
+                weighed(Statistics(row.n, row.mean, row.m2, row.cpu_cores),
                         ranges.limits(row.host_id, before.get(key))),
                 min(today_s, row.hour_s // DAY_S * DAY_S))
             specs[key] = specs[key].merge(one) if key in specs else one
@@ -149,7 +149,7 @@ def weighed(samples: Statistics, limits: tuple[float, float] | None
         least, most = limits
         mean = min(max(mean, least), most)
         m2 = min(m2, n * ((most - least) / 4) ** 2)
-    return Statistics(n, mean, m2)
+    return Statistics(n, mean, m2, samples.cpu_cores)
 
 
 class Ranges:
@@ -208,14 +208,16 @@ def _merge(connection: reports.Connection, after: int, today_s: int
     recent = [row for row in rows
               if row.hour_s >= today_s - DAYS * DAY_S]
     specs = merged(recent, {
-        _key(row): Aged(Statistics(row.n, row.mean, row.m2), row.day_s)
+        _key(row): Aged(Statistics(row.n, row.mean, row.m2, row.cpu_cores),
+                        row.day_s)
         for row in statistics.specs(connection, set(map(_key, recent)))},
         today_s)
     changed = [
         {**dict(zip(statistics.KEY, whose, strict=True)), 'n': one.n,
          'mean': one.mean, 'm2': one.m2, 'stddev': one.stddev or 0.0,
-         'day_s': day_s} for whose, (one, day_s) in sorted(specs.items())
-        if all(map(math.isfinite, (*one, one.stddev or 0.0)))]
+         'cpu_cores': one.cpu_cores, 'day_s': day_s}
+        for whose, (one, day_s) in sorted(specs.items())
+        if all(map(math.isfinite, (*one[:3], one.stddev or 0.0)))]
     statistics.set_specs(connection, changed)
     if changed:
         claims.count(connection, directives.SPECS_CHANGED)

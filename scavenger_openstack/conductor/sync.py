@@ -283,7 +283,8 @@ def _apply(connection: reports.Connection, host_id: int, report: Report,
          'cpu_model': entry.cpu_model,
          'signal': entry.signal,
          'n': entry.n, 'mean': entry.mean, 'm2': entry.m2,
-         'least': entry.least, 'most': entry.most}
+         'least': entry.least, 'most': entry.most,
+         'cpu_cores': entry.cpu_cores}
         for entry in samples.usable(
             connection, host_id, report.host, [
                 one.entry for one in entries

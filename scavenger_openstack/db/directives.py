@@ -252,7 +252,8 @@ def specs(connection: Connection, cpu_model: str,
     for pairs in reports.batches(sorted(applications)):
         found += [{**row, 'n': round(row['n'])} for row in connection.execute(
             select(table.project, table.application, table.cpu_model,
-                   table.signal, table.mean, table.stddev, table.n).where(
+                   table.signal, table.mean, table.stddev, table.n,
+                   table.cpu_cores).where(
                        rows.keyed(connection, (table.project,
                                                table.application), pairs),
                        table.cpu_model == cpu_model, table.n >= least_n,

@@ -20,7 +20,7 @@ from scavenger_openstack.db import tables
 
 KEY = ('project', 'application', 'cpu_model', 'signal')
 
-VALUES = ('mean', 'stddev', 'n', 'm2', 'day_s')
+VALUES = ('mean', 'stddev', 'n', 'm2', 'cpu_cores', 'day_s')
 """What a spec is, besides whose it is."""
 
 _S, _T = tables.statistics.c, tables.specs.c
@@ -52,8 +52,8 @@ def waiting(connection: Connection, after: int, most: int
     """The rows that follow an id, by id, with what specs are made of."""
     return connection.execute(select(
         _S.id, _S.host_id, _S.hour_s, _S.n, _S.mean, _S.m2, _S.least,
-        _S.most, *(_S[name] for name in KEY)).where(_S.id > after)
-        .order_by(_S.id).limit(most)).all()
+        _S.most, _S.cpu_cores, *(_S[name] for name in KEY)).where(
+            _S.id > after).order_by(_S.id).limit(most)).all()
 
 
 def remove(connection: Connection, ids: Sequence[int]) -> int:
@@ -65,12 +65,13 @@ def remove(connection: Connection, ids: Sequence[int]) -> int:
 def specs(connection: Connection, keys: Collection[tuple[str, ...]]
           ) -> Sequence[Row[Any]]:
     """The specs of these keys that there are, locked until the transaction
-    ends: key, then n, mean, m2 and day."""
+    ends: key, then n, mean, m2, cores and day."""
     found: list[Row[Any]] = []
     for some in reports.batches(sorted(keys)):
         found += connection.execute(select(
-            *(_T[name] for name in KEY), _T.n, _T.mean, _T.m2, _T.day_s)
-            .where(rows.keyed(connection, [_T[name] for name in KEY], some))
+            *(_T[name] for name in KEY), _T.n, _T.mean, _T.m2, _T.cpu_cores,
+            _T.day_s).where(rows.keyed(
+                connection, [_T[name] for name in KEY], some))
             .order_by(_T.id).with_for_update())
     return found
 

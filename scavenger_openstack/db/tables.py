@@ -400,6 +400,7 @@ statistics = _table(
     Column('m2', Double, nullable=False),
     Column('least', Double, nullable=False),
     Column('most', Double, nullable=False),
+    Column('cpu_cores', Double),
     Index('ix_statistics_hour', 'hour_s'))
 
 specs = _table(
@@ -414,6 +415,8 @@ specs = _table(
     # the sum of the squared deviations from the mean.
     Column('n', Double, nullable=False),
     Column('m2', Double, nullable=False),
+    # The mean CPU use beside the samples, of CPI2's spec.
+    Column('cpu_cores', Double),
     Column('day_s', BigInteger, nullable=False, index=True),
     UniqueConstraint('application', 'project', 'cpu_model', 'signal',
                      name='uq_specs'),

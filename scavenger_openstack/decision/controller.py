@@ -64,9 +64,7 @@ class Controller(Tunable, Protocol):
 
 
 class Detector(Controller, Protocol):
-    """``only_observes``: it must not enforce."""
-
-    only_observes: bool
+    """Names antagonists; its limits are on these."""
 
     def compare(self, specs: Specs, /) -> None:
         """Compare workloads with these specs of all hosts."""

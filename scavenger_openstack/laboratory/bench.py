@@ -19,6 +19,7 @@ from scavenger_openstack.agent.loop import Loop
 from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
 from scavenger_openstack.algorithms.scavenger import scavenger
 from scavenger_openstack.decision.controller import Controller
+from scavenger_openstack.decision import rates as rates_
 from scavenger_openstack import errors
 from scavenger_openstack.laboratory.inline_executor import InlineExecutor
 from scavenger_openstack.laboratory.isolation import SimulatedIsolation
@@ -31,6 +32,7 @@ from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Rates
 
 FLOORS = dict(DEFAULT_FLOORS)
 
@@ -57,12 +59,16 @@ class Policy:
     :param isolation: whether the fast loop runs
     :param allocation: constant limits that are set at the start
     :param background: without it the foreground is alone
+    :param paper: the detector of a paper that sets limits, by its name in
+        :data:`.detection.PAPERS`; its limits keep no floors, of which the
+        papers have none
     """
 
     params: scavenger.Params | None = None
     isolation: bool = False
     allocation: Allocation | None = None
     background: bool = True
+    paper: str = ''
 
 
 def scavenger_alone() -> scavenger.Params:
@@ -80,6 +86,8 @@ POLICIES: Mapping[str, Policy] = {
     'static': Policy(allocation=Allocation(0.5, 0.5, 0.5, 0.5)),
     'scavenger': Policy(params=scavenger_alone()),
     'perfiso': Policy(isolation=True),
+    'cpi2': Policy(paper='cpi2'),
+    'perfcloud': Policy(paper='perfcloud'),
     'ours': Policy(params=scavenger.Params(), isolation=True),
 }
 """By name.  ``static`` gives the background half of everything."""
@@ -99,25 +107,34 @@ class Outcome(NamedTuple):
     writes: int
 
 
-def run(drawn: Drawn, policy: Policy) -> Outcome:
-    """Simulate one scenario of one seed under one policy."""
+def run(drawn: Drawn, policy: Policy, *, detector: Controller | None = None,
+        ticks: list[Rates] | None = None) -> Outcome:
+    """Simulate one scenario of one seed under one policy.
+
+    :param detector: of a policy of a paper
+    :param ticks: to which what happened in each interval is added
+    """
     tenants = [tenant for tenant in drawn.tenants
                if policy.background
                or tenant.priority is Priority.FOREGROUND]
     warm = drawn.warmup_s <= 0
     simulator = Simulator(
-        drawn.machine, tenants, seed=drawn.seed, floors=FLOORS,
+        drawn.machine, tenants, seed=drawn.seed,
+        floors={} if policy.paper else FLOORS,
         step_s=drawn.step_s if warm else drawn.warmup_step_s)
     fast = policy.isolation and drawn.step_s < drawn.interval_s
     isolation = SimulatedIsolation(simulator) if fast else None
     loop = None
-    if policy.params is not None or isolation is not None:
+    if (policy.params is not None or isolation is not None
+            or detector is not None):
         leases = SimulatedLeases(simulator)
         controllers: list[tuple[Controller, Mode]] = []
         if policy.params is not None:
             controllers.append((scavenger.Controller(
                 policy.params, interval_s=drawn.interval_s,
                 host='simulated', boot_id='simulation'), Mode.ENFORCE))
+        if detector is not None:
+            controllers.append((detector, Mode.ENFORCE))
         loop = Loop(simulator, controllers, leases,
                     Actuator(simulator, leases, 0.0, InlineExecutor()),
                     pathlib.Path('/nonexistent/stop'),
@@ -125,12 +142,17 @@ def run(drawn: Drawn, policy: Policy) -> Outcome:
     each = isolation.each() if isolation is not None else None
     if loop is not None:
         loop.tick(simulator.now)
+    before = simulator.sample() if ticks is not None else None
     while simulator.now < drawn.duration_s - 1e-9:
         if policy.allocation is not None:
             allocate(simulator, policy.allocation, drawn)
         simulator.advance(drawn.interval_s, each)
         if loop is not None:
             loop.tick(simulator.now)
+        if ticks is not None:
+            sample = simulator.sample()
+            ticks.append(rates_.rates(before, sample))
+            before = sample
         if not warm and simulator.now >= drawn.warmup_s - 1e-9:
             simulator.plant.reset_truth()
             simulator.plant.change_step(drawn.step_s)

@@ -11,10 +11,12 @@ from typing import Any
 
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.laboratory import bench
+from scavenger_openstack.laboratory import detection
 from scavenger_openstack.laboratory import oracle
 from scavenger_openstack.laboratory import score as score_
 from scavenger_openstack.simulator.scenario import Drawn
 from scavenger_openstack.simulator.scenario import Scenario
+from scavenger_openstack.types import Rates
 
 ORACLE = 'oracle'
 
@@ -62,7 +64,11 @@ def record(task: Task) -> dict[str, Any]:
     quiet()
     drawn = task.drawn()
     fast = has_fast_loop(drawn)
-    alone = bench.run(drawn, bench.POLICIES['alone'])
+    ticks: list[Rates] = []
+    papers = any(bench.POLICIES[name].paper for name in task.controllers
+                 if name != ORACLE)
+    alone = bench.run(drawn, bench.POLICIES['alone'],
+                      ticks=ticks if papers else None)
     unmanaged = bench.run(drawn, bench.POLICIES['none'])
     scores: dict[str, dict[str, Any] | None] = {}
     found: dict[str, Any] = {'scenario': task.scenario.name,
@@ -80,7 +86,9 @@ def record(task: Task) -> dict[str, Any]:
         if policy.isolation and policy.params is None and not fast:
             scores[name] = None
             continue
-        outcome = unmanaged if name == 'none' else bench.run(drawn, policy)
+        outcome = unmanaged if name == 'none' else bench.run(
+            drawn, policy, detector=detection.paper(
+                policy.paper, drawn, ticks) if policy.paper else None)
         score = score_.score(drawn, outcome, alone=alone,
                              unmanaged=unmanaged)
         scores[name] = score._asdict()

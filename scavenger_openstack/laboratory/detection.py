@@ -19,12 +19,14 @@ from typing import Any
 
 from scavenger_openstack.algorithms import attribution
 from scavenger_openstack.algorithms.cpi2 import cpi2
+from scavenger_openstack.algorithms.cpi2.samples import CpiSampler
 from scavenger_openstack.algorithms.cpi2 import specs
 from scavenger_openstack.algorithms import perfcloud
-from scavenger_openstack.algorithms.sampling import Sampler
 from scavenger_openstack.algorithms.signals import SIGNALS
+from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack.decision import rates as rates_
 from scavenger_openstack.laboratory import bench
+from scavenger_openstack.laboratory import thresholds
 from scavenger_openstack.simulator.driver import Simulator
 from scavenger_openstack.simulator.machine import Tenant
 from scavenger_openstack.simulator.scenario import Drawn
@@ -38,7 +40,19 @@ from scavenger_openstack.types import Rates
 from scavenger_openstack.types import Value
 
 OURS = 'ours'
-CONTROLLERS = ('cpi2', 'perfcloud', OURS)
+PAPERS = {'cpi2': 'cpi', 'cpi2-run_delay': 'run_delay',
+          'cpi2-io_wait': 'io_wait', 'perfcloud': '',
+          'perfcloud-constants': ''}
+"""The detectors of papers, and the signal of each CPI2: the paper's is cpi.
+PerfCloud has learnt its thresholds, or has those of the paper's machines."""
+
+CONTROLLERS = (*PAPERS, OURS)
+
+CURVE = 'cpi2'
+"""The detector of which precision is shown against its threshold."""
+
+LEAST_SCORE = 0.1
+"""Correlations below this are not looked at for that."""
 
 VICTIM = 0.2
 """By how much slower its mean request has to be for a service to count as
@@ -120,8 +134,9 @@ def record(task: Task) -> dict[str, Any]:
     Returns ``scenario``, ``seed``, ``victims`` (id -> by how much slower,
     0.2 is a fifth), ``onset_s`` (id -> when it first was a victim's),
     ``antagonists`` (those that have to be named), ``named`` (controller ->
-    [victim, antagonist, time_s, signal, cause, right]) and ``caps``
-    (controller -> most at a time).
+    [victim, antagonist, time_s, signal, cause, right]), ``caps``
+    (controller -> most at a time) and ``suspected`` by :data:`CURVE`
+    ([victim, suspect, its highest correlation, right]).
 
     :raises ConfigError: this seed draws what cannot be.
     """
@@ -157,10 +172,14 @@ def record(task: Task) -> dict[str, Any]:
 
     named: dict[str, list[list[Any]]] = {}
     caps: dict[str, int] = {}
+    scores: dict[tuple[str, str], float] = {}
     for name in CONTROLLERS:
         decisions: Iterable[Decision] = decided
         if name != OURS:
-            step = _step(name, drawn, alone)
+            step: Callable[[float, Rates], Decision] = paper(
+                name, drawn, alone.rates).step
+            if name == CURVE:
+                step = _noting(step, scores)
             decisions = (step(rates.time_s, rates) for rates in run.rates)
         named[name], caps[name] = watch(
             zip([rates.time_s for rates in run.rates], decisions,
@@ -170,7 +189,10 @@ def record(task: Task) -> dict[str, Any]:
                 victim: onset_s(alone.series[victim], run.series[victim],
                                 drawn.warmup_s)
                 for victim, by in victims.items() if by >= VICTIM},
-            'antagonists': antagonists, 'named': named, 'caps': caps}
+            'antagonists': antagonists, 'named': named, 'caps': caps,
+            'suspected': [[*pair, score, right(*pair)]
+                          for pair, score in scores.items()
+                          if score >= LEAST_SCORE]}
 
 
 def _limit(simulator: Simulator, in_force: Mapping[KnobKey, Value],
@@ -238,32 +260,55 @@ def watch(decisions: Iterable[tuple[float, Decision]],
     return [[*one, right(one[0], one[1])] for one in found.values()], caps
 
 
-def _step(name: str, drawn: Drawn, alone: Run
-          ) -> Callable[[float, Rates], Decision]:
-    """A fresh detector, with what the paper's would know.
+def _noting(step: Callable[[float, Rates], Decision],
+            highest: dict[tuple[str, str], float]
+            ) -> Callable[[float, Rates], Decision]:
+    """The same detector, of which the highest score is noted of the
+    background workload that each analysis suspects most.  Source: CPI2,
+    section 7.2.
 
-    CPI2 has specs from other hosts: here from the same application while
-    it is alone.  It runs once for each signal; the paper has cpi alone.
+    :param highest: victim and suspect -> score
     """
-    if name == 'perfcloud':
-        return perfcloud.Controller(interval_s=drawn.interval_s).step
-    several = []
-    for signal in SIGNALS:
+    def noted(now: float, rates: Rates) -> Decision:
+        decision = step(now, rates)
+        background = {workload.id for workload, *_ in rates.workloads
+                      if workload.priority is Priority.BACKGROUND}
+        for incident in decision.incidents:
+            for name, score in incident.suspects:
+                if name in background:
+                    pair = incident.victim, name
+                    highest[pair] = max(score, highest.get(pair, score))
+                    break
+        return decision
+
+    return noted
+
+
+def paper(name: str, drawn: Drawn, alone: Sequence[Rates]) -> Controller:
+    """A detector of a paper, with what it would know.
+
+    CPI2 has specs from other hosts: here from the same applications while
+    they are alone.  So does PerfCloud learn its thresholds, section III-C.
+
+    :param alone: the same host without any background
+    """
+    interval_s = drawn.interval_s
+    if signal := PAPERS[name]:
         params = cpi2.Params(signal=signal)
-        several.append(cpi2.Controller(
-            params, interval_s=drawn.interval_s,
+        return cpi2.Controller(
+            params, interval_s=interval_s,
             specs_of={(('', application), drawn.machine.cpu_model): spec
                       for application, spec in _specs(
-                          alone.rates, params, drawn).items()}))
-
-    def step(now: float, rates: Rates) -> Decision:
-        decisions = [one.step(now, rates) for one in several]
-        return Decision(
-            tuple(cap for one in decisions for cap in one.caps),
-            tuple(incident for one in decisions
-                  for incident in one.incidents))
-
-    return step
+                          alone, params, drawn).items()})
+    constants = perfcloud.Params()
+    if name == 'perfcloud-constants':
+        return perfcloud.Controller(constants, interval_s=interval_s)
+    learnt: dict[str, Any] = {
+        parameter: level for parameter, level in thresholds.peaks(
+            [rates for rates in alone if rates.time_s >= drawn.warmup_s],
+            constants, interval_s).items() if level is not None}
+    return perfcloud.Controller(dataclasses.replace(constants, **learnt),
+                                interval_s=interval_s)
 
 
 def _specs(ticks: Iterable[Rates], params: cpi2.Params, drawn: Drawn
@@ -274,8 +319,8 @@ def _specs(ticks: Iterable[Rates], params: cpi2.Params, drawn: Drawn
     as long as the paper's.
     """
     every_s = max(params.sample_s, drawn.interval_s)
-    sampler = Sampler(SIGNALS[params.signal], duration_s=every_s,
-                      interval_s=every_s)
+    sampler = CpiSampler(SIGNALS[params.signal], duration_s=every_s,
+                         interval_s=every_s)
     found: dict[str, specs.Statistics] = {}
     for rates in ticks:
         if rates.time_s < drawn.warmup_s:

@@ -86,7 +86,8 @@ def _budget(value: Any, where: str) -> Budget:
 def _spec(value: Any, where: str) -> tuple[tuple[str, str, str, str], Spec]:
     found = fields(value, where, {
         **dict.fromkeys(KEY, text), 'mean': number, 'stddev': quantity,
-        'samples': quantity, 'tasks': whole, 'source': text},
+        'samples': quantity, 'tasks': whole, 'source': text,
+        'cpu_cores': json_fields.optional(quantity)},
         (*KEY, *Spec._fields))
     project, application, cpu_model, signal = (
         found.pop(name) for name in KEY)

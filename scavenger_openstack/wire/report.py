@@ -259,12 +259,9 @@ class AgentEvent(Entry, frozen=True, tag='agent'):
 
 
 class Statistics(Entry, frozen=True, tag='statistics'):
-    """What a signal of an application was in one hour on a CPU model.
-
-    An hour has several, each of other samples.  ``m2`` is the sum of squared
-    differences from the mean, so that they can be merged.  Source: CPI2,
-    section 3.1.
-    """
+    """What a signal of an application was in one hour on a CPU model.  An hour
+    has several, of other samples each; ``m2``, the sum of squared differences
+    from the mean, lets them merge.  Source: CPI2, section 3.1."""
 
     project: MaybeProject
     application: Name
@@ -276,6 +273,7 @@ class Statistics(Entry, frozen=True, tag='statistics'):
     m2: NotNegative
     least: float
     most: float
+    cpu_cores: NotNegative | None = None
 
 
 AnyEntry = Incident | Limit | Kill | AgentEvent | Statistics
@@ -349,6 +347,7 @@ class Spec(Wire, frozen=True):
     mean: float
     stddev: NotNegative
     n: Count
+    cpu_cores: NotNegative | None = None
 
 
 class Budget(Wire, frozen=True):

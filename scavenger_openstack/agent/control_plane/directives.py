@@ -323,7 +323,8 @@ class Directives:
             orders_.Overrides(overrides), budget, {
                 specs.key(one.project, one.application, one.cpu_model,
                           one.signal):
-                specs.Spec(one.mean, one.stddev, one.n, 0, 'directive')
+                specs.Spec(one.mean, one.stddev, one.n, 0, 'directive',
+                           one.cpu_cores)
                 for one in found.specs if _possible(one)})
         self.refused = refused
         self.notice = fit.sentence(found.notice)[:REASON]
@@ -355,7 +356,7 @@ def _stopped(reason: str, note: str = '') -> report.Directives:
 def _possible(one: report.Spec) -> bool:
     """Whether a signal can be like that; nothing overflows then."""
     return (one.signal in signals.SIGNALS and 0 < one.mean <= MOST
-            and one.stddev <= MOST)
+            and one.stddev <= MOST and (one.cpu_cores or 0.0) <= MOST)
 
 
 def _floor(tag: report.Tag) -> tuple[dict[Knob, float], str]:

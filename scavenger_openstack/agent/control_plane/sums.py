@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from scavenger_openstack.algorithms.cpi2 import specs
-from scavenger_openstack.algorithms.signals import SIGNALS
+from scavenger_openstack.algorithms import signals
 from scavenger_openstack.types import WorkloadRates
 from scavenger_openstack.wire import fit
 from scavenger_openstack.wire import report
@@ -27,13 +27,11 @@ class Sums:
     """What has not been handed out yet."""
 
     def __init__(self) -> None:
-        self._sums: dict[SumKey, list[float]] = {}
+        self._sums: dict[SumKey, tuple[specs.Statistics, float, float]] = {}
 
     def add(self, workloads: Iterable[WorkloadRates], cpu_model: str,
             wall_s: float) -> None:
         """Take one sample of each workload that is part of an application.
-
-        The mean and the squared differences follow Welford's equations.
 
         :param wall_s: UNIX time of the sample
         """
@@ -42,31 +40,28 @@ class Sums:
             workload = one.workload
             if not workload.application:
                 continue
-            for name, signal in SIGNALS.items():
+            for name, signal in signals.SIGNALS.items():
                 value = fit.number(signal.value(one))
                 if value is None:
                     continue
                 key = specs.key(workload.project, workload.application,
                                 cpu_model, name), hour_s
-                sums = self._sums.get(key)
-                if sums is None:
-                    self._sums[key] = [1, value, 0.0, value, value]
-                    continue
-                sums[0] += 1
-                delta = value - sums[1]
-                sums[1] += delta / sums[0]
-                sums[2] += delta * (value - sums[1])
-                sums[3] = min(sums[3], value)
-                sums[4] = max(sums[4], value)
+                samples, least, most = self._sums.get(key, (
+                    specs.Statistics(), value, value))
+                self._sums[key] = (
+                    samples.add(value, fit.number(signals.number(
+                        one.cpu_cores))),
+                    min(least, value), max(most, value))
 
     def drain(self, wall_s: float) -> list[report.Statistics]:
         """All of it, as entries of that time."""
         found = [report.Statistics(
             sequence=1, time_s=fit.time_s(wall_s), project=project,
             application=application, signal=signal, cpu_model=cpu_model,
-            hour_s=fit.time_s(hour_s), n=int(n), mean=mean, m2=max(0.0, m2),
-            least=least, most=most)
+            hour_s=fit.time_s(hour_s), n=int(samples.n), mean=samples.mean,
+            m2=max(0.0, samples.m2), least=least, most=most,
+            cpu_cores=samples.cpu_cores)
             for ((project, application, cpu_model, signal), hour_s),
-            (n, mean, m2, least, most) in self._sums.items()]
+            (samples, least, most) in self._sums.items()]
         self._sums = {}
         return found

@@ -60,7 +60,6 @@ class Controller:
 
     name = NAME
     kind = 'detector'
-    only_observes = False
     params_type = Params
     at_start = frozenset({'sample_s', 'window_s'})
 

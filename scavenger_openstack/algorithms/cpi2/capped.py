@@ -17,17 +17,37 @@ VictimKey = tuple[str, float]
 """A workload, and when it was made."""
 
 
+HELD = 1.3
+"""A workload that uses more than so many times its limit is not held by it:
+the controller observes, or the write failed.  Not in the paper."""
+
+CappedKey = tuple[str, VictimKey]
+"""An antagonist, and the victim that it is limited for."""
+
+
 class Capped(NamedTuple):
-    """A cap, until when it lasts, and for which victim."""
+    """A cap, and until when it lasts."""
 
     until_s: float
-    victim: VictimKey
     cap: Cap
 
 
-def limited(capped: Mapping[str, Capped], victim: VictimKey) -> list[str]:
+def limited(capped: Mapping[CappedKey, Capped], victim: VictimKey
+            ) -> list[str]:
     """Return the antagonists that are limited for a victim."""
-    return [name for name, one in capped.items() if one.victim == victim]
+    return [name for name, whom in capped if whom == victim]
+
+
+def is_held(capped: Mapping[CappedKey, Capped], name: str, use: float | None
+            ) -> bool:
+    """Whether a limit throttles a suspect already, as far as is known.
+
+    The paper expects that such a one does not correlate any more, section 5;
+    for as long as the window has what it used before, it does.
+    """
+    values = [float(limit.cap.value) for (antagonist, _), limit
+              in capped.items() if antagonist == name]
+    return bool(values) and (use is None or use <= HELD * min(values))
 
 
 def shown(incident: Incident, names: list[str]) -> Incident:

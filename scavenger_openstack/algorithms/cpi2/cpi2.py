@@ -11,11 +11,10 @@ in ``specs``), 4.1 (outliers), 4.2 (antagonist correlation), 5 (caps), table
 Letters: c_i a sample of the victim's signal, u_i of the suspect's use,
 c_threshold the outlier threshold.
 
-Not as in the paper: a workload of an application of fewer than 5 tasks is
-compared with its own past, where the paper leaves it alone.  The cap of 0.01
-cores for best-effort jobs is left out: no workload is marked as one, and the
-floor, 0.1 cores unless an operator sets less, would raise it.  A spec has no
-mean of the CPU usage, which nothing in the paper reads.
+As published, with the default of each parameter.  Not in the paper: other
+signals than ``cpi``, and a workload's own past (``min_own_samples``).  What
+the paper calls best-effort jobs are workloads that may be killed here.  No cap
+goes below a workload's floor, which its reason says then; the paper has none.
 """
 
 from __future__ import annotations
@@ -27,13 +26,15 @@ from collections.abc import Sequence
 from operator import mul
 from typing import Any
 
+from scavenger_openstack.algorithms.allowance import Allowance
 from scavenger_openstack.algorithms.allowance import Budget
+from scavenger_openstack.algorithms.allowance import NOT_ALLOWED
 from scavenger_openstack.algorithms.cpi2 import capped
 from scavenger_openstack.algorithms.cpi2.capped import VictimKey
 from scavenger_openstack.algorithms.cpi2.params import Params as Params
+from scavenger_openstack.algorithms.cpi2.samples import CpiSampler
 from scavenger_openstack.algorithms.cpi2 import specs
 from scavenger_openstack.algorithms.sampling import Sample
-from scavenger_openstack.algorithms.sampling import Sampler
 from scavenger_openstack.algorithms import series
 from scavenger_openstack.algorithms.signals import SIGNALS
 from scavenger_openstack.types import Cap
@@ -44,6 +45,7 @@ from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
 from scavenger_openstack.types import UNPROTECTED
+from scavenger_openstack.types import Workload
 
 NAME = 'cpi2'
 
@@ -62,9 +64,15 @@ def threshold(spec: specs.Spec, params: Params) -> float:
     return spec.mean + params.outlier_sigmas * spec.stddev
 
 
-def hard_caps(params: Params) -> Mapping[Knob, float]:
-    """What is left to an antagonist, by knob.  Source: CPI2, section 5."""
-    return {Knob.CPU_CORES: params.cap_cores,
+def hard_caps(params: Params, *, best_effort: bool = False
+              ) -> Mapping[Knob, float]:
+    """What is left to an antagonist, by knob.
+
+    0.01 CPU-s/s to best-effort jobs and 0.1 to others; the cap on a disk is
+    not in the paper.  Source: CPI2, section 5.
+    """
+    return {Knob.CPU_CORES: params.cap_best_effort_cores if best_effort
+            else params.cap_cores,
             Knob.IO_BYTES_PER_S: params.cap_io_bytes_per_s}
 
 
@@ -124,13 +132,13 @@ class Controller:
     A cap is named for ``cap_s`` and is then gone; a victim that still
     suffers gets another round.  Specs come from all hosts (:meth:`compare`)
     or from outside (``specs_of``, by application and CPU model), else from
-    the application's tasks on this host, else from the workload's own past,
-    which stands still while its incident is open.  Source: DESIGN 7.12.
+    the application's tasks on this host, else, where that is asked for, from
+    the workload's own past, which stands still while its incident is open.
+    Source: CPI2, section 3.1; DESIGN 7.12.
     """
 
     name = NAME
     kind = 'detector'
-    only_observes = True
     params_type = Params
     at_start = frozenset({'signal', 'sample_s', 'period_s',
                           'correlation_window_s'})
@@ -147,7 +155,7 @@ class Controller:
         self.specs_of = dict(specs_of or {})
         self._specs: specs.Specs = {}
         self._signal = SIGNALS[params.signal]
-        self._sampler = Sampler(
+        self._sampler = CpiSampler(
             self._signal, duration_s=max(params.sample_s, interval_s),
             interval_s=max(params.period_s, interval_s))
         self._samples: collections.deque[Sample] = collections.deque(
@@ -155,7 +163,8 @@ class Controller:
                                 / params.period_s)))
         self._victims: dict[VictimKey, _Victim] = {}
         self._waiting: dict[VictimKey, float] = {}
-        self._capped: dict[str, capped.Capped] = {}
+        self._capped: dict[capped.CappedKey, capped.Capped] = {}
+        self._allowance = Allowance()
         self._applications: dict[str, Application | None] = {}
         self._analysed_s = float('-inf')
         self._time_s = float('-inf')
@@ -170,7 +179,8 @@ class Controller:
         self._specs = found
 
     def allow(self, budget: Budget | None) -> None:
-        """It only observes."""
+        """The new limits that the fleet governor lets this host set."""
+        self._allowance.give(budget)
 
     def evidence(self, incident: Incident) -> list[series.Series]:
         """The victim's signal and what suspects used, over the correlation
@@ -193,11 +203,14 @@ class Controller:
                 self._judge(sample)
             self._analyse(now)
         alive = {one.workload.id for one in rates.workloads}
-        self._capped = {name: one for name, one in self._capped.items()
-                        if now < one.until_s and name in alive
-                        and one.victim in self._victims}
+        self._capped = {
+            (name, victim): limit
+            for (name, victim), limit in self._capped.items()
+            if now < limit.until_s and name in alive
+            and victim in self._victims}
         return Decision(
-            tuple(one.cap for one in self._capped.values()),
+            tuple({name: limit.cap for (name, _), limit
+                   in self._capped.items()}.values()),
             self._incidents(now),
             {'signal': self._signal.name, 'samples': len(self._samples),
              'analyses': self.analyses, 'victims': len(self._waiting)})
@@ -259,7 +272,9 @@ class Controller:
                 # Outliers count as just not being one: a normal that moves
                 # is followed, and a disturbance does not become normal.
                 victim.history = victim.history.add(
-                    value if limit is None else min(value, limit))
+                    value if limit is None else min(value, limit),
+                    sample.uses.get(key[0])
+                    if self._signal.knob is Knob.CPU_CORES else None)
             flagged = victim.flagged
             while flagged and flagged[0] <= now - params.outlier_window_s:
                 flagged.popleft()
@@ -288,10 +303,15 @@ class Controller:
             if score < self.params.correlation_threshold:
                 break
             rates = latest.rates.get(name)
-            if (rates is not None and name not in self._capped
-                    and rates.workload.priority is Priority.BACKGROUND):
+            if (rates is not None
+                    and rates.workload.priority is Priority.BACKGROUND
+                    and not capped.is_held(self._capped, name,
+                                           latest.uses.get(name))):
                 antagonist = name
                 break
+        may_limit = bool(antagonist and protected and (
+            any(name == antagonist for name, _ in self._capped)
+            or self._allowance.take(now)))
         start = (victim.incident.time_s if victim.incident else
                  victim.flagged[0] if victim.flagged else now)
         victim.incident = Incident(
@@ -302,19 +322,26 @@ class Controller:
             threshold=limit, cause='unknown',
             suspects=tuple(suspects[:SHOWN]),
             antagonists=(antagonist,) if antagonist else (),
-            action=UNPROTECTED if antagonist and not protected else '')
+            action='' if may_limit or not antagonist else
+            NOT_ALLOWED if protected else UNPROTECTED)
         victim.flagged.clear()
-        if antagonist and protected:
-            self._cap(antagonist, dict(suspects)[antagonist], key, now)
+        if may_limit:
+            self._cap(latest.rates[antagonist].workload,
+                      dict(suspects)[antagonist], key, now)
 
-    def _cap(self, name: str, score: float, victim: VictimKey, now: float
-             ) -> None:
+    def _cap(self, antagonist: Workload, score: float, victim: VictimKey,
+             now: float) -> None:
         params, knob = self.params, self._signal.knob
-        self._capped[name] = capped.Capped(now + params.cap_s, victim, Cap(
-            name, knob, hard_caps(params)[knob], NAME,
-            f'{self._signal.name} of {victim[0]} rises with its use: '
-            f'correlation {score:.2f}, {params.correlation_threshold:g} is '
-            f'enough; for {params.cap_s:g} s'))
+        value = hard_caps(params, best_effort=antagonist.killable)[knob]
+        floor = antagonist.floor.get(knob, 0.0)
+        binds = (f'; its floor, {floor:g}, is kept, {value:g} would be left '
+                 'without it' if floor > value else '')
+        self._capped[antagonist.id, victim] = capped.Capped(
+            now + params.cap_s, Cap(
+                antagonist.id, knob, max(value, floor), NAME,
+                f'{self._signal.name} of {victim[0]} rises with its use: '
+                f'correlation {score:.2f}, {params.correlation_threshold:g} '
+                f'is enough; for {params.cap_s:g} s{binds}'))
 
     def _incidents(self, now: float) -> tuple[Incident, ...]:
         """Those that are open: a victim that was quiet for long enough has

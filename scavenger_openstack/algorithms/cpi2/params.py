@@ -55,6 +55,12 @@ class Params:
         'help': 'CPU left to an antagonist, in cores. Lower protects more '
                 'and delays batch work.',
         'min': 0.001, 'max': 1024.0, 'source': 'CPI2, section 5, table 2'})
+    cap_best_effort_cores: float = dataclasses.field(default=0.01, metadata={
+        'help': 'The same for a best-effort antagonist: one that may be '
+                'killed ([cgroups] killable_parents). Its floor is kept, '
+                '[cgroups] floor_cpu_cores: set that as low for the rule of '
+                'the paper.',
+        'min': 0.001, 'max': 1024.0, 'source': 'CPI2, section 5'})
     cap_io_bytes_per_s: float = dataclasses.field(default=1e6, metadata={
         'help': 'Disk throughput left to an antagonist that is named by '
                 'io_wait, in bytes per second.',
@@ -65,16 +71,18 @@ class Params:
                 'it does not.',
         'min': 1.0, 'max': 86400.0, 'source': 'CPI2, section 5, table 2'})
     min_tasks: int = dataclasses.field(default=specs.MIN_TASKS, metadata={
-        'help': 'Tasks of an application from which their samples make a '
-                'spec; below, each workload is compared with its own past.',
+        'help': 'Tasks of an application on this host from which their '
+                'samples make a spec, where the control plane gives none.',
         'min': 1, 'max': 100000, 'source': 'CPI2, section 3.1'})
     min_samples: int = dataclasses.field(
         default=specs.MIN_SAMPLES, metadata={
             'help': 'Samples of each of these tasks that a spec needs.',
             'min': 2, 'max': 1000000, 'source': 'CPI2, section 3.1'})
-    min_own_samples: int = dataclasses.field(
-        default=specs.MIN_OWN_SAMPLES, metadata={
-            'help': 'Samples of its own past that a workload is compared '
-                    'with at least.',
-            'min': 2, 'max': 1000000,
-            'source': 'not in the paper; DESIGN 7.12'})
+    min_own_samples: int = dataclasses.field(default=0, metadata={
+        'help': 'A workload of an application without a spec is compared '
+                'with its own past, from so many samples on. 0: it is left '
+                'alone, as in the paper, which manages no application of '
+                'fewer than 5 tasks; 60 is an hour.',
+        'min': 0, 'max': 1000000,
+        'source': 'the rule of 5 tasks is CPI2, section 3.1; one\'s own past '
+                  'is not in the paper, DESIGN 7.12'})

@@ -24,24 +24,27 @@ MIN_TASKS = 5
 MIN_SAMPLES = 100
 """No spec for fewer tasks, or fewer samples of each: CPI2, section 3.1."""
 
-MIN_OWN_SAMPLES = 60
-"""Samples of one workload's own history that make a spec: DESIGN 7.12."""
-
 
 class Statistics(NamedTuple):
     """Sufficient statistics of a set of samples: their number (a weight),
-    mean, and sum of the squared deviations from it."""
+    mean, and sum of the squared deviations from it.
+
+    ``cpu_cores`` is the mean CPU use beside them, ``None`` where it is not
+    known: ``cpu_usage_mean`` of CPI2, section 3.1.
+    """
 
     n: float = 0.0
     mean: float = 0.0
     m2: float = 0.0
+    cpu_cores: float | None = None
 
-    def add(self, value: float) -> Statistics:
+    def add(self, value: float, cpu_cores: float | None = None) -> Statistics:
         """With one sample more (Welford)."""
         n = self.n + 1
         delta = value - self.mean
         mean = self.mean + delta / n
-        return Statistics(n, mean, self.m2 + delta * (value - mean))
+        return Statistics(n, mean, self.m2 + delta * (value - mean),
+                          _mean(self.cpu_cores, self.n, cpu_cores, 1.0))
 
     def merge(self, other: Statistics) -> Statistics:
         """All samples of both (Chan, Golub, LeVeque)."""
@@ -51,7 +54,8 @@ class Statistics(NamedTuple):
         delta = other.mean - self.mean
         return Statistics(
             n, self.mean + delta * other.n / n,
-            self.m2 + other.m2 + delta * delta * self.n * other.n / n)
+            self.m2 + other.m2 + delta * delta * self.n * other.n / n,
+            _mean(self.cpu_cores, self.n, other.cpu_cores, other.n))
 
     def age(self, days: float, weight: float = AGE_WEIGHT) -> Statistics:
         """The same samples, ``days`` later: they weigh less.
@@ -60,7 +64,7 @@ class Statistics(NamedTuple):
         multiplies the value itself, which would lower the mean each day.
         """
         factor = weight ** days
-        return Statistics(self.n * factor, self.mean, self.m2 * factor)
+        return self._replace(n=self.n * factor, m2=self.m2 * factor)
 
     @property
     def stddev(self) -> float | None:
@@ -68,15 +72,25 @@ class Statistics(NamedTuple):
         return math.sqrt(self.m2 / (self.n - 1)) if self.n > 1 else None
 
 
+def _mean(left: float | None, n: float, right: float | None, m: float
+          ) -> float | None:
+    """The mean of n and m samples; of the others where some are unknown."""
+    if left is None or right is None:
+        return right if left is None else left
+    return left + (right - left) * m / (n + m) if n + m else left
+
+
 class Spec(NamedTuple):
     """What a signal normally is; ``source`` says whose samples it is of:
-    ``directive``, ``application`` or ``own``."""
+    ``directive``, ``application`` or ``own``.  ``cpu_cores``: the mean CPU
+    use beside them, which no rule of the paper reads."""
 
     mean: float
     stddev: float
     samples: float
     tasks: int
     source: str
+    cpu_cores: float | None = None
 
 
 SpecKey = tuple[str, str, str, str]
@@ -108,26 +122,33 @@ def of_application(tasks: Mapping[str, Statistics], *,
     for one in enough:
         total = total.merge(one)
     return Spec(total.mean, total.stddev or 0.0, total.n, len(enough),
-                'application')
+                'application', total.cpu_cores)
 
 
-def of_own(history: Statistics, *,
-           min_samples: int = MIN_OWN_SAMPLES) -> Spec | None:
-    """The spec of a workload from its own past.  Source: DESIGN 7.12."""
-    if history.n < min_samples:
+def of_own(history: Statistics, *, min_samples: int) -> Spec | None:
+    """The spec of a workload from its own past, ``None`` for fewer samples.
+
+    With 0 there is never one: the paper manages no application of fewer than
+    5 tasks.  Source: not in the paper, DESIGN 7.12.
+    """
+    if not min_samples or history.n < min_samples:
         return None
-    return Spec(history.mean, history.stddev or 0.0, history.n, 1, 'own')
+    return Spec(history.mean, history.stddev or 0.0, history.n, 1, 'own',
+                history.cpu_cores)
 
 
 def from_json(value: Any) -> Statistics:
-    """Read ``[n, mean, m2]``.
+    """Read ``[n, mean, m2, cpu_cores or null]``.
 
     :raises ValueError: it is not that.
     """
     try:
-        n, mean, m2 = (float(each) for each in value)
+        *numbers, cpu_cores = value
+        n, mean, m2 = map(float, numbers)
+        cpu_cores = None if cpu_cores is None else float(cpu_cores)
     except TypeError as exc:
         raise ValueError(f'not statistics: {value!r}') from exc
-    if not (0 <= n < math.inf and math.isfinite(mean) and 0 <= m2 < math.inf):
+    if not (0 <= n < math.inf and math.isfinite(mean) and 0 <= m2 < math.inf
+            and 0 <= (cpu_cores or 0.0) < math.inf):
         raise ValueError(f'not statistics: {value!r}')
-    return Statistics(n, mean, m2)
+    return Statistics(n, mean, m2, cpu_cores)

@@ -24,6 +24,7 @@ FIELDS = {
     'mean': schemas.NUMBER,
     'stddev': schemas.NUMBER,
     'n': schemas.COUNT,
+    'cpu_cores': schemas.MAYBE_NUMBER,
     'day': schemas.TEXT}
 
 

@@ -23,7 +23,7 @@ LOG = log.getLogger(__name__)
 
 MOST_VALUE = 1e4
 """No signal is larger: cycles of an instruction, seconds waited for each one
-run or for an operation."""
+run or for an operation; and no workload uses as many cores."""
 
 HOUR_S = 3600
 LEAST_SYNC_S = 1
@@ -68,4 +68,5 @@ def _is_possible(entry: Statistics, workloads: int) -> bool:
     return (entry.signal in SIGNALS
             and entry.n <= workloads * HOUR_S / LEAST_SYNC_S
             and max(map(abs, (entry.mean, entry.least, entry.most)))
-            <= MOST_VALUE and entry.m2 <= entry.n * MOST_VALUE ** 2)
+            <= MOST_VALUE and entry.m2 <= entry.n * MOST_VALUE ** 2
+            and (entry.cpu_cores or 0.0) <= MOST_VALUE)

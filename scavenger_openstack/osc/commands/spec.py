@@ -19,6 +19,7 @@ COLUMNS = (
     table.Column('mean', 'Mean'),
     table.Column('stddev', 'Deviation'),
     table.Column('n', 'Samples'),
+    table.Column('cpu_cores', 'CPU Cores'),
     table.Column('day', 'Day (UTC)'))
 
 

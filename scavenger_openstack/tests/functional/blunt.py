@@ -40,7 +40,6 @@ class Controller:
     kind = controller.DETECTOR
     params_type = Params
     at_start: frozenset[str] = frozenset()
-    only_observes = True
 
     def __init__(self, params: Params, *, interval_s: float, host: str,
                  boot_id: str) -> None:

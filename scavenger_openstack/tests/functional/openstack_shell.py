@@ -253,4 +253,5 @@ def fill(connection: Connection, now_s: float) -> None:
                 confirmed=1, refuted=0, victim_project='p1')
     add(tables.specs, project='p1', application='web', cpu_model='EPYC',
         signal='cpi', mean=1.25, stddev=0.2, n=86400, m2=3456.0,
+        cpu_cores=0.75,
         day_s=int(now_s // 86400 * 86400))

@@ -242,13 +242,20 @@ class AgentTest(agents.AgentTestCase):
             self.assertEqual(2, done.returncode, done.stderr)
             self.assert_one_line(done.stderr, *words)
 
-    def test_detectors_as_published_only_observe(self) -> None:
-        for name in ('cpi2', 'perfcloud'):
-            self.configure('[agent]', f'controllers = scavenger,{name}',
-                           f'[{name}]', 'mode = enforce')
-            done = self.run_agent('run')
-            self.assertEqual(2, done.returncode, done.stderr)
-            self.assert_one_line(done.stderr, name, 'mode = observe')
+    def test_detectors_as_published_may_enforce(self) -> None:
+        names = ('cpi2', 'perfcloud')
+        self.configure('[agent]', f'controllers = {",".join(names)}', *(
+            line for name in names for line in (
+                f'[{name}]', 'mode = enforce')))
+        standalone = self.start('standalone')
+        self.wait_for('it tells', self.status)
+        controllers = self.status()['controllers']
+        assert isinstance(controllers, dict)
+        standalone.terminate()
+        _, err = standalone.communicate(timeout=60)
+        for name in names:
+            self.assertEqual('enforce', controllers[name]['mode'])
+            self.assertEqual(1, err.count(f'[{name}] mode: enforce'), err)
 
     def test_a_config_file_that_cannot_be_read(self) -> None:
         self.config.write_bytes(b'[agent]\n\xff')

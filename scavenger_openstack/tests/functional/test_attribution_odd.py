@@ -221,7 +221,7 @@ class OddInputTest(suspects.SuspectsTestCase):
             self.skipTest('/proc/cpuinfo tells no model')
         histories = {name: [name, created_s, history] for
                      name, created_s, history in kept['histories']}
-        histories[self.victim_id][2] = [2.0 * LEARNS_FROM, 0.0, 0.0]
+        histories[self.victim_id][2] = [2.0 * LEARNS_FROM, 0.0, 0.0, None]
         self.keep('cpi2', histories=list(histories.values()))
 
         status = agent()
@@ -240,5 +240,5 @@ class OddInputTest(suspects.SuspectsTestCase):
         self.end()
         kept = self.kept('cpi2')
         self.assertEqual('Another CPU', kept['cpu_model'])
-        for _, _, (count, _, _) in kept['histories']:
+        for _, _, (count, *_) in kept['histories']:
             self.assertLess(count, LEARNS_FROM)

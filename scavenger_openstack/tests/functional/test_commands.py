@@ -407,8 +407,8 @@ class Commands(testtools.TestCase):
     def test_specs(self) -> None:
         [titles, row] = self.cells('interference', 'spec', 'list',
                                    '--application', 'web', '--signal', 'cpi')
-        self.assertEqual(['p1', 'web', 'EPYC', 'cpi', '1.25', '0.2', '86400'],
-                         row[:7])
+        self.assertEqual(['p1', 'web', 'EPYC', 'cpi', '1.25', '0.2', '86400',
+                          '0.75'], row[:8])
 
     def test_the_kill_switch(self) -> None:
         [on] = self.json('interference', 'protection', 'show')

@@ -200,7 +200,7 @@ class TestSpecs(CountersCase):
                 if (histories and histories[0][2][0] >= 3
                         and bool(decision.incidents) == (model == 'two')):
                     break
-            [[name, _, (_, mean, _)]] = histories
+            [[name, _, (_, mean, *_)]] = histories
             self.assertEqual(guest.uuid, name)
             found[model] = (controller.spec(guest.uuid, application), mean,
                             decision.incidents)

@@ -35,7 +35,6 @@ class Faulty(Wish):
 
     name = 'faulty'
     kind = DETECTOR
-    only_observes = False
     fails = False
 
     def compare(self, specs: object) -> None:

@@ -256,17 +256,24 @@ class TestModes(ConfTestCase):
         self.assertEqual((Mode.ENFORCE, Mode.OFF),
                          (found['scavenger'], found['perfiso']))
 
-    def test_the_detectors_of_the_papers_only_observe(self) -> None:
-        """For a reason that holds for the one that is named."""
-        for name in ('cpi2', 'perfcloud'):
-            exc = self.assertRaises(
-                errors.ConfigError, self.modes, '[agent]',
-                f'controllers = {name}', f'[{name}]', 'mode = enforce')
-            self.assertIn(f'{name} does not check that a limit helps',
-                          str(exc))
-            self.assertIn('mode = observe', str(exc))
-        self.assertEqual(Mode.ENFORCE, self.modes(
-            '[attribution]', 'mode = enforce')['attribution'])
+    def test_the_detectors_of_the_papers_enforce_with_a_warning(self) -> None:
+        for name, warned in (('cpi2', True), ('perfcloud', True),
+                             ('attribution', False)):
+            with self.assertLogs(parts.__name__) if warned else (
+                    self.assertNoLogs(parts.__name__)) as logged:
+                found = self.modes('[agent]', f'controllers = {name}',
+                                   f'[{name}]', 'mode = enforce')
+            self.assertIs(Mode.ENFORCE, found[name])
+            if logged is not None:
+                [record] = logged.records
+                self.assertEqual(('WARNING', (name, name)),
+                                 (record.levelname, record.args))
+
+    def test_the_detectors_of_the_papers_set_limits_on_what(self) -> None:
+        lines = ('[agent]', 'controllers = scavenger, cpi2',
+                 'protect = memory', '[cpi2]', 'mode = enforce')
+        self.assertIn('[agent] protect does not list cpu', str(
+            self.assertRaises(errors.ConfigError, self.modes, *lines)))
 
     def test_which_knobs(self) -> None:
         self.assertEqual(set(Knob), conf_.limited_knobs([]))

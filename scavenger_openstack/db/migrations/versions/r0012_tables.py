@@ -332,6 +332,7 @@ statistics = _table(
     Column('m2', Double, nullable=False),
     Column('least', Double, nullable=False),
     Column('most', Double, nullable=False),
+    Column('cpu_cores', Double),
     Index('ix_statistics_hour', 'hour_s'))
 
 specs = _table(
@@ -344,6 +345,7 @@ specs = _table(
     Column('stddev', Double, nullable=False),
     Column('n', Double, nullable=False),
     Column('m2', Double, nullable=False),
+    Column('cpu_cores', Double),
     Column('day_s', BigInteger, nullable=False, index=True),
     UniqueConstraint('application', 'project', 'cpu_model', 'signal',
                      name='uq_specs'),

@@ -14,6 +14,8 @@ import statistics
 
 import testtools
 
+from scavenger_openstack.algorithms.allowance import Budget
+from scavenger_openstack.algorithms.allowance import NOT_ALLOWED
 from scavenger_openstack.algorithms import perfcloud
 from scavenger_openstack.tests.unit.algorithms import consistent
 from scavenger_openstack.types import Cpu
@@ -119,12 +121,13 @@ class ControllerTest(testtools.TestCase):
 
     def test_algorithm_1(self) -> None:
         self.calm_down()
-        # Smoothed by half: deviations of 28 ms x 0.5, then x 0.75.
+        # Smoothed by half, as all that is measured: deviations of 28 ms x
+        # 0.5, then x 0.75; uses of 1 + (100 - 1) x 0.5 MB/s.
         caps = self.interval((0.001, 0.001, 0.061), 100 * MB)
         # Correlated at once over the calm intervals before: its cap begins
         # at its use and loses 80 %.
         self.assertEqual(['fio'], list(caps))
-        self.assertAlmostEqual(20 * MB, caps['fio'], -1)
+        self.assertAlmostEqual(0.2 * 50.5 * MB, caps['fio'], -1)
         incident, = self.decision.incidents
         self.assertEqual(('io_wait', ('fio',), 'vm2'), (
             incident.signal, incident.antagonists, incident.victim))
@@ -139,6 +142,19 @@ class ControllerTest(testtools.TestCase):
         self.assertEqual(sorted(curve), curve)
         self.assertEqual(math.inf, curve[-1])
         self.assertEqual((), self.decision.incidents)
+
+    def test_the_fleet_governor(self) -> None:
+        """No new limit; one that is there follows equation 1."""
+        self.calm_down()
+        self.controller.allow(Budget(0, self.now + 60, 1.0))
+        self.assertEqual({}, self.interval((0.001, 0.001, 0.061), 100 * MB))
+        self.assertEqual([NOT_ALLOWED], [
+            one.action for one in self.decision.incidents])
+        self.controller.allow(Budget(1, self.now + 120, 2.0))
+        first = self.interval((0.001, 0.001, 0.061), 110 * MB)
+        self.assertEqual(['fio'], list(first))
+        second = self.interval((0.001, 0.001, 0.061), 120 * MB)
+        self.assertAlmostEqual(0.2 * first['fio'], second['fio'], 3)
 
     def test_one_vm_has_no_deviation(self) -> None:
         del VMS[1:]

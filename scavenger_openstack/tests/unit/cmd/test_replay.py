@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import configparser
 import fcntl
 import io
 import json
@@ -116,6 +117,12 @@ class RecordingTest(ReplayTestCase):
         [line] = self.run_(*words, '--format', 'json')
         self.assertEqual('comparison', json.loads(line)['type'])
 
+    def test_thresholds_of_a_signal_that_is_not_there(self) -> None:
+        self.record()
+        [line] = self.run_(self.path, '--thresholds', '--format', 'json')
+        self.assertEqual({'type': 'thresholds', 'cpi_threshold': None,
+                          'io_wait_threshold_s': None}, json.loads(line))
+
     def test_what_does_not_go_together(self) -> None:
         self.record(1)
         change = ('--set', 'scavenger.memory_c=3')
@@ -123,6 +130,9 @@ class RecordingTest(ReplayTestCase):
                 ((self.path, '--verify', *change), '--verify'),
                 ((self.path, '--verify', '--compare', *change), '--verify'),
                 ((self.path, '--compare'), '--set'),
+                ((self.path, '--thresholds', '--verify'), '--thresholds'),
+                ((self.path, '--thresholds', '--compare', *change),
+                 '--thresholds'),
                 ((self.path, '--cpus', '2'), '--cpus', 'table'),
                 ((self.path, '--memory-bytes', '2'), '--memory-bytes'),
                 ((self.path, '--set', 'scavenger.memry_c=3'), 'memory_c?')):
@@ -231,6 +241,23 @@ class TableTest(ReplayTestCase):
         for option in ('--memory-bytes', '--link-bytes-per-s'):
             for value in ('nan', 'inf', '1e308'):
                 self.refused(2, (self.csv, option, value), option, 'finite')
+
+    def test_thresholds_of_several_hosts(self) -> None:
+        """The largest of all, as a section of the configuration."""
+        self.csv.write_text('\n'.join((f'{HEADER},host', *(
+            f'{time_s},vm{vm},,spark,,1,,,{0.001 + vm * wait:.3f},,,,,{host}'
+            for time_s in range(1, 16)
+            for host, wait in (('a', 0.002), ('b', 0.006 * (time_s > 5)))
+            for vm in range(2)), '')))
+        self.config.write_text('[agent]\ncontrollers = perfcloud\n')
+        lines = self.run_(self.csv, '--thresholds', '--set',
+                          'perfcloud.ewma_alpha=1')
+        self.config.write_text('\n'.join(lines))
+        found = configparser.ConfigParser()
+        found.read(self.config)
+        self.assertEqual(['io_wait_threshold_s'], list(found['perfcloud']))
+        self.assertAlmostEqual(
+            0.003, float(found['perfcloud']['io_wait_threshold_s']), 9)
 
     def test_bad_tables(self) -> None:
         self.table('1,web,mine' + ',' * 10)

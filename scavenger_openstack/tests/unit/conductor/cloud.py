@@ -161,8 +161,8 @@ def of_shop(*entries: wire.AnyEntry, **more: Any) -> wire.Report:
 
 def statistics(sequence: int, hour_s: float, n: int, mean: float, m2: float,
                application: str = 'shop', project: str = 'p1',
-               signal: str = 'run_delay') -> wire.Statistics:
+               signal: str = 'run_delay', **more: Any) -> wire.Statistics:
     return wire.Statistics(
         sequence=sequence, time_s=hour_s + 3600, project=project,
         application=application, cpu_model='epyc', signal=signal,
-        hour_s=hour_s, n=n, mean=mean, m2=m2, least=mean, most=mean)
+        hour_s=hour_s, n=n, mean=mean, m2=m2, least=mean, most=mean, **more)

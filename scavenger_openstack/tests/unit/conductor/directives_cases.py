@@ -362,7 +362,7 @@ class Directives(cloud.Mixin):
         self.add(tables.specs, **{
             'project': 'p1', 'application': 'shop', 'signal': 'cpi',
             'mean': 1.8, 'stddev': 0.16, 'n': 500, 'm2': 12.8, 'day_s': 0,
-            'cpu_model': 'epyc', **more})
+            'cpu_cores': 0.75, 'cpu_model': 'epyc', **more})
 
     def tasks(self, count: int) -> None:
         """So many VMs of the application are on another host."""
@@ -389,7 +389,7 @@ class Directives(cloud.Mixin):
         held = self.got()
         self.assertEqual([wire.Spec(
             project='p1', application='shop', cpu_model='epyc', signal='cpi',
-            mean=1.8, stddev=0.16, n=500)], held.specs)
+            mean=1.8, stddev=0.16, n=500, cpu_cores=0.75)], held.specs)
         self.assertIsNone(self.get(holds=held.digest))
         self.spec(signal='run_delay')
         self.specs_made()

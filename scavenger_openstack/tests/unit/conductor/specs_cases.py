@@ -53,6 +53,18 @@ class Specs(cloud.Mixin):
         self.assertAlmostEqual(mean, got, 12)
         self.assertAlmostEqual(math.sqrt(m2 / (n - 1)), stddev, 12)
 
+    def test_the_mean_use_of_cpus(self) -> None:
+        """``cpu_usage_mean`` of CPI2, section 3.1, with the same weights."""
+        self.sync(of_shop(
+            statistics(1, TODAY, 100, 2.0, 4.0, cpu_cores=0.5),
+            statistics(2, TODAY - 2 * DAY, 200, 1.0, 8.0, cpu_cores=2.0),
+            statistics(3, TODAY, 60, 2.0, 4.0)))
+        self.refresh()
+        [cores] = self.rows(tables.specs, 'cpu_cores')
+        # Samples beside which it is not known do not count.
+        self.assertAlmostEqual(
+            (100 * 0.5 + 0.81 * 200 * 2.0) / (100 + 0.81 * 200), cores, 12)
+
     def test_rows_become_one_spec(self) -> None:
         for number in range(3):
             self.sync(of_shop(*(
@@ -147,11 +159,12 @@ class Specs(cloud.Mixin):
         entries = [entry, *(codec.replace(entry, **more) for more in (
             {'mean': 1e200}, {'mean': -1e200}, {'least': -1e200},
             {'most': 1e300}, {'m2': 1e300}, {'n': 2 ** 53},
+            {'cpu_cores': 1e300},
             {'signal': 'invented'}))]
         entries = [codec.replace(one, sequence=number)
                    for number, one in enumerate(entries, 1)]
         for name in ('node-1', 'node-2'):
-            self.assertEqual(8, self.sync(of_shop(*entries, host=name)
+            self.assertEqual(9, self.sync(of_shop(*entries, host=name)
                                           ).acknowledged)
         self.assertEqual(1, self.refresh())
         self.assertEqual([(1.0, 0.0, 20)], self.rows(

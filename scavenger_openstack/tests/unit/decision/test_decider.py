@@ -43,7 +43,6 @@ class Faulty(Fixed):
     """A detector that fails whenever it is told to."""
 
     kind = DETECTOR
-    only_observes = False
     fails = False
 
     def compare(self, specs: object) -> None:

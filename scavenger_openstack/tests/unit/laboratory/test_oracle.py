@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import testtools
 
 from scavenger_openstack.laboratory import bench
@@ -39,6 +41,8 @@ class OracleTest(testtools.TestCase):
 
     def setUp(self) -> None:
         super().setUp()
+        logger = logging.getLogger('scavenger_openstack')
+        self.addCleanup(logger.setLevel, logger.level)
         compare.quiet()
 
     def search(self, host: Drawn) -> oracle.Found:

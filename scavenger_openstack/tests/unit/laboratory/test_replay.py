@@ -46,7 +46,7 @@ FAST = {Knob.CPU_CORES}
 class Watcher:
     """A detector: whatever has a CPI above 2 is a victim, all else caps."""
 
-    name, kind, only_observes = 'watcher', 'detector', False
+    name, kind = 'watcher', 'detector'
 
     class params_type:
         pass

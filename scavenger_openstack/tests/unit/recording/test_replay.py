@@ -62,7 +62,8 @@ TICK = {
         'budget': {'limits': 3, 'until_s': 9.0, 'lease': 1.0},
         'specs': [{'project': 'p', 'application': 'a', 'cpu_model': 'c',
                    'signal': 'cpi', 'mean': 1.0, 'stddev': 0.1,
-                   'samples': 9.0, 'tasks': 0, 'source': 'directive'}]},
+                   'samples': 9.0, 'tasks': 0, 'source': 'directive',
+                   'cpu_cores': None}]},
     'params': {'scavenger': {'memory_c': 3.0}},
     'incidents': [{'controller': 'c', 'incident': {
         'id': 'i', 'time_s': 1.0, 'host': 'h', 'victim': 'v',
@@ -224,6 +225,7 @@ class ReadTest(RecordingTestCase):
                 ('orders/budget', 3, 'orders: budget: 3'),
                 ('orders/budget/limits', 1.5, 'budget: limits: 1.5'),
                 ('orders/specs/0/mean', NAN, 'specs[0]: mean: '),
+                ('orders/specs/0/cpu_cores', -1, 'specs[0]: cpu_cores: '),
                 ('orders/specs/0/signal', NotImplemented,
                  'specs[0]: signal: missing'),
                 ('params', [], 'params: '),

@@ -72,7 +72,7 @@ agent_events = st.builds(
 statistics = st.builds(
     report.Statistics, **entry, project=projects, application=names,
     signal=names, cpu_model=maybes, hour_s=times, n=firsts, mean=numbers,
-    m2=amounts, least=numbers, most=numbers)
+    m2=amounts, least=numbers, most=numbers, cpu_cores=st.none() | amounts)
 entries = incidents | limits | kills | agent_events | statistics
 workloads = st.builds(
     report.Workload, id=names,
@@ -116,7 +116,7 @@ answers = st.builds(
         specs=st.lists(st.builds(
             report.Spec, project=maybes, application=names,
             cpu_model=maybes, signal=names, mean=numbers, stddev=amounts,
-            n=counts), max_size=2),
+            n=counts, cpu_cores=st.none() | amounts), max_size=2),
         governed=st.booleans()),
     budget=st.none() | st.builds(report.Budget, limits=counts,
                                  until_s=times))

@@ -11,8 +11,12 @@ import statistics
 
 import testtools
 
+from scavenger_openstack.algorithms.allowance import Budget
+from scavenger_openstack.algorithms.allowance import NOT_ALLOWED
 from scavenger_openstack.algorithms.cpi2 import cpi2
+from scavenger_openstack.algorithms.cpi2.samples import CpiSampler
 from scavenger_openstack.algorithms.cpi2 import specs
+from scavenger_openstack.algorithms import signals
 from scavenger_openstack.algorithms.signals import SIGNALS
 from scavenger_openstack.tests.unit.algorithms import consistent
 from scavenger_openstack.types import Knob
@@ -28,7 +32,36 @@ CALM = Workload('calm', Priority.BACKGROUND)
 VIP = Workload('vip', Priority.FOREGROUND)
 
 
+class TableTest(testtools.TestCase):
+    """The defaults are the paper's."""
+
+    def test_table_2(self) -> None:
+        params = cpi2.Params()
+        self.assertEqual(
+            ('cpi', 10.0, 60.0, 2.0, 3, 300.0, 0.35, 0.1, 300.0),
+            (params.signal, params.sample_s, params.period_s,
+             params.outlier_sigmas, params.outliers, params.outlier_window_s,
+             params.correlation_threshold, params.cap_cores, params.cap_s))
+        self.assertEqual(0.25, signals.MIN_CORES)
+
+    def test_sections_3_to_5(self) -> None:
+        """100 samples of each of 5 tasks, and no norm without these; a window
+        of 10 minutes; 0.01 CPU-s/s for best effort."""
+        params = cpi2.Params()
+        self.assertEqual(
+            (5, 100, 0, 600.0, 1.0, 0.01),
+            (params.min_tasks, params.min_samples, params.min_own_samples,
+             params.correlation_window_s, params.analysis_interval_s,
+             params.cap_best_effort_cores))
+
+
 class HardCapsTest(testtools.TestCase):
+
+    def test_best_effort_and_others(self) -> None:
+        """Section 5."""
+        for best_effort, cores in ((True, 0.01), (False, 0.1)):
+            self.assertEqual(cores, cpi2.hard_caps(
+                cpi2.Params(), best_effort=best_effort)[Knob.CPU_CORES])
 
     def test_each_knob_has_its_own(self) -> None:
         self.assertEqual(
@@ -44,16 +77,20 @@ class SpecsTest(testtools.TestCase):
         left, right = [1.0, 2.5, 4.0, 0.5], [10.0, 11.0, 9.5]
         one, two = specs.Statistics(), specs.Statistics()
         for value in left:
-            one = one.add(value)
+            one = one.add(value, value / 4)
         for value in right:
-            two = two.add(value)
+            two = two.add(value, value / 4)
         both = one.merge(two)
         self.assertEqual(7, both.n)
         self.assertAlmostEqual(statistics.mean(left + right), both.mean)
         assert both.stddev is not None
         self.assertAlmostEqual(statistics.stdev(left + right), both.stddev)
+        assert both.cpu_cores is not None
+        self.assertAlmostEqual(both.mean / 4, both.cpu_cores)
+        self.assertEqual(one.cpu_cores, one.merge(
+            specs.Statistics(3.0, 1.0, 0.0)).cpu_cores)
         for found, wanted in zip(two.merge(one), both, strict=True):
-            self.assertAlmostEqual(wanted, found)
+            self.assertAlmostEqual(wanted or 0.0, found or 0.0)
         self.assertEqual(both, both.merge(specs.Statistics()))
         self.assertEqual(specs.Statistics(), specs.Statistics().merge(
             specs.Statistics()))
@@ -71,18 +108,27 @@ class SpecsTest(testtools.TestCase):
         tasks = {f't{i}': enough for i in range(4)}
         tasks['new'] = specs.Statistics(99.0, 5.0, 0.0)
         self.assertIsNone(specs.of_application(tasks))
-        tasks['fifth'] = enough
+        tasks['fifth'] = enough._replace(cpu_cores=0.5)
         spec = specs.of_application(tasks)
         assert spec is not None
-        self.assertEqual((1.0, 500.0, 5), (spec.mean, spec.samples,
-                                           spec.tasks))
+        self.assertEqual((1.0, 500.0, 5, 0.5), (
+            spec.mean, spec.samples, spec.tasks, spec.cpu_cores))
         self.assertAlmostEqual(math.sqrt(495 / 499), spec.stddev)
-        self.assertIsNone(specs.of_own(specs.Statistics(59.0, 1.0, 1.0)))
-        self.assertEqual('own', specs.of_own(enough).source)  # type: ignore[union-attr]
+        self.assertIsNone(specs.of_own(specs.Statistics(59.0, 1.0, 1.0),
+                                       min_samples=60))
+        self.assertEqual('own', specs.of_own(  # type: ignore[union-attr]
+            enough, min_samples=60).source)
+        # The paper leaves it alone.
+        self.assertIsNone(specs.of_own(
+            enough, min_samples=cpi2.Params().min_own_samples))
 
     def test_garbage(self) -> None:
-        for value in (None, 3, [1, 2], [1, 2, -3], [-1, 2, 3],
-                      [1, math.nan, 3], [math.inf, 1, 1], ['a', 1, 1]):
+        one = specs.Statistics(3.0, 1.5, 0.25, 0.5)
+        for good in (one, one._replace(cpu_cores=None)):
+            self.assertEqual(good, specs.from_json(list(good)))
+        for value in (None, 3, [1, 2], [1, 2, -3, None], [-1, 2, 3, 1],
+                      [1, math.nan, 3, 1], [math.inf, 1, 1, 1],
+                      ['a', 1, 1, 1], [1, 1, 1], [1, 1, 1, -1], []):
             self.assertRaises(ValueError, specs.from_json, value)
 
 
@@ -112,6 +158,28 @@ class EquationsTest(testtools.TestCase):
             cpi2.correlation(c, [1e6 * each for each in u], 2.0))
 
 
+class SamplerTest(testtools.TestCase):
+
+    def test_what_a_sample_counts_for(self) -> None:
+        """Cycles over instructions of 10 s; none below 0.25 CPU-s/s in these
+        10 s: section 4.1."""
+        for uses, cpis, wanted in (
+                ([0.1] * 9 + [2.0], [3.0] * 9 + [1.0], 2.9 / (0.3 + 2.0)),
+                ([0.2] * 9 + [0.6], [2.0] * 10, None),
+                ([0.5] * 10, [1.0, 2.0] * 5, 5.0 / (2.5 + 1.25))):
+            sampler = CpiSampler(SIGNALS['cpi'], duration_s=10.0,
+                                 interval_s=10.0)
+            for second, (use, cpi) in enumerate(zip(uses, cpis, strict=True)):
+                sample = sampler.add(second + 1.0, Rates(
+                    second + 1.0, 1.0, (
+                        WorkloadRates(WEB, 1.0, cpu_cores=use, cpi=cpi),)))
+            assert sample is not None
+            found = sample.values.get('web')
+            self.assertIs(wanted is None, found is None)
+            self.assertAlmostEqual(wanted or 0.0, found or 0.0)
+            self.assertAlmostEqual(sum(uses) / 10, sample.uses['web'])
+
+
 class ControllerTest(testtools.TestCase):
     """One sample per step: samples of one second each second."""
 
@@ -126,7 +194,7 @@ class ControllerTest(testtools.TestCase):
         self.incidents = consistent.Incidents(self)
 
     cpu_model: str | None = 'one'
-    victim = WEB
+    victim, hog = WEB, HOG
 
     def see(self, cpi: float | None, hog: float, calm: float = 0.5,
             **others: WorkloadRates) -> list[tuple[str, Knob, object]]:
@@ -135,7 +203,7 @@ class ControllerTest(testtools.TestCase):
             self.now, 1.0, (
                 WorkloadRates(self.victim, 1.0, cpu_cores=1.0, cpi=cpi),
                 WorkloadRates(VIP, 1.0, cpu_cores=hog),
-                WorkloadRates(HOG, 1.0, cpu_cores=hog),
+                WorkloadRates(self.hog, 1.0, cpu_cores=hog),
                 WorkloadRates(CALM, 1.0, cpu_cores=calm)),
             cpu_model=self.cpu_model))
         self.incidents.follow(self.now, self.decision)
@@ -173,6 +241,48 @@ class ControllerTest(testtools.TestCase):
         incident, = self.decision.incidents
         self.assertEqual((('hog',), UNPROTECTED), (
             incident.antagonists, incident.action))
+
+    def test_what_the_floor_leaves(self) -> None:
+        """0.01 CPU-s/s are for best effort: section 5.  A floor is kept, and
+        the reason says so."""
+        for killable, floor, cores, kept in (
+                (True, {}, 0.01, False),
+                (True, {Knob.CPU_CORES: 0.01}, 0.01, False),
+                (True, {Knob.CPU_CORES: 0.1}, 0.1, True),
+                (False, {Knob.CPU_CORES: 0.1}, 0.1, False),
+                (False, {Knob.CPU_CORES: 0.5}, 0.5, True)):
+            self.hog = dataclasses.replace(HOG, killable=killable,
+                                           floor=floor)
+            self.controller = cpi2.Controller(self.params, host='h',
+                                              boot_id='b')
+            self.learn()
+            for _ in range(3):
+                self.see(3.0, 2.0)
+            [cap] = self.decision.caps
+            self.assertEqual((cores, kept),
+                             (cap.value, 'its floor' in cap.reason))
+
+    def test_the_fleet_governor(self) -> None:
+        """It names what it may not limit."""
+        self.learn()
+        self.controller.allow(Budget(0, self.now + 60, 1.0))
+        for _ in range(3):
+            self.assertEqual([], self.see(3.0, 2.0))
+        [incident] = self.decision.incidents
+        self.assertEqual((('hog',), NOT_ALLOWED),
+                         (incident.antagonists, incident.action))
+        self.controller.allow(Budget(1, self.now + 120, 2.0))
+        self.assertEqual(1, len([self.see(3.0, 2.0) for _ in range(3)][-1]))
+
+    def test_an_application_of_few_tasks_is_left_alone(self) -> None:
+        """As in the paper, section 3.1, unless that is asked for."""
+        self.controller = cpi2.Controller(dataclasses.replace(
+            self.params, min_own_samples=cpi2.Params().min_own_samples))
+        for _ in range(200):
+            self.see(1.0, 0.01)
+        for _ in range(9):
+            self.assertEqual([], self.see(3.0, 2.0))
+        self.assertEqual((), self.decision.incidents)
 
     def test_background_is_no_victim(self) -> None:
         self.victim = dataclasses.replace(WEB, priority=Priority.BACKGROUND)
@@ -259,6 +369,34 @@ class ControllerTest(testtools.TestCase):
             self.see(3.0, 2.0, 1.9)
         found = [self.see(3.0, 0.1, 1.9) for _ in range(3)]
         self.assertEqual({'hog', 'calm'}, {name for name, _, _ in found[-1]})
+
+    def test_another_round_names_the_same_while_it_is_not_held(self) -> None:
+        """As when the detector observes: calm did nothing."""
+        self.learn()
+        for _ in range(9):
+            found = self.see(3.0, 2.0, 1.9)
+        self.assertEqual([('hog', Knob.CPU_CORES, 0.1)], found)
+        [incident] = self.decision.incidents
+        self.assertEqual(('hog',), incident.antagonists)
+
+    def test_one_antagonist_of_two_victims(self) -> None:
+        """It is named for both, and limited once."""
+        other = dataclasses.replace(WEB, id='db', application='mail')
+        self.controller.allow(Budget(1, 3600.0, 1.0))
+        for cpi, hog in [(1.0, 0.01), (1.01, 0.01)] * 6 + [(3.0, 2.0)] * 5:
+            self.now += 1
+            self.decision = self.controller.step(self.now, Rates(
+                self.now, 1.0, (
+                    WorkloadRates(WEB, 1.0, cpu_cores=1.0, cpi=cpi),
+                    WorkloadRates(other, 1.0, cpu_cores=1.0, cpi=2 * cpi),
+                    WorkloadRates(HOG, 1.0, cpu_cores=hog)),
+                cpu_model='one'))
+        self.assertEqual(['hog'], [cap.workload
+                                   for cap in self.decision.caps])
+        self.assertEqual(
+            {'web': ('limit hog', ('hog',)), 'db': ('limit hog', ('hog',))},
+            {one.victim: (one.action, one.antagonists)
+             for one in self.decision.incidents})
 
     def test_below_the_gate_and_missing_is_no_outlier(self) -> None:
         self.learn()
