@@ -160,7 +160,9 @@ class Conductor:
         finally:
             audit = cost.rows.pop(tables.audit.name, 0)
             self._accounts.end(sender, taken, {
-                **cost.amounts, accounts.CPU: time.thread_time() - began_s,
+                **cost.amounts, **dict.fromkeys(
+                    (accounts.CPU, accounts.BURST),
+                    time.thread_time() - began_s),
                 accounts.ROWS: sum(cost.rows.values()) + points
                 // accounts.POINTS_PER_ROW, accounts.AUDIT: audit},
                 cost.admitted)

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The limits of a detector: set, tried, adapted, remembered and removed.
 
 What moves an antagonist, and what its limit does then, is in
@@ -33,7 +32,6 @@ from scavenger_openstack.algorithms.attribution.trial import Tally
 from scavenger_openstack.algorithms.attribution.trial import Trial
 from scavenger_openstack.algorithms.attribution.trial import TrialOutcome
 from scavenger_openstack.algorithms.attribution import use as use_
-from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
@@ -105,10 +103,9 @@ class CapControl:
 
     def keep(self, present: Collection[str]) -> None:
         """Forget all about those that are gone, or made again."""
-        self.antagonists = {key: one for key, one in self.antagonists.items()
-                       if key[0] in present}
-        self._good = {key: good for key, good in self._good.items()
-                      if key[0] in present}
+        for kept in (self.antagonists, self._good):
+            for key in [key for key in kept if key[0] not in present]:
+                del kept[key]
 
     def leave(self, now: float, names: Collection[str]) -> None:
         """These are away, as while they reboot: their limits await them."""
@@ -159,7 +156,7 @@ class CapControl:
                 continue
             if not self.one_more(now):
                 break
-            one.reason = _reason(disturbance, name)
+            one.reason = disturbance.reason(name)
             self._set(key, Event.NAMED, self._first(
                 now, key, disturbance, use,
                 point.workload.floor.get(knob, 0.0)))
@@ -401,23 +398,3 @@ class CapControl:
 
 def pair_of(disturbance: Disturbance) -> tuple[VictimGroup, str]:
     return disturbance.group, disturbance.signal
-
-
-def _reason(disturbance: Disturbance, name: str) -> str:
-    victims = ', '.join(list(disturbance.members)[:3])
-    signal, ground = disturbance.signal, disturbance.named[name]
-    if ground.kind is GroundKind.TIMING:
-        return (f'{signal} of {victims} rises {disturbance.rise} with its '
-                'use; an innocent seems so guilty with a chance of '
-                f'{ground.chance:.1g}')
-    if ground.kind is GroundKind.TRIAL:
-        return (f'{signal} of {victims} was {ground.before:.3g}, and '
-                f'{ground.after:.3g} whenever it was limited; an innocent '
-                f'seems so guilty with a chance of {ground.chance:.1g}')
-    return (f'{signal} of {victims} is {disturbance.raised:.3g}: '
-            f'{HELD[ground.kind]} for {ground.share:.0%} of what they wait')
-
-
-HELD: Mapping[GroundKind, str] = {
-    GroundKind.DIRECT: 'it holds the resource',
-    GroundKind.SHARE: 'it holds the resource, by its share of the use,'}

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Names antagonists, limits them just enough, and checks that it helped.
 
 Ours; it stands beside the papers' own detectors.  The evidence is that of
@@ -21,6 +20,7 @@ from scavenger_openstack.algorithms.attribution import analysis
 from scavenger_openstack.algorithms.attribution.cap_control import CapControl
 from scavenger_openstack.algorithms.attribution import direct
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
+from scavenger_openstack.algorithms.attribution.disturbance import groups_of
 from scavenger_openstack.algorithms.attribution.disturbance import SHARES
 from scavenger_openstack.algorithms.attribution.disturbance import VictimGroup
 from scavenger_openstack.algorithms.attribution.history import History
@@ -29,30 +29,24 @@ from scavenger_openstack.algorithms.attribution.history import Points
 from scavenger_openstack.algorithms.attribution.history import THROTTLED
 from scavenger_openstack.algorithms.attribution.incidents import incidents
 from scavenger_openstack.algorithms.attribution.params import Params as Params
+from scavenger_openstack.algorithms.attribution.presence import Presence
 from scavenger_openstack.algorithms.attribution import searching
 from scavenger_openstack.algorithms.attribution import series
 from scavenger_openstack.algorithms.attribution import suffering
 from scavenger_openstack.algorithms.cpi2.specs import Specs
-from scavenger_openstack.algorithms import flavor
 from scavenger_openstack.algorithms import saved_state
 from scavenger_openstack.algorithms.series import Series
 from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack.types import Ask
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Incident
-from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
-from scavenger_openstack.types import Workload
 
 NAME = 'attribution'
 
 AGAIN = 0.1
 """Part of ``max_chance`` once an antagonist was named: looking again and again
 finds a coincidence in the end."""
-
-KnownRun = tuple[float | None, Priority]
-"""What a name stands for: when its workload was made, ``None`` for an
-instance, which may be started again."""
 
 
 class Controller:
@@ -83,9 +77,7 @@ class Controller:
         self._specs: Specs = {}
         self._time_s = -math.inf
         self._cpu_model: str | None = None
-        self._there: dict[str, KnownRun] = {}
-        self._away: dict[str, tuple[float, KnownRun]] = {}
-        self._workloads: list[Workload] = []
+        self._presence = Presence()
         self.analyses = 0
         self.tune(params)
 
@@ -126,13 +118,11 @@ class Controller:
             for disturbance in self._disturbances.values():
                 if not self._open(now, disturbance):
                     disturbance.end()
-        background = {name for name, (_, priority) in self._there.items()
-                      if priority is Priority.BACKGROUND}
         open_incidents = tuple([
             incident for one in self._disturbances.values()
             for incident in incidents(
                 self._time_s, one, self._caps, self.params.quiet_s,
-                background, self._examined(one), self._host,
+                self._presence.background, self._examined(one), self._host,
                 self._boot_id)])
         for incident in open_incidents:
             self._lasted_s[incident.victim, incident.signal] = self._time_s
@@ -153,46 +143,24 @@ class Controller:
                                    self.params.direct_share))
 
     def _forget_the_gone(self, now: float, rates: Rates) -> None:
-        """Also those whose id another workload has now.
-
-        Neither caps nor guilt pass on to what is made again, nor to what an
-        operator made foreground.  But an instance is the same when it is
-        started again: what is known of it waits for ``remember_s``.
-        """
-        workloads = [one.workload for one in rates.workloads]
-        if workloads == self._workloads and all(
-                now < until_s for until_s, _ in self._away.values()):
+        """Also those whose id another workload has now."""
+        presence = self._presence
+        changes = presence.follow(
+            now, [one.workload for one in rates.workloads],
+            self.params.remember_s)
+        if changes is None:
             return
-        self._workloads = workloads
-        there: dict[str, KnownRun] = {
-            one.id: (None if one.instance else one.created_s, one.priority)
-            for one in workloads}
-        before = {**self._there, **{
-            name: known for name, (_, known) in self._away.items()}}
-        until_s = now + self.params.remember_s
-        away = {name: (until_s, known) for name, known
-                in self._there.items() if known[0] is None}
-        away.update((name, one) for name, one in self._away.items()
-                    if now < one[0])
-        self._away = {name: one for name, one in away.items()
-                      if name not in there}
-        for one in workloads:
-            if before.get(one.id) != there[one.id]:
-                self._history.forget_before(one.id, one.created_s)
-                self._direct.forget(one.id)
-        for name, known in before.items():
-            if there.get(name) != known:
-                for disturbance in self._disturbances.values():
-                    disturbance.forget(name, away=name in self._away)
-        self._caps.leave(now, self._away)
-        self._caps.keep(self._away.keys() | {
-            name for name, known in there.items()
-            if known[1] is Priority.BACKGROUND
-            and before.get(name) in (None, known)})
+        for workload in changes.made:
+            self._history.forget_before(workload.id, workload.created_s)
+            self._direct.forget(workload.id)
+        for name in changes.gone:
+            for disturbance in self._disturbances.values():
+                disturbance.forget(name, away=name in presence.away)
+        self._caps.leave(now, presence.away)
+        self._caps.keep(presence.kept)
         self._disturbances = {key: one for key, one
                               in self._disturbances.items() if one.members}
         self._caps.attribute(set(self._disturbances.values()))
-        self._there = there
 
     def _examined(self, disturbance: Disturbance) -> list[str]:
         """The suspects of the experiment for these victims."""
@@ -209,7 +177,7 @@ class Controller:
     def _judge(self, now: float, rates: Rates) -> None:
         """What a new sample says."""
         samples = list(self._history.samples)
-        groups = _groups(samples[-1])
+        groups = groups_of(samples[-1])
         self._disturbances = {
             key: one for key, one in self._disturbances.items()
             if key[0] in groups
@@ -392,12 +360,7 @@ class Controller:
             return {}
         until_s = self._time_s + self.params.remember_s
         return {'saved_s': self._time_s, **self._caps.state(),
-                'instances': [
-                    *([name, until_s] for name, known in self._there.items()
-                      if known == (None, Priority.BACKGROUND)),
-                    *([name, until_s] for name, (until_s, known)
-                      in self._away.items()
-                      if known[1] is Priority.BACKGROUND)]}
+                'instances': self._presence.state(until_s)}
 
     def load(self, state: Mapping[str, Any], now: float) -> None:
         """Go on from that.
@@ -409,9 +372,7 @@ class Controller:
         if saved_s is None:
             self._caps.load({'tally': state.get('tally', {})})
             return
-        self._away = {
-            str(name): (float(until_s), (None, Priority.BACKGROUND))
-            for name, until_s in state.get('instances', ())}
+        self._presence.load(state.get('instances', ()))
         self._caps.load(state)
         self._time_s = saved_s
 
@@ -423,19 +384,3 @@ def _cap_options(params: Params, sample_s: float) -> dict[str, Any]:
             'trial_samples': params.trial_samples,
             'back_off_s': params.back_off_s, 'remember_s': params.remember_s,
             'max_caps_per_min': params.max_caps_per_min}
-
-
-def _groups(sample: Points) -> dict[VictimGroup, list[str]]:
-    """The foreground by application.  A workload without a name for it is
-    alone; those with ``scavenger:protect=false`` are apart."""
-    found: dict[VictimGroup, list[str]] = {}
-    for name, point in sample.items():
-        workload = point.workload
-        if workload.priority is Priority.FOREGROUND:
-            key = ((workload.project or '', workload.application)
-                   if workload.application and not flavor.is_made_of_image(
-                       workload.application) else ('', '', name))
-            if not workload.protected:
-                key = *key, 'unprotected'
-            found.setdefault(key, []).append(name)
-    return found

@@ -22,6 +22,7 @@ from scavenger_openstack.algorithms.attribution.history import THROTTLED
 from scavenger_openstack.algorithms.attribution.onset import onset_s
 from scavenger_openstack.algorithms.attribution.trial import TrialOutcome
 from scavenger_openstack.algorithms.attribution import use
+from scavenger_openstack.algorithms import flavor
 from scavenger_openstack.grounds import Ground
 from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack.outcomes import Outcome
@@ -36,6 +37,10 @@ SHARES = ('run_delay', THROTTLED)
 
 DIRECT = (GroundKind.DIRECT, GroundKind.SHARE)
 """Kinds of grounds that tell what holds the resource now."""
+
+HELD: Mapping[GroundKind, str] = {
+    GroundKind.DIRECT: 'holds the resource',
+    GroundKind.SHARE: 'holds the resource, by its share of the use,'}
 
 SMOOTHING = 0.5
 """Weight of the newest sample in the level of a disturbance."""
@@ -94,6 +99,22 @@ def own_load(signal: str, load: str, members: Sequence[str],
     return [found, [sum([point.cores or 0.0 for point in sample.values()
                          if point.workload.priority is Priority.FOREGROUND])
                     for sample in samples]]
+
+
+def groups_of(sample: Points) -> dict[VictimGroup, list[str]]:
+    """The foreground by application.  A workload without a name for it is
+    alone; those with ``scavenger:protect=false`` are apart."""
+    found: dict[VictimGroup, list[str]] = {}
+    for name, point in sample.items():
+        workload = point.workload
+        if workload.priority is Priority.FOREGROUND:
+            key = ((workload.project or '', workload.application)
+                   if workload.application and not flavor.is_made_of_image(
+                       workload.application) else ('', '', name))
+            if not workload.protected:
+                key = *key, 'unprotected'
+            found.setdefault(key, []).append(name)
+    return found
 
 
 @dataclasses.dataclass(slots=True)
@@ -278,6 +299,21 @@ class Disturbance:
         """Those that are named and disturbed in the last ``quiet_s``."""
         return [name for name in self.named
                 if now - self.active_s.get(name, self.named_s) < quiet_s]
+
+    def reason(self, name: str) -> str:
+        """Why a limit is set on one that is named, with the numbers."""
+        victims = ', '.join(list(self.members)[:3])
+        signal, ground = self.signal, self.named[name]
+        innocent = ('; an innocent seems so guilty with a chance of '
+                    f'{ground.chance or 0.0:.1g}')
+        if ground.kind is GroundKind.TIMING:
+            return (f'{signal} of {victims} rises {self.rise} with its use'
+                    + innocent)
+        if ground.kind is GroundKind.TRIAL:
+            return (f'{signal} of {victims} was {ground.before:.3g}, and '
+                    f'{ground.after:.3g} whenever it was limited' + innocent)
+        return (f'{signal} of {victims}: it {HELD[ground.kind]} for '
+                f'{ground.share:.0%} of what they wait')
 
     def over(self, now: float, quiet_s: float) -> bool:
         return now - max(self.harmed_s, self.named_s) >= quiet_s

@@ -74,7 +74,7 @@ class Hostile(cloud.Mixin):
         """A legal one takes a tenth of a second or more; others do not wait.
         """
         self.set('conductor.admission.accounts.HOST', {
-            **accounts.HOST, accounts.CPU: accounts.Rate(0.05, 0.5)})
+            **accounts.HOST, accounts.CPU: accounts.Rate(0.05, 0.05)})
         began_s, count = time.thread_time(), 0
         for number in range(40):
             self.pace_s += 0.01

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which workloads are the same as before, and which have only their names."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Workload
+
+KnownRun = tuple[float | None, Priority]
+"""What a name stands for: when its workload was made, ``None`` for an
+instance, which may be started again."""
+
+
+class Changes(NamedTuple):
+    """``made``: workloads that are new under their names.  ``gone``: names
+    that stand for nothing now, or for another workload."""
+
+    made: Collection[Workload]
+    gone: Collection[str]
+
+
+class Presence:
+    """Those that are there, and instances that are away for a while.
+
+    Neither caps nor guilt pass on to what is made again, nor to what an
+    operator made foreground.  But an instance is the same when it is started
+    again: what is known of it waits.
+    """
+
+    def __init__(self) -> None:
+        self._there: dict[str, KnownRun] = {}
+        self._away: dict[str, tuple[float, KnownRun]] = {}
+        self._kept: set[str] = set()
+        self._workloads: list[Workload] = []
+
+    @property
+    def background(self) -> set[str]:
+        """Those that may be limited now."""
+        return {name for name, (_, priority) in self._there.items()
+                if priority is Priority.BACKGROUND}
+
+    @property
+    def away(self) -> Collection[str]:
+        """Instances that were there a while ago."""
+        return self._away.keys()
+
+    @property
+    def kept(self) -> Collection[str]:
+        """Those of which everything stays known."""
+        return self._away.keys() | self._kept
+
+    def follow(self, now: float, workloads: list[Workload], remember_s: float
+               ) -> Changes | None:
+        """Take those that are there; ``None`` when nothing has changed.
+
+        :param remember_s: for so long an instance may be away
+        """
+        if workloads == self._workloads and all(
+                now < until_s for until_s, _ in self._away.values()):
+            return None
+        self._workloads = workloads
+        there: dict[str, KnownRun] = {
+            one.id: (None if one.instance else one.created_s, one.priority)
+            for one in workloads}
+        before = {**self._there, **{
+            name: known for name, (_, known) in self._away.items()}}
+        until_s = now + remember_s
+        away = {name: (until_s, known) for name, known
+                in self._there.items() if known[0] is None}
+        away.update((name, known) for name, known in self._away.items()
+                    if now < known[0])
+        self._away = {name: known for name, known in away.items()
+                      if name not in there}
+        self._kept = {name for name, known in there.items()
+                      if known[1] is Priority.BACKGROUND
+                      and before.get(name) in (None, known)}
+        self._there = there
+        return Changes(
+            [one for one in workloads if before.get(one.id) != there[one.id]],
+            [name for name, known in before.items()
+             if there.get(name) != known])
+
+    def state(self, until_s: float) -> list[list[object]]:
+        """Background instances, and until when each may be away if it is
+        not there after a restart."""
+        return [
+            *([name, until_s] for name, known in self._there.items()
+              if known == (None, Priority.BACKGROUND)),
+            *([name, away_s] for name, (away_s, known)
+              in self._away.items() if known[1] is Priority.BACKGROUND)]
+
+    def load(self, state: Iterable[tuple[object, object]]) -> None:
+        """Go on from that."""
+        self._away = {
+            str(name): (float(str(until_s)), (None, Priority.BACKGROUND))
+            for name, until_s in state}
