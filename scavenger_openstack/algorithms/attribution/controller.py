@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-
 """Names antagonists, limits them just enough, and checks that it helped.
 
 Ours; it stands beside the papers' own detectors.  The evidence is that of
@@ -47,6 +46,7 @@ NAME = 'attribution'
 AGAIN = 0.1
 """Part of ``max_chance`` once an antagonist was named: looking again and again
 finds a coincidence in the end."""
+NEVER = (-math.inf, -math.inf)
 
 
 class Controller:
@@ -68,7 +68,7 @@ class Controller:
             2, round(params.window_s / sample_s)))
         self._disturbances: dict[tuple[VictimGroup, str], Disturbance] = {}
         self._caps = CapControl(NAME, **_cap_options(params, sample_s))
-        self._looked_s: dict[tuple[VictimGroup, str], float] = {}
+        self._looked_s: dict[searching.Pair, tuple[float, float]] = {}
         self._lasted_s: dict[tuple[str, str], float] = {}
         self._suffering: dict[str, str] = {}
         self._direct = direct.DirectAnswers()
@@ -193,7 +193,7 @@ class Controller:
             disturbance.take(effects)
             disturbance.look_at_named(
                 now, samples, self._caps.limited(disturbance))
-        self._looked_s = {key: looked_s for key, looked_s
+        self._looked_s = {key: times_s for key, times_s
                           in self._looked_s.items() if key[0] in groups}
         # What was not looked at for longest comes first: no group can keep
         # the others from it by suffering, or feigning to, all the time.
@@ -201,7 +201,7 @@ class Controller:
         for group, signal in sorted(
                 [(group, signal) for group in groups
                  for signal in ORDER],
-                key=lambda key: self._looked_s.get(key, -math.inf)):
+                key=lambda key: self._looked_s.get(key, NEVER)[1]):
             if looks == self._most_looks:
                 break
             looks += self._look(now, group, groups[group], signal, samples,
@@ -244,7 +244,7 @@ class Controller:
                         else raised / (1 + harm.effect)))
                 break
 
-    def _explained(self, now: float, pair: tuple[VictimGroup, str]) -> bool:
+    def _explained(self, now: float, pair: searching.Pair) -> bool:
         """Whether it is known what disturbs these victims now."""
         disturbance = self._disturbances.get(pair)
         return disturbance is not None and (
@@ -313,6 +313,19 @@ class Controller:
             self._direct.ask_soon(holders.victims)
         return new
 
+    def _part(self, now: float, pair: searching.Pair) -> float:
+        """The part of ``max_chance`` that a look at these victims may take.
+
+        Looks within one window are at much the same samples: the first one
+        has it all, and all later ones together as much again.
+        """
+        window_s = self.params.window_s
+        first_s, latest_s = self._looked_s.get(pair, NEVER)
+        first_s = first_s if now - latest_s <= window_s else now
+        self._looked_s[pair] = first_s, now
+        later = int((now - first_s) / window_s)
+        return 1 / (later * (later + 1)) if later else 1.0
+
     def _timing_look(self, now: float, group: VictimGroup,
                      members: list[str], signal: str, samples: list[Points],
                      rates: Rates, disturbance: Disturbance | None
@@ -326,11 +339,11 @@ class Controller:
         if pool is None:
             return None, False
         self.analyses += 1
-        self._looked_s[group, signal] = now
         new = analysis.analyse(
             now, group, members, signal, pool, samples, rates.topology,
-            self._limits if disturbance is None else self._limits._replace(
-                max_chance=AGAIN * self._limits.max_chance))
+            self._limits._replace(max_chance=self._limits.max_chance
+                                  * self._part(now, (group, signal))
+                                  * (1.0 if disturbance is None else AGAIN)))
         holders = self._direct.of(signal, members, new=False)
         if (new is None or holders is None
                 or holders.kind is not GroundKind.DIRECT):
