@@ -221,6 +221,9 @@ def _lines(document: Mapping[str, Any], now: float) -> list[str]:
                      + _asks(controller.get('asks', 0)))
         lines += [f'suffers    {printable(victim)}: {printable(why)}'
                   for victim, why in facts.get('suffering', {}).items()]
+        if would := facts.get('would_examine'):
+            lines.append('would try  limits on ' + printable(', '.join(would))
+                         + ' for seconds; it takes mode enforce')
     if document.get('isolation'):
         lines.append(f'isolation  {document["isolation"]["state"]}')
     lines.append(f'cost       {100 * document["cpu_share"]:.2f} % of one CPU, '

@@ -116,6 +116,12 @@ class TableTest(testtools.TestCase):
                              self.said(controllers={'attribution': {
                                  'mode': 'observe', 'asks': asks}}))
 
+    def test_experiments_that_would_be_made(self) -> None:
+        for would, lines in ([], 0), (['hog', 'mate'], 1):
+            text = self.said(controllers={'attribution': {
+                'mode': 'observe', 'facts': {'would_examine': would}}})
+            self.assertEqual(lines, text.count('hog, mate'))
+
     def test_a_detector_that_failed(self) -> None:
         self.assertIn('cpi2       observe; FAILED: KeyError: 3', self.said(
             controllers={'cpi2': {'mode': 'observe', 'facts': {
