@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""How soon what was there before the agent is named, beside real services.
+
+A service with a client that asks at a steady rate (open loop), two light jobs,
+and an antagonist that is at work before an agent starts, with its options as
+shipped and no past:
+
+cpu   six busy processes, beside memcached, nginx or redis
+disk  fio at depth 32, beside a reader of 4 KiB at 100 a second
+
+Printed are the P99 of the service alone, beside the antagonist, and under the
+agent; seconds from the agent's first tick to the name; what else was named;
+and what the antagonist still does, of what it did before.
+
+    python benchmarks/agent/first_there.py [--services memcached,nginx]
+        [--rounds 1] [--observe]
+
+Needs memcached, nginx, redis-server and fio, as far as they are asked for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+import running_agent
+from starvation_places import start
+
+from scavenger_openstack.tests.functional import base
+
+SECONDS = 10.0
+"""A measurement."""
+SETTLE_S = 30.0
+"""After it is named: limits are tried and adapted."""
+MOST_S = 120.0
+PORT = 11311
+FILE_BYTES = 1 << 30
+
+CLIENT = """
+import socket, sys, threading, time
+port, rate, count, seconds = [float(text) for text in sys.argv[1:5]]
+request, least = eval(sys.argv[5]), int(sys.argv[6])
+took_s, until_s = [], time.monotonic() + seconds
+def ask(i):
+    with socket.create_connection(('127.0.0.1', int(port))) as server:
+        server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        due_s = time.monotonic() + i / rate
+        while due_s < until_s:
+            due_s += count / rate
+            time.sleep(max(0.0, due_s - time.monotonic()))
+            server.sendall(request)
+            left = least
+            while left > 0:
+                left -= len(server.recv(65536)) or left
+            took_s.append(time.monotonic() - due_s)
+threads = [threading.Thread(target=ask, args=(i,)) for i in range(int(count))]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+took_s.sort()
+print(took_s[int(0.99 * len(took_s))])
+"""
+
+READER = """
+import mmap, os, random, sys, time
+fd = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT)
+size, page = os.fstat(fd).st_size, mmap.mmap(-1, 4096)
+took_s, due_s = [], time.monotonic()
+while True:
+    due_s += 0.01
+    time.sleep(max(0.0, due_s - time.monotonic()))
+    os.preadv(fd, [page], random.randrange(size // 4096) * 4096)
+    took_s.append(time.monotonic() - due_s)
+    if len(took_s) == 500:
+        took_s.sort()
+        with open(sys.argv[2] + '.new', 'w') as file:
+            file.write(str(took_s[495]))
+        os.rename(sys.argv[2] + '.new', sys.argv[2])
+        took_s.clear()
+"""
+
+LIGHT = """
+import time
+while True:
+    until_s = time.thread_time() + 0.002
+    while time.thread_time() < until_s:
+        pass
+    time.sleep(0.05)
+"""
+
+NGINX = """
+daemon off; worker_processes 2; pid {top}/nginx.pid; error_log /dev/null;
+events {{}}
+http {{ access_log off; client_body_temp_path {top}/body;
+  proxy_temp_path {top}/proxy; fastcgi_temp_path {top}/fastcgi;
+  uwsgi_temp_path {top}/uwsgi; scgi_temp_path {top}/scgi;
+  server {{ listen 127.0.0.1:{port}; location / {{ return 200 hello; }} }} }}
+"""
+
+REQUESTS = {
+    'memcached': (b'get key\r\n', 5), 'redis': (b'PING\r\n', 7),
+    'nginx': (b'GET / HTTP/1.1\r\nHost: a\r\n\r\n', 100)}
+
+
+class Stage:
+    """The cgroups, and what runs in them."""
+
+    def __init__(self, stack: contextlib.ExitStack, service: str,
+                 top: pathlib.Path) -> None:
+        self._tree = stack.enter_context(base.CgroupTree())
+        self._service, self._top = service, top
+        for below in '/fore/service', '/back/hog', '/back/a', '/back/b':
+            self._tree.make(below)
+        self.config = (
+            '[agent]\ncontrollers = attribution\n[libvirt]\nuri =\n[cgroups]\n'
+            f'background_parents = {self._tree.name}/back\n'
+            f'foreground_parents = {self._tree.name}/fore\n'
+            '[attribution]\nmode = {mode}\n')
+        for below in '/back/a', '/back/b':
+            start(self._tree, below, sys.executable, '-c', LIGHT)
+        self._begin()
+
+    @property
+    def hog(self) -> str:
+        return f'{self._tree.name}/back/hog'
+
+    def _begin(self) -> None:
+        top, words = self._top, []
+        if self._service == 'memcached':
+            words = ['memcached', '-u', 'nobody', '-l', '127.0.0.1', '-t',
+                     '2', '-p', str(PORT)]
+        elif self._service == 'redis':
+            words = ['redis-server', '--port', str(PORT), '--bind',
+                     '127.0.0.1', '--save', '', '--dir', str(top)]
+        elif self._service == 'nginx':
+            conf = top / 'nginx.conf'
+            conf.write_text(NGINX.format(top=top, port=PORT))
+            words = ['nginx', '-p', str(top), '-c', str(conf)]
+        else:
+            subprocess.run(['fallocate', '-l', str(FILE_BYTES),
+                            str(top / 'data')], check=True)
+            subprocess.run(['dd', 'if=/dev/urandom', f'of={top / "data"}',
+                            'bs=1M', 'conv=notrunc', 'status=none',
+                            f'count={FILE_BYTES >> 20}'], check=True)
+            words = [sys.executable, '-c', READER, str(top / 'data'),
+                     str(top / 'p99')]
+        start(self._tree, '/fore/service', *words)
+        time.sleep(2.0)
+
+    def work(self) -> None:
+        """Let the antagonist begin."""
+        words = [sys.executable, '-c', 'import os\nfor _ in range(5):\n'
+                 '    if not os.fork(): break\nwhile True: pass']
+        if self._service == 'disk':
+            words = ['fio', '--name=hog', '--rw=randread', '--bs=64k',
+                     '--iodepth=32', '--ioengine=libaio', '--direct=1',
+                     '--time_based', '--runtime=1000',
+                     f'--filename={self._top / "data"}']
+        start(self._tree, '/back/hog', *words)
+
+    def done(self) -> float:
+        """CPU seconds of the antagonist, or bytes that it has read."""
+        if self._service != 'disk':
+            return int(self._tree.read('cpuacct', '/back/hog',
+                                       'cpuacct.usage')) / 1e9
+        pids = self._tree.read('cpu', '/back/hog', 'cgroup.procs').split()
+        return float(sum([
+            int(line.split()[1]) for pid in pids
+            for line in pathlib.Path(f'/proc/{pid}/io').read_text(
+                ).splitlines() if line.startswith('read_bytes')]))
+
+    def measure(self) -> tuple[float, float]:
+        """The P99 of the service in ms, and what the antagonist does in a
+        second."""
+        before, began_s = self.done(), time.monotonic()
+        if self._service == 'disk':
+            time.sleep(SECONDS)
+            p99_s = float((self._top / 'p99').read_text())
+        else:
+            request, least = REQUESTS[self._service]
+            p99_s = float(start(
+                self._tree, '/fore/service', sys.executable, '-c', CLIENT,
+                str(PORT), '1000', '8', str(SECONDS), repr(request),
+                str(least)).communicate(timeout=60)[0])
+        return 1e3 * p99_s, (self.done() - before) / (
+            time.monotonic() - began_s)
+
+
+def named(agent: running_agent.Agent, hog: str) -> tuple[
+        float | None, set[str], list[str]]:
+    """Seconds to the name of the antagonist; the other names; by which
+    grounds."""
+    began_s, others = time.monotonic(), set()
+    while time.monotonic() - began_s < MOST_S:
+        agent.look()
+        for incident in agent.status.last.get('incidents') or ():
+            names = set(incident['antagonists'])
+            others |= names - {hog}
+            if hog in names:
+                return (time.monotonic() - began_s, others, [
+                    ground['kind'] for ground in incident.get('grounds', ())
+                    if ground['workload'] == hog])
+        time.sleep(0.2)
+    return None, others, []
+
+
+def play(service: str, mode: str) -> dict[str, object]:
+    with contextlib.ExitStack() as stack:
+        top = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(
+            prefix='first-there-', dir='.')))
+        top.chmod(0o755)
+        stage = Stage(stack, service, top.absolute())
+        alone, _ = stage.measure()
+        stage.work()
+        time.sleep(3.0)
+        beside, free = stage.measure()
+        agent = stack.enter_context(running_agent.Agent(
+            top.absolute(), stage.config.format(mode=mode)))
+        seconds, others, kinds = named(agent, stage.hog)
+        time.sleep(SETTLE_S)
+        under, limited = stage.measure()
+        agent.look()
+        for incident in agent.status.last.get('incidents') or ():
+            others |= set(incident['antagonists']) - {stage.hog}
+        return {'service': service, 'p99 alone, ms': round(alone, 2),
+                'beside, ms': round(beside, 2),
+                'under the agent, ms': round(under, 2),
+                'over alone': round(under / alone, 2),
+                'named after s': seconds and round(seconds, 1),
+                'by': kinds, 'others named': sorted(others),
+                'antagonist keeps': round(limited / free, 2) if free else 0}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--services', default='memcached,nginx,redis,disk')
+    parser.add_argument('--rounds', type=int, default=1)
+    parser.add_argument('--observe', action='store_true')
+    options = parser.parse_args()
+    services = options.services.split(',')
+    for service, program in (('memcached', 'memcached'), ('nginx', 'nginx'),
+                             ('redis', 'redis-server'), ('disk', 'fio')):
+        if service in services and not shutil.which(program):
+            print(f'first_there: {program} is not installed', file=sys.stderr)
+            return 2
+    for _ in range(options.rounds):
+        for service in services:
+            print(json.dumps(play(service, 'observe' if options.observe
+                                  else 'enforce')), flush=True)
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
