@@ -15,7 +15,7 @@ from scavenger_openstack.drivers.kernel import cpu_waits
 from scavenger_openstack import errors
 from scavenger_openstack.tests import descriptors
 from scavenger_openstack.tests.functional import base
-from scavenger_openstack.tests.functional import test_running
+from scavenger_openstack.tests.functional import bpf_programs
 
 BUSY = 'print()\nwhile True:\n    pass'
 NAPS = '''print()
@@ -43,7 +43,7 @@ class CpuWaitsTest(base.FunctionalTestCase):
 
     def setUp(self):
         super().setUp()
-        self.before = test_running.programs()
+        self.before = bpf_programs.loaded()
 
     def waits(self):
         try:
@@ -100,12 +100,12 @@ class CpuWaitsTest(base.FunctionalTestCase):
     def test_nothing_is_left_behind(self):
         with descriptors.given_back():
             reader = self.waits()
-            self.assertLessEqual(3, len(test_running.programs()
+            self.assertLessEqual(3, len(bpf_programs.loaded()
                                         - self.before))
             reader.close()
             reader.close()
         self.wait_for('the programs leave the kernel',
-                      lambda: test_running.programs() <= self.before)
+                      lambda: bpf_programs.loaded() <= self.before)
         self.assertRaises(errors.DriverError, reader.waits)
 
     def test_gone_with_its_process(self):
@@ -116,7 +116,7 @@ class CpuWaitsTest(base.FunctionalTestCase):
         process.kill()
         process.wait(30)
         self.wait_for('the programs leave the kernel',
-                      lambda: test_running.programs() <= self.before)
+                      lambda: bpf_programs.loaded() <= self.before)
 
     def test_without_the_right_to(self):
         process = self.spawn(
