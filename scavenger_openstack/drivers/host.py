@@ -20,6 +20,7 @@ from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.cgroup import cgroups
 from scavenger_openstack.drivers.cgroup import cpuset_tree
 from scavenger_openstack.drivers.delay import accounting
+from scavenger_openstack.drivers.direct import cpu
 from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack.drivers.network import shared_links
@@ -137,6 +138,8 @@ class Host:
         self._taps: dict[str, tuple[str, ...]] = {}
         self._logged = logged
         self._machines = cgroup_overlap.DomainCgroups(self._cgroups.mounts)
+        self._cpu_evidence = cpu.CpuEvidence(
+            self._cgroups.mounts, self._machines, conf.root_dir, logged)
         self._seen_changes = 0
         self._runs: dict[str, float] = {}
         self._ticks = 0
@@ -156,11 +159,13 @@ class Host:
             [Resource(one) for one in conf.agent.protect] or list(Resource),
             always, self._cgroups.lacks,
             lambda: str(self._delays.facts()['why']),
+            lambda: self._cpu_evidence.why,
             links=bool(self._links.now), interfaces=self._interfaces,
             libvirt=self._domains is not None)
 
     def facts(self) -> base.Facts:
-        grade = {**self._perf.facts(), 'delays': self._delays.facts()}
+        grade = {**self._perf.facts(), 'delays': self._delays.facts(),
+                 'direct': {'cpu': self._cpu_evidence.facts()}}
         missing = self._prerequisites.missing
         if self._domains is not None:
             return base.Facts(missing, grade, self._domains.libvirt_facts(),
@@ -210,13 +215,16 @@ class Host:
             link_tx = self._network.link_tx()
         if self._domains is not None:
             workloads += virtual
-        return HostSample(
+        sample = HostSample(
             host=self._name, boot_id=self._proc.boot_id,
             time_s=time_s, wall_time_s=time.time(), workloads=workloads,
             cpu_model=self._proc.cpu_model, topology=topology,
             cpu_busy_s=self._proc.cpu_busy_s(),
             memory_total_bytes=memory[0], memory_available_bytes=memory[1],
-            links=links, link_tx_bytes=link_tx, link_of=self._links.link_of)
+            links=links, link_tx_bytes=link_tx, link_of=self._links.link_of,
+            direct=self._cpu_evidence.answers(time.monotonic()))
+        self._cpu_evidence.follow(sample)
+        return sample
 
     def read(self, workload: str, knob: Knob) -> Value | None:
         return self._knobs(workload, knob).read(workload, knob)
@@ -252,7 +260,10 @@ class Host:
             self._domains.allow(instances)
 
     def ask(self, asks: Collection[Ask]) -> None:
-        """Not yet."""
+        """Only CPUs can be told."""
+        self._cpu_evidence.ask(
+            [workload for workload, resource in asks
+             if resource is Resource.CPU], time.monotonic())
 
     def kill(self, workload: str) -> int:
         return self._cgroups.kill(workload)
@@ -265,6 +276,7 @@ class Host:
         return self._cgroups.fast_cpu_set(group)
 
     def close(self) -> None:
+        self._cpu_evidence.close()
         self._perf.close()
         self._delays.close()
         self._cgroups.close()

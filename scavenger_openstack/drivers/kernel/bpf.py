@@ -82,6 +82,7 @@ class Helper(enum.IntEnum):
     MAP_DELETE = 3
     KTIME_NS = 5
     CPU = 8
+    CGROUP_ID = 80
 
 
 _CALLS = {'x86_64': Calls(321, 298), 'aarch64': Calls(280, 241)}
