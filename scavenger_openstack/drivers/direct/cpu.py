@@ -137,7 +137,9 @@ class CpuEvidence:
             return
         if wanted and now - window.began_s < LONGEST_S:
             for victim in wanted - window.threads.keys():
-                window.threads[victim] = self._threads(victim)
+                threads = window.threads[victim] = self._threads(victim)
+                if window.waits is not None:
+                    window.waits.watch(threads)
         else:
             self._end(window, now)
             self._done |= wanted & window.threads.keys()

@@ -5,8 +5,9 @@
 BPF programs on the scheduler's tracepoints note since when a thread is
 runnable, and, when it gets a CPU, add the time to the pair of this thread and
 of the one that leaves the CPU to it.  Netflix watches noisy neighbours by the
-same tracepoints.  At each context switch of the host that takes some 0.4 us:
-so for a few seconds at a time, while something waits.
+same tracepoints.  They run at each context switch of the host: so for a few
+seconds at a time, while something waits, and for the threads that are watched,
+with those that they start.
 
 Another thread may get the id of one that ends meanwhile: threads that end are
 noted, too.
@@ -14,6 +15,7 @@ noted, too.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from collections.abc import Mapping
 import os
 import struct
@@ -26,6 +28,7 @@ from scavenger_openstack import errors
 PURPOSE = 'tell which thread runs while another waits for a CPU'
 
 MOST_PAIRS = 16384
+MOST_WATCHED = 32768
 MOST_RUNNABLE = 32768
 """Threads that wait at the same time; of more the oldest are forgotten."""
 MOST_ENDED = 16384
@@ -36,6 +39,8 @@ INITIAL_PID_NAMESPACE = 0xeffffffc
 
 _PAIR, _RUNNABLE = struct.Struct('=II'), struct.Struct('=I')
 _NS = struct.Struct('=Q')
+_PID, _VALUE = -4, -16
+"""Where on the stack of a program they are."""
 
 
 class Waits(NamedTuple):
@@ -51,25 +56,39 @@ class Waits(NamedTuple):
     lost_s: float
 
 
-def note_program(event: bpf.Event, what: bpf.Helper, notes: int) -> bytes:
-    """``notes[pid] = what()``, at an event of one thread."""
+def exit_program(event: bpf.Event, ended: int) -> bytes:
+    """``ended[pid]`` is the cgroup, at ``sched_process_exit``."""
+    return _program(event, *_note(bpf.Helper.CGROUP_ID, ended))
+
+
+def wakeup_program(event: bpf.Event, watched: int, since: int) -> bytes:
+    """``since[pid] = now`` if it is watched, at ``sched_wakeup``."""
     op, instruction = bpf.Op, bpf.instruction
-    return bpf.assembled((
-        instruction(op.LOAD_WORD, 1, 1, event.offsets['pid']),
-        instruction(op.STORE_WORD, 10, 1, -4),
-        instruction(op.CALL, immediate=what),
-        instruction(op.STORE, 10, 0, -16),
-        *_call(bpf.Helper.MAP_UPDATE, notes, -4, -16),
-        instruction(op.MOVE, 0),
-        instruction(op.EXIT)))
+    return _program(
+        event, *_call(bpf.Helper.MAP_LOOKUP, watched, _PID),
+        (instruction(op.JUMP_IF_EQUAL, 0), 'end'),
+        *_note(bpf.Helper.KTIME_NS, since))
 
 
-def switch_program(event: bpf.Event, since: int, pairs: int, lost: int
-                   ) -> bytes:
+def new_program(event: bpf.Event, watched: int, since: int) -> bytes:
+    """The same at ``sched_wakeup_new``, and it is watched if the thread is
+    that started it."""
+    op, instruction, parent = bpf.Op, bpf.instruction, -8
+    return _program(
+        event, instruction(op.CALL, immediate=bpf.Helper.CURRENT_TASK_ID),
+        instruction(op.STORE_WORD, 10, 0, parent),
+        *_call(bpf.Helper.MAP_LOOKUP, watched, parent),
+        (instruction(op.JUMP_IF_EQUAL, 0), 'end'),
+        *_note(bpf.Helper.KTIME_NS, since),
+        *_call(bpf.Helper.MAP_UPDATE, watched, _PID, _VALUE))
+
+
+def switch_program(event: bpf.Event, watched: int, since: int, pairs: int,
+                   lost: int) -> bytes:
     """At ``sched_switch``, in words::
 
-        if prev is still runnable and not idle: since[prev] = now
-        if next is not idle and next in since:
+        if prev is still runnable and in watched: since[prev] = now
+        if next in since:
             pairs[next, prev] += now - since.pop(next)
 
     What has no room in ``pairs`` goes to ``lost[0]``.
@@ -78,8 +97,6 @@ def switch_program(event: bpf.Event, since: int, pairs: int, lost: int
     pair, now, waited, first, r0, context = -24, -16, -32, 0, 0, 6
     return bpf.assembled((
         instruction(op.MOVE_REGISTER, context, 1),
-        instruction(op.CALL, immediate=bpf.Helper.KTIME_NS),
-        instruction(op.STORE, 10, r0, now),
         # Who leaves the CPU, beside it who gets it.
         instruction(op.LOAD_WORD, 7, context, at['next_pid']),
         instruction(op.STORE_WORD, 10, 7, pair),
@@ -89,14 +106,19 @@ def switch_program(event: bpf.Event, since: int, pairs: int, lost: int
         instruction(op.LOAD, 1, context, at['prev_state']),
         instruction(op.AND, 1, immediate=0xff),
         (instruction(op.JUMP_IF_NOT_EQUAL, 1), 'next'),
+        *_call(bpf.Helper.MAP_LOOKUP, watched, pair + 4),
+        (instruction(op.JUMP_IF_EQUAL, r0), 'next'),
+        instruction(op.CALL, immediate=bpf.Helper.KTIME_NS),
+        instruction(op.STORE, 10, r0, now),
         *_call(bpf.Helper.MAP_UPDATE, since, pair + 4, now),
         'next',
         (instruction(op.JUMP_IF_EQUAL, 7), 'end'),
         *_call(bpf.Helper.MAP_LOOKUP, since, pair),
         (instruction(op.JUMP_IF_EQUAL, r0), 'end'),
-        instruction(op.LOAD, 1, r0),
-        instruction(op.LOAD, 8, 10, now),
-        instruction(op.SUBTRACT_REGISTER, 8, 1),
+        instruction(op.LOAD, 9, r0),
+        instruction(op.CALL, immediate=bpf.Helper.KTIME_NS),
+        instruction(op.MOVE_REGISTER, 8, r0),
+        instruction(op.SUBTRACT_REGISTER, 8, 9),
         *_call(bpf.Helper.MAP_DELETE, since, pair),
         *_call(bpf.Helper.MAP_LOOKUP, pairs, pair),
         (instruction(op.JUMP_IF_NOT_EQUAL, r0), 'add'),
@@ -115,6 +137,25 @@ def switch_program(event: bpf.Event, since: int, pairs: int, lost: int
         instruction(op.EXIT)))
 
 
+def _program(event: bpf.Event, *parts: bytes | tuple[bytes, str]) -> bytes:
+    """What an event of one thread runs; its id is on the stack."""
+    op, instruction = bpf.Op, bpf.instruction
+    return bpf.assembled((
+        instruction(op.LOAD_WORD, 1, 1, event.offsets['pid']),
+        instruction(op.STORE_WORD, 10, 1, _PID),
+        *parts,
+        'end',
+        instruction(op.MOVE, 0),
+        instruction(op.EXIT)))
+
+
+def _note(what: bpf.Helper, notes: int) -> tuple[bytes, ...]:
+    """``notes[pid] = what()``."""
+    return (bpf.instruction(bpf.Op.CALL, immediate=what),
+            bpf.instruction(bpf.Op.STORE, 10, 0, _VALUE),
+            *_call(bpf.Helper.MAP_UPDATE, notes, _PID, _VALUE))
+
+
 def _call(helper: bpf.Helper, map_fd: int, key: int, value: int | None = None
           ) -> tuple[bytes, ...]:
     """Call one of the functions of maps, with what is on the stack."""
@@ -130,7 +171,7 @@ def _call(helper: bpf.Helper, map_fd: int, key: int, value: int | None = None
 
 
 class CpuWaits:
-    """Counts from now on until it is closed.
+    """Counts until it is closed, what is watched.
 
     :raises Unsupported: this kernel does not let us, or cannot, or this
         process would take the thread ids for others.
@@ -141,6 +182,7 @@ class CpuWaits:
             raise errors.Unsupported(
                 f'cannot {PURPOSE}: the agent runs in a PID namespace of its '
                 'own; start its container with the PID namespace of the host')
+        self._fault: errors.DriverError | None = None
         self._programs = bpf.Programs(PURPOSE)
         try:
             self._open()
@@ -148,11 +190,27 @@ class CpuWaits:
             self.close()
             raise
 
+    def watch(self, threads: Collection[int]) -> None:
+        """Count from now on what these wait, and those that they start.
+
+        Where they are too many :meth:`waits` says so.
+        """
+        try:
+            if threads:
+                self._programs.put(
+                    self._watched, b''.join(map(_RUNNABLE.pack, threads)),
+                    bytes(_NS.size * len(threads)), len(threads))
+        except errors.DriverError as exc:
+            self._fault = exc
+
     def waits(self) -> Waits:
         """What was counted so far.
 
-        :raises DriverError: it cannot be read, or was closed.
+        :raises DriverError: it cannot be read, or was closed, or not all
+            are watched that should be.
         """
+        if self._fault:
+            raise self._fault
         now_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         read = self._programs.entries
         behind = {pair: ns / 1e9 for pair, (ns,) in read(
@@ -185,22 +243,22 @@ class CpuWaits:
 
     def _open(self) -> None:
         programs = self._programs
+        self._watched = programs.map(bpf.Map.HASH, entries=MOST_WATCHED)
         self._since = programs.map(bpf.Map.LRU_HASH, entries=MOST_RUNNABLE)
         self._pairs = programs.map(bpf.Map.HASH, key_bytes=_PAIR.size,
                                    entries=MOST_PAIRS)
         self._lost = programs.map(bpf.Map.ARRAY)
         self._ended = programs.map(bpf.Map.HASH, entries=MOST_ENDED)
-        helper = bpf.Helper
-        for name, what, notes in (
-                ('process_exit', helper.CGROUP_ID, self._ended),
-                ('wakeup', helper.KTIME_NS, self._since),
-                ('wakeup_new', helper.KTIME_NS, self._since)):
+        for name, program, maps in (
+                ('process_exit', exit_program, (self._ended,)),
+                ('wakeup', wakeup_program, (self._watched, self._since)),
+                ('wakeup_new', new_program, (self._watched, self._since))):
             name = f'sched:sched_{name}'
             event = programs.event(name, {'pid': 4})
-            programs.attach(name, event, note_program(event, what, notes))
+            programs.attach(name, event, program(event, *maps))
         # The last, and the first that goes: it costs most.
         name = 'sched:sched_switch'
         event = programs.event(name, {
             'prev_pid': 4, 'prev_state': 8, 'next_pid': 4})
         programs.attach(name, event, switch_program(
-            event, self._since, self._pairs, self._lost))
+            event, self._watched, self._since, self._pairs, self._lost))

@@ -26,6 +26,16 @@ while True:
         pass
     time.sleep(0.008)
 '''
+STARTS = '''print()
+import time
+while True:
+    if not os.fork():
+        end_s = time.thread_time() + 0.005
+        while time.thread_time() < end_s:
+            pass
+        os._exit(0)
+    os.wait()
+'''
 OPENED = f'''import sys
 sys.path[:0] = {sys.path!r}
 from scavenger_openstack.drivers.kernel import cpu_waits
@@ -66,8 +76,9 @@ class CpuWaitsTest(base.FunctionalTestCase):
     def test_who_was_there_first(self):
         """It needs no past: the one in the way never rested before."""
         busy = [self.on_one_cpu(BUSY) for _ in range(3)]
-        victim = self.on_one_cpu(NAPS)
+        victim, other = (self.on_one_cpu(NAPS) for _ in range(2))
         reader = self.waits()
+        reader.watch([victim])
         behind = collections.Counter()
 
         def long_enough():
@@ -80,19 +91,39 @@ class CpuWaitsTest(base.FunctionalTestCase):
         self.wait_for('the victim waits', long_enough)
         self.assertGreater(sum(behind[pid] for pid in busy),
                            0.5 * behind.total(), behind)
+        # Only that is counted.
+        self.assertFalse({*busy, other} & {
+            waiter for waiter, _ in reader.waits().behind})
+
+    def test_those_that_it_starts(self):
+        self.on_one_cpu(BUSY)
+        parent = self.on_one_cpu(STARTS)
+        reader = self.waits()
+        reader.watch([parent])
+        self.wait_for('children wait', lambda: sum(
+            seconds for (waiter, _), seconds in reader.waits().behind.items()
+            if waiter != parent) > 0.3)
+
+    def test_too_many_to_be_watched(self):
+        with fixtures.MonkeyPatch(f'{cpu_waits.__name__}.MOST_WATCHED', 2):
+            reader = self.waits()
+            reader.watch([1, 2])
+            reader.waits()
+            reader.watch([3, 4])
+            self.assertRaises(errors.DriverError, reader.waits)
 
     def test_who_waits_still(self):
         """It has got no CPU since it was woken up."""
         reader = self.waits()
         busy = [self.on_one_cpu(BUSY) for _ in range(3)]
+        reader.watch(busy)
         self.wait_for('those that want to run wait', lambda: set(
             reader.waits().lasting) & set(busy))
 
     def test_no_room_for_pairs(self):
         with fixtures.MonkeyPatch(f'{cpu_waits.__name__}.MOST_PAIRS', 1):
             reader = self.waits()
-            for _ in range(3):
-                self.on_one_cpu(NAPS)
+            reader.watch([self.on_one_cpu(NAPS) for _ in range(3)])
             self.wait_for('more waits than there is room for',
                           lambda: reader.waits().lost_s > 0)
             self.assertLessEqual(len(reader.waits().behind), 1)
