@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import os
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -84,19 +85,27 @@ print((time.process_time() + used.ru_utime + used.ru_stime) / (2 * count))
 
 class Window(NamedTuple):
     """One window: CPU seconds of the agent, seconds that asking took, and
-    context switches of the host per second."""
+    context switches per second, of the host and of the victim."""
 
     cpu_s: float
     open_s: float
     end_s: float
-    switches_per_s: float
     waited_s: float
+    host_per_s: float
+    victim_per_s: float
 
 
-def switches() -> int:
-    """Context switches of this host since boot."""
-    return next(int(line.split()[1]) for line in pathlib.Path(
-        '/proc/stat').read_text().splitlines() if line.startswith('ctxt '))
+def switches(procs: pathlib.Path) -> tuple[float, int, int]:
+    """When, and context switches until then: of this host, and away from
+    the processes of a cgroup."""
+    host = re.search(r'^ctxt (\d+)$', pathlib.Path('/proc/stat').read_text(),
+                     re.MULTILINE)
+    assert host is not None
+    return time.monotonic(), int(host[1]), sum(
+        int(count) for pid in procs.read_text().split()
+        for status in pathlib.Path(f'/proc/{pid}/task').glob('*/status')
+        for count in re.findall(r'ctxt_switches:\s*(\d+)',
+                                status.read_text()))
 
 
 def switch_s(count: int) -> float:
@@ -119,59 +128,80 @@ def host(parent: str, directory: str) -> base.Driver:
     return parts.load_driver(conf)
 
 
-def one_window(driver: base.Driver, victim: str, window_s: float) -> Window:
+def one_window(driver: base.Driver, victim: str, window_s: float,
+               procs: pathlib.Path) -> Window:
     driver.sample()
-    began, cpu_s, before = time.monotonic(), time.process_time(), switches()
+    before = switches(procs)
+    began, cpu_s = time.monotonic(), time.process_time()
     driver.ask([(victim, Resource.CPU)])
     opened = time.monotonic()
     time.sleep(window_s)
-    ending, after = time.monotonic(), switches()
+    ending = time.monotonic()
     driver.ask(())
     ended, cpu_s = time.monotonic(), time.process_time() - cpu_s
+    after = switches(procs)
+    passed_s = after[0] - before[0]
     answers = driver.sample().direct
     if not answers or answers[0].shared:
         raise SystemExit(f'no direct evidence: {driver.facts().grade}')
-    return Window(cpu_s, opened - began, ended - ending,
-                  (after - before) / (ending - began), answers[0].waited_s)
+    return Window(cpu_s, opened - began, ended - ending, answers[0].waited_s,
+                  (after[1] - before[1]) / passed_s,
+                  (after[2] - before[2]) / passed_s)
 
 
-def measure(args: argparse.Namespace, parent: str) -> list[Window]:
+def measure(args: argparse.Namespace, parent: str, procs: pathlib.Path
+            ) -> list[Window]:
     with tempfile.TemporaryDirectory() as directory:
         driver = host(parent, directory)
         try:
-            return [one_window(driver, f'{parent}/victim', args.window)
+            return [one_window(driver, f'{parent}/victim', args.window, procs)
                     for _ in range(args.rounds)]
         finally:
             driver.close()
 
 
-def extra_s(rounds: int) -> tuple[float, float]:
-    """Seconds of a context switch without a window, and more with one."""
-    plain, counted = [], []
+class Switch(NamedTuple):
+    """CPU seconds of a context switch without a window, and how many more
+    with one: of threads of no victim, and of a victim."""
+
+    alone_s: float
+    other_s: float
+    victim_s: float
+
+
+def switch_costs(rounds: int) -> Switch:
+    plain, other, victim = [], [], []
     for _ in range(rounds):
         plain.append(switch_s(50_000))
         waits = cpu_waits.CpuWaits()
         try:
-            counted.append(switch_s(50_000))
+            other.append(switch_s(50_000))
+            waits.watch([os.getpid()])      # and what this process starts
+            victim.append(switch_s(50_000))
         finally:
             waits.close()
-    return min(plain), min(counted) - min(plain)
+    return Switch(min(plain), min(other) - min(plain),
+                  min(victim) - min(plain))
 
 
-def report(windows: list[Window], alone_s: float, more_s: float,
-           period_s: float, window_s: float) -> None:
-    cpu_s, open_s, end_s, per_s, waited_s = (
+def report(windows: list[Window], switch: Switch, period_s: float,
+           window_s: float) -> None:
+    cpu_s, open_s, end_s, waited_s, host_per_s, victim_per_s = (
         statistics.median(column) for column in zip(*windows, strict=True))
-    counting_s = more_s * per_s * window_s
+    counting_s = window_s * (
+        switch.victim_s * victim_per_s
+        + switch.other_s * max(0.0, host_per_s - victim_per_s))
     share = (cpu_s + counting_s) / period_s
-    print(f'{per_s:.0f} context switches per second; the victim waited '
-          f'{waited_s:.2f} s in {window_s:g} s')
+    print(f'{host_per_s:.0f} context switches per second, {victim_per_s:.0f} '
+          f'of them away from the victim, which waited {waited_s:.2f} s in '
+          f'{window_s:g} s')
     print(f'reading   {1e3 * cpu_s:8.1f} ms of CPU per window; the tick takes '
           f'{1e3 * open_s:.0f} ms longer at its beginning, '
           f'{1e3 * end_s:.0f} ms at its end')
     print(f'counting  {1e3 * counting_s:8.1f} ms of CPU per window: '
-          f'{1e6 * more_s:.2f} us more for a switch that takes '
-          f'{1e6 * alone_s:.2f} us')
+          f'{1e6 * switch.victim_s:.2f} us more for a switch of the '
+          f'victim ({1e6 * switch.other_s:.2f} us for others) that takes '
+          f'{1e6 * switch.alone_s:.2f} us')
     print(f'in all    {1e3 * (cpu_s + counting_s):8.1f} ms; one window every '
           f'{period_s:g} s takes {100 * share:.3f} % of a CPU, '
           f'{share / BAR:.2f} times the bar of {100 * BAR:g} %')
@@ -204,7 +234,7 @@ def main() -> int:
         assert load.stdout is not None
         load.stdout.readline()
         time.sleep(1.0)
-        windows = measure(args, parent)
+        windows = measure(args, parent, top / 'victim/cgroup.procs')
     finally:
         for path in (top / 'victim', top):
             for pid in (path / 'cgroup.procs').read_text().split():
@@ -217,7 +247,7 @@ def main() -> int:
                     break
                 except OSError:
                     time.sleep(0.01)    # its last process is still ending
-    report(windows, *extra_s(args.rounds), args.period, args.window)
+    report(windows, switch_costs(args.rounds), args.period, args.window)
     return 0
 
 

@@ -43,6 +43,7 @@ class Map(enum.IntEnum):
 
     HASH = 1
     ARRAY = 2
+    PER_CPU_ARRAY = 6
     LRU_HASH = 9
 
 
@@ -60,11 +61,13 @@ class Op(enum.IntEnum):
     JUMP_IF_REGISTERS_EQUAL = 0x1d
     SUBTRACT_REGISTER = 0x1f
     JUMP_IF_NOT_LESS = 0x35
+    JUMP_IF_REGISTER_NOT_LESS = 0x3d
     JUMP_IF_NOT_EQUAL = 0x55
     AND = 0x57
     LOAD_WORD = 0x61
     STORE_WORD = 0x63
     SHIFT_LEFT = 0x67
+    SHIFT_RIGHT = 0x77
     LOAD = 0x79
     STORE = 0x7b
     CALL = 0x85

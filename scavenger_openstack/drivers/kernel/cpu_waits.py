@@ -3,9 +3,9 @@
 """Which thread ran while another was runnable and had to wait for a CPU.
 
 BPF programs on the scheduler's tracepoints note since when a thread is
-runnable, and, when it gets a CPU, add the time to the pair of this thread and
-of the one that leaves the CPU to it.  Netflix watches noisy neighbours by the
-same tracepoints.  They run at each context switch of the host: so for a few
+runnable, and, when it gets a CPU, add the time to pairs of this thread and of
+those that had the CPU.  Netflix watches noisy neighbours by the same
+tracepoints.  They run at each context switch of the host: so for a few
 seconds at a time, while something waits, and for the threads that are watched,
 with those that they start.
 
@@ -16,6 +16,7 @@ noted, too.
 from __future__ import annotations
 
 from collections.abc import Collection
+from collections.abc import Iterator
 from collections.abc import Mapping
 import os
 import struct
@@ -42,13 +43,18 @@ _NS = struct.Struct('=Q')
 _PID, _VALUE = -4, -16
 """Where on the stack of a program they are."""
 
+_CPU_BYTES = 24
+_LONG_SHIFT = 40
+"""Nothing runs for so long at a time: 2 ** 40 ns, some 18 minutes."""
+
 
 class Waits(NamedTuple):
     """Seconds for which threads were runnable without a CPU.
 
-    ``behind``: by thread id of who waited, and who ran then on the CPU that it
-    got (0: none, it was idle and had to wake up).  ``lasting``: by who waits
-    still.  ``lost``: what the table of pairs had no room for.
+    ``behind``: by the ids of the thread that waited and of one that ran
+    meanwhile on the CPU that it got (0: none, it was idle and had to wake up).
+    ``lasting``: by the ids of those that wait still.  ``lost``: what the table
+    of pairs had no room for.
     """
 
     behind: Mapping[tuple[int, int], float]
@@ -83,58 +89,118 @@ def new_program(event: bpf.Event, watched: int, since: int) -> bytes:
         *_call(bpf.Helper.MAP_UPDATE, watched, _PID, _VALUE))
 
 
-def switch_program(event: bpf.Event, watched: int, since: int, pairs: int,
-                   lost: int) -> bytes:
+def switch_program(event: bpf.Event, watched: int, since: int, cpus: int,
+                   pairs: int, lost: int) -> bytes:
     """At ``sched_switch``, in words::
 
+        ran, cpu.start = now - cpu.start, now
         if prev is still runnable and in watched: since[prev] = now
         if next in since:
-            pairs[next, prev] += now - since.pop(next)
+            waited = now - since.pop(next)
+            if ran < waited and prev is not idle \\
+                    and cpu.longest not in (idle, next):
+                pairs[next, cpu.longest] += waited - ran
+                waited = ran
+            pairs[next, prev] += waited
+        if ran >= cpu.ran / 4: cpu.longest, cpu.ran = prev, ran
+        else: cpu.ran /= 2
 
-    What has no room in ``pairs`` goes to ``lost[0]``.
+    So what ran for a moment before ``next`` got the CPU has that moment, and
+    what ran for long before that the rest.  What has no room in ``pairs`` goes
+    to ``lost[0]``.
     """
     op, instruction, at = bpf.Op, bpf.instruction, event.offsets
-    pair, now, waited, first, r0, context = -24, -16, -32, 0, 0, 6
+    lookup, update = bpf.Helper.MAP_LOOKUP, bpf.Helper.MAP_UPDATE
+    pair, now, prev, key, r0 = -24, -16, -40, -36, 0
+    start, longest_ran, longest = 0, 8, 16      # of cpu
+    cpu, next_, wait, ran = 6, 7, 8, 9
     return bpf.assembled((
-        instruction(op.MOVE_REGISTER, context, 1),
         # Who leaves the CPU, beside it who gets it.
-        instruction(op.LOAD_WORD, 7, context, at['next_pid']),
-        instruction(op.STORE_WORD, 10, 7, pair),
-        instruction(op.LOAD_WORD, 8, context, at['prev_pid']),
+        instruction(op.LOAD_WORD, next_, 1, at['next_pid']),
+        instruction(op.STORE_WORD, 10, next_, pair),
+        instruction(op.LOAD_WORD, 8, 1, at['prev_pid']),
         instruction(op.STORE_WORD, 10, 8, pair + 4),
-        (instruction(op.JUMP_IF_EQUAL, 8), 'next'),
-        instruction(op.LOAD, 1, context, at['prev_state']),
-        instruction(op.AND, 1, immediate=0xff),
-        (instruction(op.JUMP_IF_NOT_EQUAL, 1), 'next'),
-        *_call(bpf.Helper.MAP_LOOKUP, watched, pair + 4),
-        (instruction(op.JUMP_IF_EQUAL, r0), 'next'),
+        instruction(op.STORE_WORD, 10, 8, prev),
+        instruction(op.LOAD, 9, 1, at['prev_state']),
+        instruction(op.MOVE, 1),
+        instruction(op.STORE_WORD, 10, 1, key),
+        *_call(lookup, cpus, key),
+        (instruction(op.JUMP_IF_EQUAL, r0), 'end'),
+        instruction(op.MOVE_REGISTER, cpu, r0),
         instruction(op.CALL, immediate=bpf.Helper.KTIME_NS),
         instruction(op.STORE, 10, r0, now),
-        *_call(bpf.Helper.MAP_UPDATE, since, pair + 4, now),
+        (instruction(op.JUMP_IF_EQUAL, 8), 'next'),
+        instruction(op.AND, 9, immediate=0xff),
+        (instruction(op.JUMP_IF_NOT_EQUAL, 9), 'next'),
+        *_call(lookup, watched, pair + 4),
+        (instruction(op.JUMP_IF_EQUAL, r0), 'next'),
+        *_call(update, since, pair + 4, now),
         'next',
-        (instruction(op.JUMP_IF_EQUAL, 7), 'end'),
-        *_call(bpf.Helper.MAP_LOOKUP, since, pair),
-        (instruction(op.JUMP_IF_EQUAL, r0), 'end'),
-        instruction(op.LOAD, 9, r0),
-        instruction(op.CALL, immediate=bpf.Helper.KTIME_NS),
-        instruction(op.MOVE_REGISTER, 8, r0),
-        instruction(op.SUBTRACT_REGISTER, 8, 9),
+        instruction(op.LOAD, ran, 10, now),
+        instruction(op.MOVE_REGISTER, 2, ran),
+        instruction(op.LOAD, 1, cpu, start),
+        instruction(op.SUBTRACT_REGISTER, ran, 1),
+        instruction(op.STORE, cpu, 2, start),
+        (instruction(op.JUMP_IF_EQUAL, next_), 'remember'),
+        *_call(lookup, since, pair),
+        (instruction(op.JUMP_IF_EQUAL, r0), 'remember'),
+        instruction(op.LOAD, 1, r0),
+        instruction(op.LOAD, wait, 10, now),
+        instruction(op.SUBTRACT_REGISTER, wait, 1),
         *_call(bpf.Helper.MAP_DELETE, since, pair),
-        *_call(bpf.Helper.MAP_LOOKUP, pairs, pair),
-        (instruction(op.JUMP_IF_NOT_EQUAL, r0), 'add'),
-        instruction(op.STORE, 10, 8, waited),
-        *_call(bpf.Helper.MAP_UPDATE, pairs, pair, waited),
-        (instruction(op.JUMP_IF_EQUAL, r0), 'end'),
-        instruction(op.STORE_WORD, 10, r0, pair),
-        instruction(op.MOVE, 1),
-        instruction(op.STORE_WORD, 10, 1, pair),
-        *_call(bpf.Helper.MAP_LOOKUP, lost, pair),
-        (instruction(op.JUMP_IF_EQUAL, r0), 'end'),
-        'add',
-        instruction(op.ATOMIC_ADD, r0, 8, first),
+        instruction(op.LOAD_WORD, 1, 10, prev),
+        (instruction(op.JUMP_IF_EQUAL, 1), 'all'),
+        (instruction(op.JUMP_IF_REGISTER_NOT_LESS, ran, wait), 'all'),
+        instruction(op.LOAD_WORD, 1, cpu, longest),
+        (instruction(op.JUMP_IF_EQUAL, 1), 'all'),
+        (instruction(op.JUMP_IF_REGISTERS_EQUAL, 1, next_), 'all'),
+        instruction(op.STORE_WORD, 10, 1, pair + 4),
+        instruction(op.SUBTRACT_REGISTER, wait, ran),
+        *_add(pairs, lost, pair, 'part'),
+        instruction(op.LOAD_WORD, 1, 10, prev),
+        instruction(op.STORE_WORD, 10, 1, pair + 4),
+        instruction(op.MOVE_REGISTER, wait, ran),
+        'all',
+        *_add(pairs, lost, pair, 'whole'),
+        'remember',
+        # Since when what ran first is there is not known.
+        instruction(op.MOVE_REGISTER, 1, ran),
+        instruction(op.SHIFT_RIGHT, 1, immediate=_LONG_SHIFT),
+        (instruction(op.JUMP_IF_NOT_EQUAL, 1), 'end'),
+        instruction(op.MOVE_REGISTER, 1, ran),
+        instruction(op.SHIFT_LEFT, 1, immediate=2),
+        instruction(op.LOAD, 2, cpu, longest_ran),
+        (instruction(op.JUMP_IF_REGISTER_NOT_LESS, 1, 2), 'longest'),
+        instruction(op.SHIFT_RIGHT, 2, immediate=1),
+        instruction(op.STORE, cpu, 2, longest_ran),
+        (instruction(op.JUMP), 'end'),
+        'longest',
+        instruction(op.STORE, cpu, ran, longest_ran),
+        instruction(op.LOAD_WORD, 1, 10, prev),
+        instruction(op.STORE_WORD, cpu, 1, longest),
         'end',
         instruction(op.MOVE, r0),
         instruction(op.EXIT)))
+
+
+def _add(pairs: int, lost: int, pair: int, name: str
+         ) -> Iterator[bytes | tuple[bytes, str] | str]:
+    """``pairs[pair] += wait``, which is in register 8; else ``lost[0]``."""
+    op, instruction, wait, waited, first, r0 = (bpf.Op, bpf.instruction, 8,
+                                                -32, -44, 0)
+    lookup = bpf.Helper.MAP_LOOKUP
+    yield from _call(lookup, pairs, pair)
+    yield instruction(op.JUMP_IF_NOT_EQUAL, r0), f'add {name}'
+    yield instruction(op.STORE, 10, wait, waited)
+    yield from _call(bpf.Helper.MAP_UPDATE, pairs, pair, waited)
+    yield instruction(op.JUMP_IF_EQUAL, r0), f'added {name}'
+    yield instruction(op.MOVE, 1)
+    yield instruction(op.STORE_WORD, 10, 1, first)
+    yield from _call(lookup, lost, first)
+    yield instruction(op.JUMP_IF_EQUAL, r0), f'added {name}'
+    yield f'add {name}'
+    yield instruction(op.ATOMIC_ADD, r0, wait)
+    yield f'added {name}'
 
 
 def _program(event: bpf.Event, *parts: bytes | tuple[bytes, str]) -> bytes:
@@ -245,6 +311,8 @@ class CpuWaits:
         programs = self._programs
         self._watched = programs.map(bpf.Map.HASH, entries=MOST_WATCHED)
         self._since = programs.map(bpf.Map.LRU_HASH, entries=MOST_RUNNABLE)
+        self._cpus = programs.map(bpf.Map.PER_CPU_ARRAY,
+                                  value_bytes=_CPU_BYTES)
         self._pairs = programs.map(bpf.Map.HASH, key_bytes=_PAIR.size,
                                    entries=MOST_PAIRS)
         self._lost = programs.map(bpf.Map.ARRAY)
@@ -261,4 +329,5 @@ class CpuWaits:
         event = programs.event(name, {
             'prev_pid': 4, 'prev_state': 8, 'next_pid': 4})
         programs.attach(name, event, switch_program(
-            event, self._watched, self._since, self._pairs, self._lost))
+            event, self._watched, self._since, self._cpus, self._pairs,
+            self._lost))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import collections
 import os
+import signal
 import subprocess
 import sys
 
@@ -26,9 +27,14 @@ while True:
         pass
     time.sleep(0.008)
 '''
-STARTS = '''print()
-import time
-while True:
+STARTS = '''import signal, time
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+print()
+signal.sigwait([signal.SIGUSR1])
+parent = os.getpid()
+if os.fork():
+    signal.pause()
+while os.getppid() == parent:
     if not os.fork():
         end_s = time.thread_time() + 0.005
         while time.thread_time() < end_s:
@@ -100,9 +106,10 @@ class CpuWaitsTest(base.FunctionalTestCase):
         parent = self.on_one_cpu(STARTS)
         reader = self.waits()
         reader.watch([parent])
-        self.wait_for('children wait', lambda: sum(
-            seconds for (waiter, _), seconds in reader.waits().behind.items()
-            if waiter != parent) > 0.3)
+        os.kill(parent, signal.SIGUSR1)
+        # The first is one, which starts all the others.
+        self.wait_for('children wait', lambda: len({
+            waiter for waiter, _ in reader.waits().behind}) > 4)
 
     def test_too_many_to_be_watched(self):
         with fixtures.MonkeyPatch(f'{cpu_waits.__name__}.MOST_WATCHED', 2):

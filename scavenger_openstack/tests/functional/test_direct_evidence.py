@@ -53,6 +53,18 @@ while True:
 '''
 VICTIM = NAPS.format(busy_s=0.02, nap_s=0.005)
 INNOCENT = NAPS.format(busy_s=0.001, nap_s=0.05)
+MOMENTS = '''
+import time
+asked, ask = os.pipe()
+if not os.fork():
+    os.close(ask)
+    while os.read(asked, 1): pass
+    os._exit(0)
+print('up')
+while True:
+    os.write(ask, b'x')
+    time.sleep(0.002)
+'''
 SHORT_LIVED = '''
 import time
 print('up')
@@ -196,8 +208,8 @@ class EvidenceCase(LoopTestCase):
                          (answer.workload, answer.resource, answer.shared))
         return answer
 
-    def wait_waiting(self, pid: int, seconds: float = 0.5) -> None:
-        """Until a process has waited for so long for a CPU."""
+    def wait_waiting(self, pid: int, seconds: float = 0.5) -> float:
+        """Until a process has waited for so long for a CPU; how long."""
         def waited_s() -> float:
             return int(pathlib.Path(
                 f'/proc/{pid}/schedstat').read_text().split()[1]) / 1e9
@@ -205,6 +217,7 @@ class EvidenceCase(LoopTestCase):
         before_s = waited_s()
         self.wait_for('the victim waits',
                       lambda: waited_s() - before_s > seconds)
+        return waited_s() - before_s
 
 
 class TestEvidence(EvidenceCase):
@@ -215,8 +228,9 @@ class TestEvidence(EvidenceCase):
         victim, host = self.run_in('/services/s', VICTIM), self.host()
         for _ in range(2):      # no window knows of another
             self.open(host)
-            self.wait_waiting(victim.pid, 1.0)
+            waited_s = self.wait_waiting(victim.pid, 1.0)
             answer = self.answer(host)
+            self.assertLess(abs(answer.waited_s - waited_s), 0.2, answer)
             shares = {name: seconds / answer.waited_s
                       for name, seconds in answer.holders.items()}
             self.assertGreater(shares[self.hog], 0.6, answer)
@@ -225,6 +239,20 @@ class TestEvidence(EvidenceCase):
             # It has one thread, which cannot wait for longer.
             self.assertLess(0.9, answer.waited_s)
             self.assertLessEqual(answer.waited_s, answer.window_s)
+
+    def test_what_runs_for_a_moment_in_between(self) -> None:
+        """Two that wake up 500 times a second, one after the other, come
+        before all others: often one of them leaves the CPU to the victim."""
+        self.hogs(1)
+        self.run_in('', NAMED.format(name='scv-moment') + MOMENTS)
+        victim, host = self.run_in('/services/s', VICTIM), self.host()
+        self.open(host)
+        waited_s = self.wait_waiting(victim.pid, 1.0)
+        answer = self.answer(host)
+        self.assertLess(abs(answer.waited_s - waited_s), 0.2, answer)
+        self.assertGreater(answer.holders[self.hog], 0.7 * answer.waited_s)
+        self.assertLess(answer.threads.get('scv-moment', 0.0),
+                        0.2 * answer.waited_s)
 
     def test_threads_of_the_host(self) -> None:
         for number in range(2):
@@ -331,7 +359,7 @@ class TestEvidence(EvidenceCase):
 
     def test_more_threads_than_are_looked_at(self) -> None:
         """Those that ran for longest are."""
-        self.hogs()
+        self.hogs(2)
         self.run_in('/batch/b', INNOCENT)
         victim, host = self.run_in('/services/s', VICTIM), self.host()
         with fixtures.MonkeyPatch(f'{cpu.__name__}.MOST_LOOKED_UP', 1):
@@ -339,7 +367,7 @@ class TestEvidence(EvidenceCase):
             self.wait_waiting(victim.pid)
             answer = self.answer(host)
         self.assertEqual({self.hog}, set(answer.holders) - {self.victim})
-        self.assertLess(answer.holders[self.hog], 0.7 * answer.waited_s)
+        self.assertLess(answer.holders[self.hog], 0.8 * answer.waited_s)
 
     def test_a_window_that_cannot_be_read(self) -> None:
         self.hogs()
@@ -442,11 +470,12 @@ class TestElsewhere(EvidenceCase):
         process = self.alone(ticks=1000)
         assert process.stdout is not None
         self.assertEqual('asked\n', process.stdout.readline())
-        self.assertLess(0, len(bpf_programs.loaded() - before))
+        programs = bpf_programs.loaded() - before
+        self.assertNotEqual(set(), programs)
         process.kill()
         process.wait(30)
         self.wait_for('the programs leave the kernel',
-                      lambda: bpf_programs.loaded() <= before)
+                      lambda: not bpf_programs.loaded() & programs)
 
     def test_in_another_pid_namespace(self) -> None:
         (state, _, answers) = self.report(self.alone(
@@ -460,7 +489,6 @@ class TestElsewhere(EvidenceCase):
         self.useFixture(delays.DelayAccounting()).set('1')
         self.hogs()
         self.run_in('/services/s', VICTIM)
-        before = bpf_programs.loaded()
         process = self.alone('setpriv', '--bounding-set=-bpf,-perfmon,'
                              '-sys_admin', ticks=drivers_base.LOOK_TICKS)
         state, missing, (answer,) = self.report(process)
@@ -471,7 +499,6 @@ class TestElsewhere(EvidenceCase):
             answer['workload'], answer['resource'], answer['shared']))
         self.assertEqual(self.hog, max(answer['holders'],
                                        key=answer['holders'].get))
-        self.assertLessEqual(bpf_programs.loaded(), before)
 
 
 class TestLoop(EvidenceCase):
