@@ -173,6 +173,7 @@ class Loop:
             tick.sample = self._driver.sample()
         except errors.DriverError as exc:
             self._say_blind(str(exc))
+            self._driver.ask(())
             if tick.stopped or tick.unwatched:
                 # What the fast loop set would come back without a lease.
                 fast = (self._isolation.stop() if self._isolation
@@ -203,6 +204,7 @@ class Loop:
 
     def close(self) -> list[str]:
         """Remove every limit; return what could not be removed, and why."""
+        self._driver.ask(())
         if self._isolation:
             self._isolation.stop()
         self._stop_file.close()
@@ -215,7 +217,7 @@ class Loop:
             orders=self._orders)
         tick.reset, tick.rates = proposal.reset, proposal.rates
         self._say_faults(proposal.faults)
-        self._driver.ask(proposal.asks)
+        self._driver.ask(() if tick.stopped else proposal.asks)
         fast = self._follow(proposal)
         wished = settle.wish(proposal, fast)
         seen = self._actuator.look(wished.caps)
@@ -290,6 +292,7 @@ class Loop:
         if not self._restoring:
             LOG.warning('the leases ran out while the agent stood still: all '
                         'limits are removed, and decided on again')
+        self._driver.ask(())
         if self._isolation:
             self._isolation.stop()
         self._leases.reopen()

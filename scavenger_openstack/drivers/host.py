@@ -8,7 +8,6 @@ from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
-import itertools
 import logging
 import time
 import typing
@@ -21,9 +20,10 @@ from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.cgroup import cgroups
 from scavenger_openstack.drivers.cgroup import cpuset_tree
 from scavenger_openstack.drivers.delay import accounting
+from scavenger_openstack.drivers.direct import cpu
 from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack.drivers.kernel import proc
-from scavenger_openstack.drivers.network import uplinks
+from scavenger_openstack.drivers.network import shared_links
 from scavenger_openstack.drivers.perf import perf
 from scavenger_openstack.drivers import prerequisites
 from scavenger_openstack.drivers.qemu import cgroup_overlap
@@ -108,12 +108,11 @@ class Host:
         logged = log_once.LogOnce()
         uri = conf_host.libvirt_uri(conf)
         self._conf = conf
-        self._links = conf_host.links(conf)
-        self._interfaces = conf_host.interfaces(conf, self._links)
-        self._finds_links = not self._links and bool(
-            uri or self._interfaces)
-        if self._finds_links:
-            self._links = self._uplink()
+        links = conf_host.links(conf)
+        self._interfaces = conf_host.interfaces(conf, links)
+        self._links = shared_links.SharedLinks(
+            links, self._interfaces, root_dir=conf.root_dir,
+            finds=not links and bool(uri or self._interfaces))
         self._cgroups = cgroups.Cgroups(
             background_parents=group.background_parents,
             foreground_parents=group.foreground_parents,
@@ -124,8 +123,8 @@ class Host:
             pressure=group.pressure, logged=logged)
         self._proc = proc.Proc(conf.root_dir, logged)
         self._network = (
-            _network(self._links, self._interfaces, conf.root_dir)
-            if self._links or self._interfaces or uri else None)
+            _network(self._links.now, self._interfaces, conf.root_dir)
+            if self._links.now or self._interfaces or uri else None)
         self._perf = perf.Perf(perf.Settings(
             **{name: getattr(conf.perf, name)
                for name in perf.Settings._fields}), conf.root_dir,
@@ -135,12 +134,12 @@ class Host:
                 tasks=group.delay_tasks,
                 cpu_s=group.delay_cpu_s),
             self._cgroups.mounts, conf.root_dir)
-        self._link_of = self._links_of([])
         self._with_interfaces: dict[str, tuple[Workload, Workload]] = {}
         self._taps: dict[str, tuple[str, ...]] = {}
         self._logged = logged
         self._machines = cgroup_overlap.DomainCgroups(self._cgroups.mounts)
-        self._linked: list[tuple[str, ...]] = []
+        self._cpu_evidence = cpu.CpuEvidence(
+            self._cgroups.mounts, self._machines, conf.root_dir, logged)
         self._seen_changes = 0
         self._runs: dict[str, float] = {}
         self._ticks = 0
@@ -160,11 +159,13 @@ class Host:
             [Resource(one) for one in conf.agent.protect] or list(Resource),
             always, self._cgroups.lacks,
             lambda: str(self._delays.facts()['why']),
-            links=bool(self._links), interfaces=self._interfaces,
+            lambda: self._cpu_evidence.why,
+            links=bool(self._links.now), interfaces=self._interfaces,
             libvirt=self._domains is not None)
 
     def facts(self) -> base.Facts:
-        grade = {**self._perf.facts(), 'delays': self._delays.facts()}
+        grade = {**self._perf.facts(), 'delays': self._delays.facts(),
+                 'direct': {'cpu': self._cpu_evidence.facts()}}
         missing = self._prerequisites.missing
         if self._domains is not None:
             return base.Facts(missing, grade, self._domains.libvirt_facts(),
@@ -214,13 +215,16 @@ class Host:
             link_tx = self._network.link_tx()
         if self._domains is not None:
             workloads += virtual
-        return HostSample(
+        sample = HostSample(
             host=self._name, boot_id=self._proc.boot_id,
             time_s=time_s, wall_time_s=time.time(), workloads=workloads,
             cpu_model=self._proc.cpu_model, topology=topology,
             cpu_busy_s=self._proc.cpu_busy_s(),
             memory_total_bytes=memory[0], memory_available_bytes=memory[1],
-            links=links, link_tx_bytes=link_tx, link_of=self._link_of)
+            links=links, link_tx_bytes=link_tx, link_of=self._links.link_of,
+            direct=self._cpu_evidence.answers(time.monotonic()))
+        self._cpu_evidence.follow(sample)
+        return sample
 
     def read(self, workload: str, knob: Knob) -> Value | None:
         return self._knobs(workload, knob).read(workload, knob)
@@ -256,7 +260,10 @@ class Host:
             self._domains.allow(instances)
 
     def ask(self, asks: Collection[Ask]) -> None:
-        """Not yet."""
+        """Only CPUs can be told."""
+        self._cpu_evidence.ask(
+            [workload for workload, resource in asks
+             if resource is Resource.CPU], time.monotonic())
 
     def kill(self, workload: str) -> int:
         return self._cgroups.kill(workload)
@@ -269,6 +276,7 @@ class Host:
         return self._cgroups.fast_cpu_set(group)
 
     def close(self) -> None:
+        self._cpu_evidence.close()
         self._perf.close()
         self._delays.close()
         self._cgroups.close()
@@ -324,7 +332,7 @@ class Host:
         self._runs = runs
         self._machines.follow(found.machines)
         self._follow_taps(found.interfaces)
-        self._follow_links([one[0].interfaces for one in samples])
+        self._links.follow([one[0].interfaces for one in samples])
         self._seen_changes = found.changes
 
     def _follow_taps(self, found: Mapping[str, tuple[str, ...]]) -> None:
@@ -345,34 +353,9 @@ class Host:
         if (self._domains is None and not self._without_libvirt
                 and conf_host.libvirt_uri(self._conf)):
             self._always[:] = [_LIBVIRT_CAME]
-        links = self._uplink() if self._finds_links else self._links
-        if links == self._links or self._network is None:
-            return
-        LOG.info('shared network link is now: %s',
-                 ', '.join(links) or 'none: no single uplink is up')
-        self._links = links
-        self._network.follow_links(links)
-        self._prerequisites.links = bool(links)
-        self._link_of = self._links_of(self._linked)
-
-    def _uplink(self) -> dict[str, float | None]:
-        """The one device by which all leaves; while none is up, it is that of
-        before."""
-        found = uplinks.find(self._conf.root_dir)
-        return (dict.fromkeys(found) if len(found) == 1 else
-                {} if found else self._links)
-
-    def _links_of(self, taps: list[tuple[str, ...]]) -> dict[str, str]:
-        """The link of each device, where it is known.
-
-        All taps of VMs, the foreground's too, lead to the only link.
-        """
-        only = next(iter(self._links)) if len(self._links) == 1 else ''
-        found = {**dict.fromkeys(itertools.chain.from_iterable(taps), only),
-                 **{device: link or only
-                    for device, link in self._interfaces.values()}}
-        return {device: link for device, link in found.items()
-                if link in self._links}
+        if self._network is not None and self._links.look():
+            self._network.follow_links(self._links.now)
+            self._prerequisites.links = bool(self._links.now)
 
     def _name_unseen(self, workload: str, found: domains.Domains) -> None:
         """Log once that a VM sends by more than its taps."""
@@ -383,11 +366,6 @@ class Host:
             LOG.warning('domain %s: %d of its network interfaces have no '
                         'device on this host (SR-IOV, vhost-user): what it '
                         'sends by them is not limited', workload, count)
-
-    def _follow_links(self, found: list[tuple[str, ...]]) -> None:
-        if found != self._linked:
-            self._link_of = self._links_of(found)
-            self._linked = found
 
     def _add_network(self, sample: WorkloadSample) -> WorkloadSample:
         """The sample with its interface and what it has sent."""

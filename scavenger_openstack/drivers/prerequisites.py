@@ -35,6 +35,8 @@ class Prerequisites:
     :param lacks: why a knob of a cgroup cannot be set; empty if it can
     :param delays_off: why waits of cgroups are not measured; empty if they
         are
+    :param direct_off: why the kernel does not tell which workload ran while
+        another waited for a CPU; empty if it does, or was not asked yet
     :ivar links: whether a link is known that all share; may change
     :param interfaces: cgroups whose network device is known
     :param libvirt: whether libvirt is asked for VMs, of which it measures the
@@ -43,12 +45,14 @@ class Prerequisites:
 
     def __init__(self, protect: Collection[Resource], always: Sequence[str],
                  lacks: Callable[[str, Knob], str],
-                 delays_off: Callable[[], str], *, links: bool,
+                 delays_off: Callable[[], str],
+                 direct_off: Callable[[], str], *, links: bool,
                  interfaces: Collection[str], libvirt: bool) -> None:
         self._protect = protect
         self._always = always
         self._lacks = lacks
         self._delays_off = delays_off
+        self._direct_off = direct_off
         self.links = links
         self._interfaces = interfaces
         self._libvirt = libvirt
@@ -72,6 +76,7 @@ class Prerequisites:
             found += self._files(background)
         if background or any(one[0].priority is Priority.BACKGROUND
                              for one in domains):
+            found += self._cpu()
             found += self._disk(cgroups)
             found += self._network(background)
         self.missing = tuple(found)
@@ -86,6 +91,13 @@ class Prerequisites:
                 for knob in KNOBS.get(resource, ())
                 for workload in first.values()
                 if (why := self._lacks(workload, knob))]
+
+    def _cpu(self) -> list[str]:
+        why = self._direct_off()
+        if Resource.CPU not in self._protect or not why:
+            return []
+        return ['cpu: which workload runs while another waits is not known, '
+                f'only which uses how much: {why}']
 
     def _disk(self, cgroups: Sequence[WorkloadSample]) -> list[str]:
         if Resource.DISK not in self._protect:

@@ -26,6 +26,7 @@ from scavenger_openstack.drivers.delay.totals import Asked
 from scavenger_openstack.drivers.delay.totals import Totals
 from scavenger_openstack.drivers.kernel.cgroup_files import ABSENT
 from scavenger_openstack.drivers.kernel.cgroup_files import OUT_OF_FILES
+from scavenger_openstack.drivers.kernel import cgroup_members
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.kernel import netlink
 from scavenger_openstack.drivers.kernel import taskstats
@@ -253,7 +254,7 @@ class DelayAccounting:
                 continue
             try:
                 look = one.look(sample, most=most, left=left)
-            except totals.TooMany:
+            except cgroup_members.TooMany:
                 one.cost = most + 1
                 self._say('many', name, '%s: io_wait and run_delay are '
                           'unknown: it has more than [cgroups] delay_tasks '

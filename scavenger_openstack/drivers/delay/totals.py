@@ -21,11 +21,9 @@ and the bytes are those of its threads.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from collections.abc import Sequence
 import os
 from typing import NamedTuple
 
-from scavenger_openstack.drivers.kernel.cgroup_files import ABSENT
 from scavenger_openstack.drivers.kernel import cgroup_members
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.kernel import proc
@@ -52,13 +50,6 @@ its number), and what the kernel says."""
 MOST_THREADS = 1000
 """A process waits for no more seconds per second than it has threads.  Linux
 6.18 was seen to count all the time since boot for one wait, on a busy host."""
-
-_NUMBER_BYTES = 11
-"""A number of a process or thread, and the end of its line, at most."""
-
-
-class TooMany(Exception):
-    """More than the caller wanted to look at."""
 
 
 class _Process:
@@ -143,7 +134,7 @@ class Totals:
         if self.cost > left:
             self._rest = 0
             if self.cost > most:
-                raise TooMany
+                raise cgroup_members.TooMany
             return None
         return Asked(self, sample, pids, fresh, threads, listed)
 
@@ -153,13 +144,13 @@ class Totals:
         nodes, self._nodes = self._nodes, []
         if not nodes or any(os.stat(path).st_nlink != links
                             for path, links in nodes):
-            nodes = nodes_of(self._mount.path + sample[0].id, most)
-        pids = members(nodes, cgroup_members.PROCESSES, most)
+            nodes = cgroup_members.nodes_of(
+                self._mount.path + sample[0].id, most)
+        pids = cgroup_members.members(nodes, cgroup_members.PROCESSES, most)
         threads = []
         if self._trusts(sample) is not True:
-            threads = members(
-                nodes, cgroup_members.THREADS_V1 if self._mount.version == 1
-                else cgroup_members.THREADS, most)
+            threads = cgroup_members.members(
+                nodes, cgroup_members.threads_file(self._mount.version), most)
         self._nodes = nodes
         same = (not self._first and self.processes.keys() == set(pids)
                 and self._threads.keys() == set(threads))
@@ -280,55 +271,3 @@ def began_s(root: str, pid: int) -> float:
         return proc.started_ticks(pid, root) * CLOCK_S
     except errors.WorkloadGone:
         return 0.0
-
-
-def nodes_of(top: str, most: int) -> list[tuple[str, int]]:
-    """A cgroup and all below, with their link counts: 2 and one for each
-    child, so that a change there shows.
-
-    :raises TooMany: more than ``most``
-    :raises OSError: ``top`` is gone
-    """
-    found = []
-    waiting = [top]
-    while waiting:
-        path = waiting.pop()
-        try:
-            links = os.stat(path).st_nlink
-            if links != 2:
-                with os.scandir(path) as entries:
-                    waiting += [entry.path for entry in entries
-                                if entry.is_dir(follow_symlinks=False)]
-        except FileNotFoundError:
-            if path == top:
-                raise
-            continue
-        found.append((path, links))
-        if len(found) + len(waiting) > most:
-            raise TooMany
-    return found
-
-
-def members(nodes: Sequence[tuple[str, int]], file: str, most: int
-             ) -> list[int]:
-    """The tasks in some cgroups, the first of which holds the others; one of
-    these that is gone meanwhile has none.
-
-    :raises TooMany: more than ``most``
-    :raises OSError: the first is gone, or one may not be read
-    """
-    found: list[int] = []
-    size = _NUMBER_BYTES * most + 1
-    for path, _ in nodes:
-        try:
-            data = cgroup_members.read(f'{path}/{file}', size=size)
-        except OSError as exc:
-            if exc.errno not in ABSENT or path == nodes[0][0]:
-                raise
-            continue
-        if len(data) >= size:
-            raise TooMany
-        found += map(int, data.split())
-        if len(found) > most:
-            raise TooMany
-    return found

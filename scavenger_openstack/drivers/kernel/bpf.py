@@ -43,6 +43,7 @@ class Map(enum.IntEnum):
 
     HASH = 1
     ARRAY = 2
+    PER_CPU_ARRAY = 6
     LRU_HASH = 9
 
 
@@ -60,11 +61,13 @@ class Op(enum.IntEnum):
     JUMP_IF_REGISTERS_EQUAL = 0x1d
     SUBTRACT_REGISTER = 0x1f
     JUMP_IF_NOT_LESS = 0x35
+    JUMP_IF_REGISTER_NOT_LESS = 0x3d
     JUMP_IF_NOT_EQUAL = 0x55
     AND = 0x57
     LOAD_WORD = 0x61
     STORE_WORD = 0x63
     SHIFT_LEFT = 0x67
+    SHIFT_RIGHT = 0x77
     LOAD = 0x79
     STORE = 0x7b
     CALL = 0x85
@@ -82,10 +85,12 @@ class Helper(enum.IntEnum):
     MAP_DELETE = 3
     KTIME_NS = 5
     CPU = 8
+    CURRENT_TASK_ID = 14
+    CGROUP_ID = 80
 
 
 _CALLS = {'x86_64': Calls(321, 298), 'aarch64': Calls(280, 241)}
-_MAP_CREATE, _PROG_LOAD, _MAP_LOOKUP_BATCH = 0, 5, 24
+_MAP_CREATE, _PROG_LOAD, _MAP_LOOKUP_BATCH, _MAP_UPDATE_BATCH = 0, 5, 24, 26
 F_MMAPABLE = 1 << 10
 MAP_FD, MAP_VALUE = 1, 2
 """What :attr:`Op.LOAD_64_BITS` loads: a map, or the address of its value."""
@@ -235,23 +240,19 @@ class Programs:
         """
         keys = ctypes.create_string_buffer(key.size * most)
         values = ctypes.create_string_buffer(value.size * most)
-        position = ctypes.create_string_buffer(8)
-        attributes = ctypes.create_string_buffer(struct.pack(
-            '=QQQQIIQQ', 0, ctypes.addressof(position),
-            ctypes.addressof(keys), ctypes.addressof(values), most, fd, 0,
-            0), 128)
-        result = _libc().syscall(
-            ctypes.c_long(self._calls.bpf), ctypes.c_int(_MAP_LOOKUP_BATCH),
-            attributes, ctypes.c_uint(128))
-        number = ctypes.get_errno()
-        if result < 0 and number != errno.ENOENT:   # that is the end
-            raise errors.DriverError(
-                f'cannot {self._purpose}: read a map by bpf(): '
-                f'{os.strerror(number)}')
-        count: int = struct.unpack_from('=I', attributes, 32)[0]
+        count = self._batch(_MAP_LOOKUP_BATCH, 'read', fd, keys, values, most)
         return list(zip(key.iter_unpack(keys.raw[:key.size * count]),
                         value.iter_unpack(values.raw[:value.size * count]),
                         strict=True))
+
+    def put(self, fd: int, keys: bytes, values: bytes, count: int) -> None:
+        """Put so many entries into a map, by one system call.
+
+        :raises DriverError: they cannot be put there, or not all.
+        """
+        self._batch(_MAP_UPDATE_BATCH, 'fill', fd,
+                    ctypes.create_string_buffer(keys, len(keys)),
+                    ctypes.create_string_buffer(values, len(values)), count)
 
     def close(self) -> None:
         """Take all out of the kernel; twice does no harm."""
@@ -273,6 +274,29 @@ class Programs:
                     'tracepoints')
         return errors.Unsupported(f'cannot {self._purpose}: {what}: '
                                   f'{os.strerror(number)}; {todo}')
+
+    def _batch(self, command: int, what: str, fd: int,
+               keys: ctypes.Array[ctypes.c_char],
+               values: ctypes.Array[ctypes.c_char], count: int) -> int:
+        """Do something for many entries; for how many it was done.
+
+        :raises DriverError: the kernel refuses.
+        """
+        position = ctypes.create_string_buffer(8)
+        attributes = ctypes.create_string_buffer(struct.pack(
+            '=QQQQIIQQ', 0, ctypes.addressof(position),
+            ctypes.addressof(keys), ctypes.addressof(values), count, fd, 0,
+            0), 128)
+        result = _libc().syscall(
+            ctypes.c_long(self._calls.bpf), ctypes.c_int(command),
+            attributes, ctypes.c_uint(128))
+        number = ctypes.get_errno()
+        if result < 0 and number != errno.ENOENT:   # that is the end
+            raise errors.DriverError(
+                f'cannot {self._purpose}: {what} a map by bpf(): '
+                f'{os.strerror(number)}')
+        done: int = struct.unpack_from('=I', attributes, 32)[0]
+        return done
 
     def _keep(self, fd: int) -> int:
         self._fds.append(fd)

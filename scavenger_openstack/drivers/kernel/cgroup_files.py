@@ -31,7 +31,7 @@ from scavenger_openstack.restore import grammar
 
 T = TypeVar('T')
 
-ABSENT = frozenset((errno.ENODEV, errno.ENOENT))
+ABSENT = cgroup_members.ABSENT
 """What the kernel answers about what is not there (any more)."""
 
 OUT_OF_FILES = frozenset((errno.EMFILE, errno.ENFILE))

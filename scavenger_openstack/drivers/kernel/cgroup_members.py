@@ -1,15 +1,57 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which processes and threads are in a cgroup."""
+"""Which threads are in a cgroup, and which cgroups a thread is in."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from collections.abc import Sequence
 import errno
 import os
+import posixpath
+
+ABSENT = frozenset((errno.ENODEV, errno.ENOENT))
+"""What the kernel answers about a cgroup that is gone."""
 
 PROCESSES, THREADS, THREADS_V1 = 'cgroup.procs', 'cgroup.threads', 'tasks'
 
 _READ_SIZE = 1 << 16
+
+_NUMBER_BYTES = 11
+"""A number of a process or thread, and the end of its line, at most."""
+
+
+class TooMany(Exception):
+    """More than the caller wanted to look at."""
+
+
+def threads_file(version: int) -> str:
+    """The file that lists threads, by the version of cgroups."""
+    return THREADS_V1 if version == 1 else THREADS
+
+
+def hierarchy(controller: str, version: int) -> str:
+    """The key of :func:`paths` for where a controller is mounted."""
+    return 'unified' if version == 2 else controller
+
+
+def paths(text: str) -> dict[str, str]:
+    """The cgroups in ``/proc/PID/cgroup``: by controller of version 1, and
+    ``unified`` that of version 2."""
+    found: dict[str, str] = {}
+    for line in text.split('\n'):      # a name may hold any other character
+        number, _, rest = line.partition(':')
+        names, _, path = rest.partition(':')
+        for controller in names.split(','):
+            found['unified' if number == '0' else controller] = path
+    return found
+
+
+def upward(path: str) -> Iterator[str]:
+    """A cgroup and all that it lies in, but for the root."""
+    while len(path) > 1:
+        yield path
+        path = posixpath.dirname(path)
 
 
 def read(path: str, directory: int | None = None, *,
@@ -40,3 +82,55 @@ def read(path: str, directory: int | None = None, *,
     finally:
         os.close(fd)
     return data
+
+
+def nodes_of(top: str, most: int) -> list[tuple[str, int]]:
+    """A cgroup and all below, with their link counts: 2 and one for each
+    child, so that a change there shows.
+
+    :raises TooMany: more than ``most``
+    :raises OSError: ``top`` is gone
+    """
+    found = []
+    waiting = [top]
+    while waiting:
+        path = waiting.pop()
+        try:
+            links = os.stat(path).st_nlink
+            if links != 2:
+                with os.scandir(path) as entries:
+                    waiting += [entry.path for entry in entries
+                                if entry.is_dir(follow_symlinks=False)]
+        except FileNotFoundError:
+            if path == top:
+                raise
+            continue
+        found.append((path, links))
+        if len(found) + len(waiting) > most:
+            raise TooMany
+    return found
+
+
+def members(nodes: Sequence[tuple[str, int]], file: str, most: int
+            ) -> list[int]:
+    """The tasks in some cgroups, the first of which holds the others; one of
+    these that is gone meanwhile has none.
+
+    :raises TooMany: more than ``most``
+    :raises OSError: the first is gone, or one may not be read
+    """
+    found: list[int] = []
+    size = _NUMBER_BYTES * most + 1
+    for path, _ in nodes:
+        try:
+            data = read(f'{path}/{file}', size=size)
+        except OSError as exc:
+            if exc.errno not in ABSENT or path == nodes[0][0]:
+                raise
+            continue
+        if len(data) >= size:
+            raise TooMany
+        found += map(int, data.split())
+        if len(found) > most:
+            raise TooMany
+    return found

@@ -207,9 +207,8 @@ class Domains:
 
     @property
     def machines(self) -> dict[str, domain_cgroup.DomainCgroup]:
-        """The cgroups of each domain that has some, by its name."""
-        return {known.snapshot.domain.name: machine
-                for known in self._known.values()
+        """The cgroups of each domain that has some, by its UUID."""
+        return {uuid: machine for uuid, known in self._known.items()
                 if (machine := known.counters.machine) is not None}
 
     def place(self, uuid: str) -> perf_event.Place | None:

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from collections.abc import Mapping
 import logging
 import posixpath
 
+from scavenger_openstack.drivers.kernel.cgroup_members import upward
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.qemu.domain_cgroup import DomainCgroup
 from scavenger_openstack import log_once
@@ -19,51 +19,46 @@ from scavenger_openstack.types import WorkloadSample
 LOG = logging.getLogger(__name__)
 
 
-def _upward(path: str) -> Iterator[str]:
-    """A cgroup and all that it lies in, but for the root."""
-    while len(path) > 1:
-        yield path
-        path = posixpath.dirname(path)
-
-
 class DomainCgroups:
     """Tells workloads that are cgroups from those that are domains, too.
 
     :param mounts: where cgroup controllers are mounted
+    :ivar machines: the cgroups of each domain, by its UUID
+    :ivar own: the UUID of each domain, by the paths of its cgroups
     """
 
     def __init__(self, mounts: Mapping[str, Mount]) -> None:
         self._mounts = mounts
-        self._machines: Mapping[str, DomainCgroup] = {}
-        self._own: dict[str, str] = {}
+        self.machines: Mapping[str, DomainCgroup] = {}
+        self.own: dict[str, str] = {}
         self._holding: dict[str, str] = {}
         self._logged = log_once.LogOnce()
 
     def follow(self, machines: Mapping[str, DomainCgroup]) -> None:
-        """The domains that there are now, by their names."""
-        if machines == self._machines:
+        """The domains that there are now, by their UUIDs."""
+        if machines == self.machines:
             return
-        self._machines = dict(machines)
-        self._own = {
+        self.machines = dict(machines)
+        self.own = {
             f'{mount.path}/{machine.name}'.removeprefix(
-                self._mounts[controller].path): name
-            for name, machine in machines.items()
+                self._mounts[controller].path): uuid
+            for uuid, machine in machines.items()
             for controller, mount in machine.above.items()}
-        self._holding = {above: name for path, name in self._own.items()
-                         for above in _upward(path)}
+        self._holding = {above: uuid for path, uuid in self.own.items()
+                         for above in upward(path)}
 
     def without(self, samples: tuple[WorkloadSample, ...]
                 ) -> tuple[WorkloadSample, ...]:
         """Those cgroups that are no matter of any domain."""
-        if not self._own:
+        if not self.own:
             return samples
         return tuple(one for one in samples if not self._is_ours(one.workload))
 
     def _is_ours(self, who: Workload) -> bool:
-        name = self._holding.get(who.id) or self._holding.get(who.group or '')
-        for path in () if name else _upward(who.id):
-            name = name or self._own.get(path)
-        if not name:
+        uuid = self._holding.get(who.id) or self._holding.get(who.group or '')
+        for path in () if uuid else upward(who.id):
+            uuid = uuid or self.own.get(path)
+        if not uuid:
             return False
         parent = posixpath.dirname(who.id)
         if self._logged.due(parent):
@@ -71,5 +66,5 @@ class DomainCgroups:
                 'cgroup %s is not watched: it holds, is a part of, or would '
                 'be limited together with the VM %s, which is watched by '
                 '[libvirt] uri; leave it out of [cgroups] %s_parents',
-                who.id, name, who.priority)
+                who.id, uuid, who.priority)
         return True

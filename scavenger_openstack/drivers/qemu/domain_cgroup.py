@@ -20,6 +20,7 @@ from scavenger_openstack.drivers.cgroup import counters
 from scavenger_openstack.drivers.cgroup.counters import CPU_S
 from scavenger_openstack.drivers.cgroup.counters import Source
 from scavenger_openstack.drivers.cgroup.counters import US_PER_S
+from scavenger_openstack.drivers.kernel import cgroup_members
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.kernel.perf_event import Place
 from scavenger_openstack.drivers.kernel import rows
@@ -74,17 +75,13 @@ def machine(text: str, mounts: Mapping[str, Mount]) -> DomainCgroup | None:
     In some hierarchies QEMU is in the machine's cgroup itself, in some in a
     part of it, in some elsewhere; ``None`` when it has none at all.
     """
-    paths: dict[str, str] = {}
-    for line in text.split('\n'):      # a name may hold any other character
-        number, _, rest = line.partition(':')
-        names, _, path = rest.partition(':')
-        for controller in names.split(','):
-            paths['unified' if number == '0' else controller] = path
+    paths = cgroup_members.paths(text)
     name = ''
     above: dict[str, Mount] = {}
     parts: dict[str, str] = {}
     for controller, mount in mounts.items():
-        path = paths.get('unified' if mount.version == 2 else controller, '')
+        path = paths.get(
+            cgroup_members.hierarchy(controller, mount.version), '')
         head, _, last = path.rpartition('/')
         if _PART.fullmatch(last):
             path = head

@@ -23,6 +23,7 @@ from scavenger_openstack.drivers import base as drivers_base
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests import watching
+from scavenger_openstack.types import Ask
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import HostSample
@@ -52,6 +53,7 @@ class Wish:
     def __init__(self) -> None:
         self.caps: tuple[Cap, ...] = ()
         self.removal_reasons: dict[KnobKey, str] = {}
+        self.asks: tuple[Ask, ...] = ()
 
     def want(self, *caps: tuple[str, Knob, float | str]) -> None:
         self.removal_reasons |= {cap[:2]: 'a test' for cap in self.caps}
@@ -61,7 +63,8 @@ class Wish:
         """It has none."""
 
     def step(self, now: float, rates: Rates) -> Decision:
-        return Decision(self.caps, removal_reasons=self.removal_reasons)
+        return Decision(self.caps, removal_reasons=self.removal_reasons,
+                        asks=self.asks)
 
     def state(self) -> dict[str, object]:
         return {}

@@ -17,7 +17,7 @@ import fixtures
 from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
 from scavenger_openstack.drivers.cgroup import discovery
 from scavenger_openstack.drivers.cgroup import kill
-from scavenger_openstack.drivers.delay import totals
+from scavenger_openstack.drivers.kernel import cgroup_members
 from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional import base
@@ -398,8 +398,8 @@ class TestUnified(base.FunctionalTestCase):
         assert process.stdout is not None
         self.assertEqual('up\n', process.stdout.readline())
         mount = cgroup_mounts.Mount('/sys/fs/cgroup/unified', 2)
-        self.assertEqual([process.pid], totals.members(
-            totals.nodes_of(str(self.job), 9), 'cgroup.procs', 9))
+        self.assertEqual([process.pid], cgroup_members.members(
+            cgroup_members.nodes_of(str(self.job), 9), 'cgroup.procs', 9))
         # A parent that has threads and no children is a workload.
         inner = discovery.Parents({'unified': mount},
                                   [f'{self.name}/workers'], [], [])

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import collections
 import os
+import signal
 import subprocess
 import sys
 
@@ -15,7 +16,7 @@ from scavenger_openstack.drivers.kernel import cpu_waits
 from scavenger_openstack import errors
 from scavenger_openstack.tests import descriptors
 from scavenger_openstack.tests.functional import base
-from scavenger_openstack.tests.functional import test_running
+from scavenger_openstack.tests.functional import bpf_programs
 
 BUSY = 'print()\nwhile True:\n    pass'
 NAPS = '''print()
@@ -25,6 +26,21 @@ while True:
     while time.perf_counter() < end_s:
         pass
     time.sleep(0.008)
+'''
+STARTS = '''import signal, time
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+print()
+signal.sigwait([signal.SIGUSR1])
+parent = os.getpid()
+if os.fork():
+    signal.pause()
+while os.getppid() == parent:
+    if not os.fork():
+        end_s = time.thread_time() + 0.005
+        while time.thread_time() < end_s:
+            pass
+        os._exit(0)
+    os.wait()
 '''
 OPENED = f'''import sys
 sys.path[:0] = {sys.path!r}
@@ -43,7 +59,7 @@ class CpuWaitsTest(base.FunctionalTestCase):
 
     def setUp(self):
         super().setUp()
-        self.before = test_running.programs()
+        self.before = bpf_programs.loaded()
 
     def waits(self):
         try:
@@ -66,8 +82,9 @@ class CpuWaitsTest(base.FunctionalTestCase):
     def test_who_was_there_first(self):
         """It needs no past: the one in the way never rested before."""
         busy = [self.on_one_cpu(BUSY) for _ in range(3)]
-        victim = self.on_one_cpu(NAPS)
+        victim, other = (self.on_one_cpu(NAPS) for _ in range(2))
         reader = self.waits()
+        reader.watch([victim])
         behind = collections.Counter()
 
         def long_enough():
@@ -80,19 +97,40 @@ class CpuWaitsTest(base.FunctionalTestCase):
         self.wait_for('the victim waits', long_enough)
         self.assertGreater(sum(behind[pid] for pid in busy),
                            0.5 * behind.total(), behind)
+        # Only that is counted.
+        self.assertFalse({*busy, other} & {
+            waiter for waiter, _ in reader.waits().behind})
+
+    def test_those_that_it_starts(self):
+        self.on_one_cpu(BUSY)
+        parent = self.on_one_cpu(STARTS)
+        reader = self.waits()
+        reader.watch([parent])
+        os.kill(parent, signal.SIGUSR1)
+        # The first is one, which starts all the others.
+        self.wait_for('children wait', lambda: len({
+            waiter for waiter, _ in reader.waits().behind}) > 4)
+
+    def test_too_many_to_be_watched(self):
+        with fixtures.MonkeyPatch(f'{cpu_waits.__name__}.MOST_WATCHED', 2):
+            reader = self.waits()
+            reader.watch([1, 2])
+            reader.waits()
+            reader.watch([3, 4])
+            self.assertRaises(errors.DriverError, reader.waits)
 
     def test_who_waits_still(self):
         """It has got no CPU since it was woken up."""
         reader = self.waits()
         busy = [self.on_one_cpu(BUSY) for _ in range(3)]
+        reader.watch(busy)
         self.wait_for('those that want to run wait', lambda: set(
             reader.waits().lasting) & set(busy))
 
     def test_no_room_for_pairs(self):
         with fixtures.MonkeyPatch(f'{cpu_waits.__name__}.MOST_PAIRS', 1):
             reader = self.waits()
-            for _ in range(3):
-                self.on_one_cpu(NAPS)
+            reader.watch([self.on_one_cpu(NAPS) for _ in range(3)])
             self.wait_for('more waits than there is room for',
                           lambda: reader.waits().lost_s > 0)
             self.assertLessEqual(len(reader.waits().behind), 1)
@@ -100,12 +138,12 @@ class CpuWaitsTest(base.FunctionalTestCase):
     def test_nothing_is_left_behind(self):
         with descriptors.given_back():
             reader = self.waits()
-            self.assertLessEqual(3, len(test_running.programs()
+            self.assertLessEqual(3, len(bpf_programs.loaded()
                                         - self.before))
             reader.close()
             reader.close()
         self.wait_for('the programs leave the kernel',
-                      lambda: test_running.programs() <= self.before)
+                      lambda: bpf_programs.loaded() <= self.before)
         self.assertRaises(errors.DriverError, reader.waits)
 
     def test_gone_with_its_process(self):
@@ -116,7 +154,7 @@ class CpuWaitsTest(base.FunctionalTestCase):
         process.kill()
         process.wait(30)
         self.wait_for('the programs leave the kernel',
-                      lambda: test_running.programs() <= self.before)
+                      lambda: bpf_programs.loaded() <= self.before)
 
     def test_without_the_right_to(self):
         process = self.spawn(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import pathlib
-import struct
 import sys
 import threading
 import time
@@ -13,28 +11,12 @@ import time
 import fixtures
 from testtools import matchers
 
-from scavenger_openstack.drivers.kernel import bpf
 from scavenger_openstack.drivers.kernel import online_cpus
 from scavenger_openstack.drivers.kernel import sched_switch
 from scavenger_openstack import errors
 from scavenger_openstack.tests import descriptors
 from scavenger_openstack.tests.functional import base
-
-
-def programs() -> set[int]:
-    """Ids of all BPF programs in the kernel (BPF_PROG_GET_NEXT_ID)."""
-    found: set[int] = set()
-    last = 0
-    libc = ctypes.CDLL(None, use_errno=True)
-    calls = bpf.system_calls()
-    assert calls is not None
-    number = ctypes.c_long(calls.bpf)
-    while True:
-        buffer = ctypes.create_string_buffer(struct.pack('=II', last, 0), 128)
-        if libc.syscall(number, 11, buffer, 128):
-            return found
-        last = struct.unpack_from('=4xI', buffer.raw)[0]
-        found.add(last)
+from scavenger_openstack.tests.functional import bpf_programs
 
 
 def kernel_mounts():
@@ -50,7 +32,7 @@ class RunningTestCase(base.FunctionalTestCase):
     def setUp(self):
         super().setUp()
         self.cpus = sorted(os.sched_getaffinity(0))
-        self.before = programs()
+        self.before = bpf_programs.loaded()
 
     def running(self):
         try:
@@ -159,12 +141,12 @@ class RunningTestCase(base.FunctionalTestCase):
         with descriptors.given_back() as opened:
             reader = self.running()
             self.assertNotEqual(set(), opened())
-            self.assertNotEqual(self.before, programs())
+            self.assertNotEqual(self.before, bpf_programs.loaded())
             self.assertEqual(mounts, kernel_mounts())
             reader.close()
             reader.close()
         self.wait_for('the program leaves the kernel',
-                      lambda: programs() <= self.before)
+                      lambda: bpf_programs.loaded() <= self.before)
         for call in (reader.pids, lambda: reader.idle([0]), reader.observe,
                      lambda: reader.idle_count(frozenset([0]))):
             self.assertRaises(errors.DriverError, call)
@@ -176,11 +158,11 @@ class RunningTestCase(base.FunctionalTestCase):
             'sched_switch as running\n'
             'reader = running.SchedSwitch()\nprint("ready")\ntime.sleep(60)')
         self.assertEqual('ready\n', process.stdout.readline())
-        self.assertNotEqual(self.before, programs())
+        self.assertNotEqual(self.before, bpf_programs.loaded())
         process.kill()
         process.wait(30)
         self.wait_for('the program leaves the kernel',
-                      lambda: programs() <= self.before)
+                      lambda: bpf_programs.loaded() <= self.before)
 
     def test_without_the_right_to(self):
         process = self.spawn(

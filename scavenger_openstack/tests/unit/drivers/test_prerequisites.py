@@ -29,13 +29,14 @@ class TestPrerequisites(testtools.TestCase):
                 cgroups: Sequence[WorkloadSample] = (),
                 domains: Sequence[WorkloadSample] = (), *,
                 lacks: tuple[Knob, ...] = (), delays_off: str = '',
-                links: bool = True, interfaces: Sequence[str] = (),
-                libvirt: bool = False) -> tuple[str, ...]:
+                direct_off: str = '', links: bool = True,
+                interfaces: Sequence[str] = (), libvirt: bool = False
+                ) -> tuple[str, ...]:
         one = prerequisites.Prerequisites(
             protect, ['always'],
             lambda workload, knob: f'{workload} {knob}' if knob in lacks
-            else '', lambda: delays_off, links=links, interfaces=interfaces,
-            libvirt=libvirt)
+            else '', lambda: delays_off, lambda: direct_off, links=links,
+            interfaces=interfaces, libvirt=libvirt)
         self.assertEqual(('always',), one.missing)
         one.look(cgroups, domains)
         self.assertEqual('always', one.missing[0])
@@ -52,6 +53,18 @@ class TestPrerequisites(testtools.TestCase):
             ('cpu: /batch/a cpu_set', 'cpu: /more/c cpu_set'),
             self.missing([Resource.CPU, Resource.MEMORY], cgroups,
                          lacks=(Knob.CPU_SET, Knob.IO_OPS_PER_S)))
+
+    def test_direct_evidence(self) -> None:
+        batch, service = samples(BACK, '/b/a'), samples(FORE, '/s/f')
+        for why, cgroups, domains, protect, count in (
+                ('no BPF', batch, [], [Resource.CPU], 1),
+                ('no BPF', service, samples(BACK, 'vm'), [Resource.CPU], 1),
+                ('', batch, [], [Resource.CPU], 0),
+                ('no BPF', service, [], [Resource.CPU], 0),
+                ('no BPF', batch, [], [Resource.MEMORY], 0)):
+            missing = self.missing(protect, cgroups, domains, direct_off=why)
+            self.assertEqual(count, len(missing), str(missing))
+            self.assertTrue(all('no BPF' in line for line in missing))
 
     def test_waits_for_disks(self) -> None:
         batch, service = samples(BACK, '/b/a'), samples(FORE, '/s/f')
@@ -94,8 +107,8 @@ class TestPrerequisites(testtools.TestCase):
             return ''
 
         one = prerequisites.Prerequisites(
-            [Resource.MEMORY], [], lacks, str, links=True, interfaces=(),
-            libvirt=False)
+            [Resource.MEMORY], [], lacks, str, str, links=True,
+            interfaces=(), libvirt=False)
         for _ in range(base.LOOK_TICKS + 1):
             one.look(samples(BACK, '/b/a'), [])
         self.assertEqual(2, len(looks))

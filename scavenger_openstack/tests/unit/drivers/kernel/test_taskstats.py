@@ -15,6 +15,7 @@ import fixtures
 import testtools
 
 from scavenger_openstack.drivers.delay import totals
+from scavenger_openstack.drivers.kernel import cgroup_members
 from scavenger_openstack.drivers.kernel import taskstats
 from scavenger_openstack.drivers.kernel.taskstats import Waits
 
@@ -103,22 +104,22 @@ class TestCgroupTasks(testtools.TestCase):
             (self.top / below / 'cgroup.procs').write_text('7\n8\n')
 
     def test_nodes_and_their_members(self) -> None:
-        nodes = totals.nodes_of(str(self.top), 4)
+        nodes = cgroup_members.nodes_of(str(self.top), 4)
         self.assertEqual(4, len(nodes))
-        self.assertEqual([7, 8] * 4, totals.members(
+        self.assertEqual([7, 8] * 4, cgroup_members.members(
             nodes, 'cgroup.procs', 8))
-        self.assertRaises(totals.TooMany, totals.nodes_of,
+        self.assertRaises(cgroup_members.TooMany, cgroup_members.nodes_of,
                           str(self.top), 3)
-        self.assertRaises(totals.TooMany, totals.members,
+        self.assertRaises(cgroup_members.TooMany, cgroup_members.members,
                           nodes, 'cgroup.procs', 7)
 
     def test_what_is_gone(self) -> None:
-        self.assertRaises(FileNotFoundError, totals.nodes_of,
+        self.assertRaises(FileNotFoundError, cgroup_members.nodes_of,
                           str(self.top / 'x'), 3)
-        self.assertRaises(FileNotFoundError, totals.members,
+        self.assertRaises(FileNotFoundError, cgroup_members.members,
                           [(str(self.top / 'x'), 2)], 'cgroup.procs', 3)
         # One below is not the workload.
-        self.assertEqual([7, 8], totals.members(
+        self.assertEqual([7, 8], cgroup_members.members(
             [(str(self.top), 3), (str(self.top / 'x'), 2)],
             'cgroup.procs', 3))
 

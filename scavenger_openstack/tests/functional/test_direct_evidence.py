@@ -1,0 +1,548 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which workloads had the CPU while one waited, told by this machine's
+kernel."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+from typing import Any
+import uuid
+
+import fixtures
+from testtools import content
+
+from scavenger_openstack.agent.lease import heartbeat
+from scavenger_openstack.agent import parts
+from scavenger_openstack.drivers import base as drivers_base
+from scavenger_openstack.drivers.direct import cpu
+from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
+from scavenger_openstack.drivers.kernel import cpu_waits
+from scavenger_openstack.drivers.qemu import cgroup_overlap
+from scavenger_openstack import errors
+from scavenger_openstack.tests import descriptors
+from scavenger_openstack.tests.functional import base
+from scavenger_openstack.tests.functional import bpf_programs
+from scavenger_openstack.tests.functional import delays
+from scavenger_openstack.tests.functional.loops import LoopTestCase
+from scavenger_openstack.tests.functional.loops import Wish
+from scavenger_openstack.types import DirectEvidence
+from scavenger_openstack.types import HostSample
+from scavenger_openstack.types import Mode
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Resource
+from scavenger_openstack.types import THE_HOST
+from scavenger_openstack.types import Workload
+from scavenger_openstack.types import WorkloadSample
+
+PINNED = 'import os\nos.sched_setaffinity(0, {{{cpu}}})\n'
+AHEAD = 'os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))\n'
+BUSY = 'print("up")\nwhile True: pass'
+NAPS = '''
+import time
+print('up')
+while True:
+    end_s = time.perf_counter() + {busy_s}
+    while time.perf_counter() < end_s: pass
+    time.sleep({nap_s})
+'''
+VICTIM = NAPS.format(busy_s=0.02, nap_s=0.005)
+INNOCENT = NAPS.format(busy_s=0.001, nap_s=0.05)
+MOMENTS = '''
+import time
+asked, ask = os.pipe()
+if not os.fork():
+    os.close(ask)
+    while os.read(asked, 1): pass
+    os._exit(0)
+print('up')
+while True:
+    os.write(ask, b'x')
+    time.sleep(0.002)
+'''
+SHORT_LIVED = '''
+import time
+print('up')
+while True:
+    if not os.fork():
+        end_s = time.thread_time() + 0.02
+        while time.thread_time() < end_s: pass
+        os._exit(0)
+    os.wait()
+'''
+NAMED = 'open("/proc/self/comm", "w").write({name!r})\n'
+TAKE_ID = '''
+import ctypes, os, struct, time
+libc, tid = ctypes.CDLL(None, use_errno=True), ctypes.c_int({tid})
+# struct clone_args: SIGCHLD, and the id that the new process is to have.
+arguments = struct.pack('=11Q', 0, 0, 0, 0, 17, 0, 0, 0,
+                        ctypes.addressof(tid), 1, 0)
+pid = libc.syscall(435, arguments, len(arguments))
+if pid:
+    print(pid)
+time.sleep(60)
+'''
+CROWD = '''
+import ctypes, signal
+libc = ctypes.CDLL(None)
+attributes, thread = ctypes.create_string_buffer(64), ctypes.c_ulong()
+libc.pthread_attr_init(attributes)
+libc.pthread_attr_setstacksize(attributes, ctypes.c_size_t(1 << 16))
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+print('up')
+signal.sigwait([signal.SIGUSR1])
+for _ in range({count}):
+    # They run no Python: each waits for a CPU once, and then for ever.
+    assert not libc.pthread_create(ctypes.byref(thread), attributes,
+                                   libc.pause, None)
+print('all')
+signal.pause()
+'''
+ALONE = f'''
+import json, sys, time
+sys.path[:0] = {sys.path!r}
+from oslo_config import cfg
+from scavenger_openstack import conf as conf_
+from scavenger_openstack.agent import parts
+from scavenger_openstack.types import Resource
+conf = cfg.ConfigOpts()
+conf_.register(conf)
+conf_.load(conf, ['--config-file', sys.argv[1], '--state-dir', sys.argv[2]],
+           'test')
+host = parts.load_driver(conf)
+asks = [(victim, Resource.CPU) for victim in sys.argv[4:]]
+for _ in range(int(sys.argv[3])):
+    host.sample()
+    host.ask(asks)
+    print('asked', flush=True)
+    time.sleep(0.1)
+host.sample()
+host.ask(())
+print(json.dumps([host.facts().grade['direct']['cpu'],
+                  host.facts().missing,
+                  [answer._asdict() for answer in host.sample().direct]]))
+host.close()
+'''
+"""An agent's driver in a process of its own: asks in so many ticks."""
+
+
+def own_programs() -> set[tuple[int, str]]:
+    """What this process has open of BPF."""
+    return {(number, target) for number, target in descriptors.of_process()
+            if 'bpf' in target}
+
+
+class EvidenceCase(LoopTestCase):
+    """A hog ``/batch/a`` and an innocent ``/batch/b`` beside a victim
+    ``/services/s``, all on one CPU."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.cpu = max(os.sched_getaffinity(0))
+        self.log = self.useFixture(fixtures.FakeLogger())
+        self.tree.put('weight', '',
+                      '262144' if self.tree.version == 1 else '10000')
+        try:
+            cpu_waits.CpuWaits().close()
+        except errors.Unsupported as exc:
+            self.skipTest(str(exc))
+        self.hog, self.innocent, self.victim = map(
+            self.id, ('/batch/a', '/batch/b', '/services/s'))
+
+    def host(self) -> drivers_base.Driver:
+        driver = parts.load_driver(self.configure((
+            '[libvirt]', 'uri =', '[perf]', 'enabled = off')))
+        self.addCleanup(driver.close)
+        return driver
+
+    def nothing_open(self) -> None:
+        """Soon: the kernel takes its time."""
+        self.wait_for('all programs are let go',
+                      lambda: not own_programs())
+
+    def run_in(self, below: str, code: str) -> subprocess.Popen[str]:
+        """Run it on the CPU, in a cgroup; '' for none of the tree.
+
+        Either way it comes before what else runs on this machine.
+        """
+        pinned = PINNED.format(cpu=self.cpu)
+        process = (self.spawn(pinned + code, self.tree, below) if below
+                   else self.spawn(pinned + AHEAD + code))
+        assert process.stdout is not None
+        self.assertNotEqual('', process.stdout.readline())
+        return process
+
+    def hogs(self, count: int = 3) -> list[subprocess.Popen[str]]:
+        return [self.run_in('/batch/a', BUSY) for _ in range(count)]
+
+    @staticmethod
+    def end(*processes: subprocess.Popen[str]) -> None:
+        for process in processes:
+            process.kill()
+            process.wait(30)
+
+    def open(self, host: drivers_base.Driver, *victims: str) -> None:
+        self.assertEqual((), host.sample().direct)
+        host.ask([(victim, Resource.CPU)
+                  for victim in victims or (self.victim,)])
+        self.assertNotEqual(set(), own_programs())
+
+    def answers(self, host: drivers_base.Driver
+                ) -> tuple[DirectEvidence, ...]:
+        """What the window that is open shows."""
+        host.ask(())
+        answers = host.sample().direct
+        self.nothing_open()
+        self.addDetail('answers', content.text_content(repr(answers)))
+        self.assertEqual((), host.sample().direct)
+        return answers
+
+    def answer(self, host: drivers_base.Driver) -> DirectEvidence:
+        answer, = self.answers(host)
+        self.assertEqual((self.victim, Resource.CPU, False),
+                         (answer.workload, answer.resource, answer.shared))
+        return answer
+
+    def wait_waiting(self, pid: int, seconds: float = 0.5) -> float:
+        """Until a process has waited for so long for a CPU; how long."""
+        def waited_s() -> float:
+            return int(pathlib.Path(
+                f'/proc/{pid}/schedstat').read_text().split()[1]) / 1e9
+
+        before_s = waited_s()
+        self.wait_for('the victim waits',
+                      lambda: waited_s() - before_s > seconds)
+        return waited_s() - before_s
+
+
+class TestEvidence(EvidenceCase):
+
+    def test_what_was_there_first(self) -> None:
+        self.hogs()
+        self.run_in('/batch/b', INNOCENT)
+        victim, host = self.run_in('/services/s', VICTIM), self.host()
+        for _ in range(2):      # no window knows of another
+            self.open(host)
+            waited_s = self.wait_waiting(victim.pid, 1.0)
+            answer = self.answer(host)
+            self.assertLess(abs(answer.waited_s - waited_s), 0.2, answer)
+            shares = {name: seconds / answer.waited_s
+                      for name, seconds in answer.holders.items()}
+            self.assertGreater(shares[self.hog], 0.6, answer)
+            self.assertLess(shares.get(self.innocent, 0.0), 0.2, answer)
+            self.assertLessEqual(sum(shares.values()), 1.0001)
+            # It has one thread, which cannot wait for longer.
+            self.assertLess(0.9, answer.waited_s)
+            self.assertLessEqual(answer.waited_s, answer.window_s)
+
+    def test_what_runs_for_a_moment_in_between(self) -> None:
+        """Two that wake up 500 times a second, one after the other, come
+        before all others: often one of them leaves the CPU to the victim."""
+        self.hogs(1)
+        self.run_in('', NAMED.format(name='scv-moment') + MOMENTS)
+        victim, host = self.run_in('/services/s', VICTIM), self.host()
+        self.open(host)
+        waited_s = self.wait_waiting(victim.pid, 1.0)
+        answer = self.answer(host)
+        self.assertLess(abs(answer.waited_s - waited_s), 0.2, answer)
+        self.assertGreater(answer.holders[self.hog], 0.7 * answer.waited_s)
+        self.assertLess(answer.threads.get('scv-moment', 0.0),
+                        0.2 * answer.waited_s)
+
+    def test_threads_of_the_host(self) -> None:
+        for number in range(2):
+            self.run_in('', NAMED.format(name=f'scv-spin/{number}') + VICTIM)
+        victim, host = self.run_in('/services/s', VICTIM), self.host()
+        self.open(host)
+        self.wait_waiting(victim.pid)
+        answer = self.answer(host)
+        self.assertGreater(answer.holders[THE_HOST], 0.6 * answer.waited_s)
+        self.assertGreater(answer.threads['scv-spin'],
+                           0.5 * answer.holders[THE_HOST])
+
+    def test_all_victims_of_one_window(self) -> None:
+        self.hogs()
+        pids = {self.id(below): self.run_in(below, VICTIM).pid
+                for below in ('/services/s', '/batch/b')}
+        host = self.host()
+        self.open(host, self.victim, self.innocent, '/no/such', 'no-vm')
+        for pid in pids.values():
+            self.wait_waiting(pid)
+        answers = {one.workload: one for one in self.answers(host)}
+        self.assertEqual({self.victim, self.innocent}, set(answers))
+        for answer in answers.values():
+            others = {self.hog, *pids} - {answer.workload}
+            self.assertGreater(sum(answer.holders[one] for one in others),
+                               0.7 * answer.waited_s, answers)
+
+    def test_threads_that_ran_and_ended(self) -> None:
+        """Whose they were cannot be told."""
+        hogs = self.hogs()
+        victim, host = self.run_in('/services/s', VICTIM), self.host()
+        self.open(host)
+        self.wait_waiting(victim.pid)
+        self.end(*hogs)
+        answer = self.answer(host)
+        self.assertNotIn(self.hog, answer.holders)
+        self.assertGreater(answer.waited_s - sum(answer.holders.values()),
+                           0.4, answer)
+
+    def test_threads_that_waited_and_ended(self) -> None:
+        self.hogs()
+        victim, host = self.run_in('/services/s', VICTIM), self.host()
+        self.open(host)
+        self.wait_waiting(victim.pid)
+        self.end(victim)
+        answer = self.answer(host)
+        self.assertGreater(answer.waited_s, 0.4)
+        self.assertGreater(answer.holders[self.hog], 0.5 * answer.waited_s)
+
+    def test_an_id_that_another_thread_has_now(self) -> None:
+        """It ran not, and it waited not."""
+        for taken in 'hog', 'victim':
+            hog, = self.hogs(1)
+            victim, host = self.run_in('/services/s', VICTIM), self.host()
+            self.open(host)
+            self.wait_waiting(victim.pid)
+            ended = hog if taken == 'hog' else victim
+            self.end(ended)
+            new = self.spawn(TAKE_ID.format(tid=ended.pid), self.tree,
+                             '/batch/b' if taken == 'hog' else '/services/s')
+            assert new.stdout is not None
+            if new.stdout.readline() != f'{ended.pid}\n':
+                self.skipTest('needs Linux 5.5, and another id that is free')
+            answer = self.answer(host)
+            if taken == 'hog':
+                self.assertGreater(answer.waited_s, 0.4)
+                self.assertNotIn(self.hog, answer.holders)
+                self.assertLess(answer.holders.get(self.innocent, 0.0),
+                                0.1 * answer.waited_s, answer)
+            else:
+                self.assertLess(answer.waited_s, 0.4, answer)
+            self.end(hog, victim)
+
+    def test_what_waits_still(self) -> None:
+        """It got no CPU since what comes before it has one."""
+        self.run_in('/services/s', BUSY)
+        host = self.host()
+        self.open(host)
+        self.run_in('', BUSY)
+        # The kernel lets the others have a CPU after a second.
+        until_s = time.monotonic() + 0.6
+        self.wait_for('a while', lambda: time.monotonic() > until_s)
+        self.assertGreater(self.answer(host).waited_s, 0.4)
+
+    def test_ten_thousand_threads(self) -> None:
+        count = 10000
+        process = self.spawn(CROWD.format(count=count), self.tree,
+                             '/services/s')
+        assert process.stdout is not None
+        self.assertEqual('up\n', process.stdout.readline())
+        host = self.host()
+        self.open(host)
+        process.send_signal(10)
+        self.assertEqual('all\n', process.stdout.readline())
+        began_s, began = time.thread_time(), time.monotonic()
+        host.ask(())
+        cpu_s, took_s = (time.thread_time() - began_s,
+                         time.monotonic() - began)
+        answer, = host.sample().direct
+        self.addDetail('took', content.text_content(
+            f'{cpu_s:.3f} s of CPU, {took_s:.3f} s: {answer}'))
+        self.assertGreater(answer.waited_s, 0.0)
+        self.assertLess(cpu_s, base.pace())
+
+    def test_more_threads_than_are_looked_at(self) -> None:
+        """Those that ran for longest are."""
+        self.hogs(2)
+        self.run_in('/batch/b', INNOCENT)
+        victim, host = self.run_in('/services/s', VICTIM), self.host()
+        with fixtures.MonkeyPatch(f'{cpu.__name__}.MOST_LOOKED_UP', 1):
+            self.open(host)
+            self.wait_waiting(victim.pid)
+            answer = self.answer(host)
+        self.assertEqual({self.hog}, set(answer.holders) - {self.victim})
+        self.assertLess(answer.holders[self.hog], 0.8 * answer.waited_s)
+
+    def test_a_window_that_cannot_be_read(self) -> None:
+        self.hogs()
+        victim, host = self.run_in('/services/s', VICTIM), self.host()
+        with fixtures.MonkeyPatch(f'{cpu_waits.__name__}.MOST_ENDED', 1):
+            for _ in range(2):
+                self.open(host)
+                self.end(self.run_in('/batch/b', INNOCENT),
+                         self.run_in('/batch/b', INNOCENT))
+                self.assertEqual((), self.answers(host))
+        self.assertEqual(1, self.log.output.count('is lost'),
+                         self.log.output)
+        self.open(host)
+        self.wait_waiting(victim.pid)
+        self.assertIn(self.hog, self.answer(host).holders)
+
+    def test_a_refusal_is_not_tried_in_each_tick(self) -> None:
+        host, ticks = self.host(), 0
+        asks = [(self.victim, Resource.CPU)]
+        with fixtures.MonkeyPatch(
+                f'{cpu_waits.__name__}.INITIAL_PID_NAMESPACE', 0):
+            host.sample()
+            host.ask(asks)
+        while not own_programs():
+            ticks += 1
+            self.assertLess(ticks, 2 * drivers_base.LOOK_TICKS)
+            host.ask(() if ticks % 2 else asks)
+        self.assertLess(drivers_base.LOOK_TICKS - 2, ticks)
+        grade = host.facts().grade
+        assert grade is not None
+        self.assertEqual({'cpu': {'on': True, 'why': ''}}, grade['direct'])
+
+    def test_an_idle_host_loads_nothing(self) -> None:
+        host = self.host()
+        with descriptors.given_back():
+            for _ in range(3):
+                host.sample()
+                host.ask(())
+                host.ask([(self.victim, Resource.DISK)])
+                self.assertEqual(set(), own_programs())
+            self.open(host)
+            host.close()
+
+
+class TestVersion2(EvidenceCase):
+    """There the kernel knows the cgroup of a thread that ended."""
+
+    def test_threads_that_ran_and_ended(self) -> None:
+        top = base.unified()
+        if top is None:
+            self.skipTest('needs a cgroup tree of version 2')
+        name = f'/scv-test-{uuid.uuid4().hex[:8]}'
+        for below in ('', '/hog', '/hog/inner', '/victim'):
+            path = pathlib.Path(f'{top}{name}{below}')
+            path.mkdir()
+            self.addCleanup(base.remove_cgroup, path)
+        join = ('with open({!r}, "w") as file:\n'
+                '    file.write("0")\n').format
+        for _ in range(3):
+            self.run_in('', join(f'{top}{name}/hog/inner/cgroup.procs')
+                        + SHORT_LIVED)
+        victim = self.run_in('', join(f'{top}{name}/victim/cgroup.procs')
+                             + VICTIM)
+        evidence = cpu.CpuEvidence({'unified': Mount(str(top), 2)},
+                                   cgroup_overlap.DomainCgroups({}))
+        self.addCleanup(evidence.close)
+        evidence.follow(HostSample('h', 'b', 1.0, 1.0, tuple(
+            WorkloadSample(Workload(f'{name}/{one}', Priority.FOREGROUND))
+            for one in ('hog', 'victim'))))
+        evidence.ask([f'{name}/victim'], 1.0)
+        self.wait_waiting(victim.pid)
+        evidence.ask((), 2.0)
+        answer, = evidence.answers(2.0)
+        self.assertGreater(answer.waited_s, 0.4)
+        self.assertGreater(answer.holders[f'{name}/hog'],
+                           0.6 * answer.waited_s, answer)
+
+
+class TestElsewhere(EvidenceCase):
+    """In a process of its own."""
+
+    def alone(self, *by: str, ticks: int = 1) -> subprocess.Popen[str]:
+        self.configure(('[libvirt]', 'uri =', '[perf]', 'enabled = off'))
+        process = subprocess.Popen(
+            [*by, sys.executable, '-c', ALONE,
+             str(self.state_dir.parent / 'agent.conf'), str(self.state_dir),
+             str(ticks), self.victim],
+            stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+        self.addCleanup(self._end, process, None)
+        return process
+
+    def report(self, process: subprocess.Popen[str]) -> list[Any]:
+        output, _ = process.communicate(timeout=60 * base.pace())
+        report = json.loads(output.splitlines()[-1])
+        assert isinstance(report, list)
+        return report
+
+    def test_killed_in_a_window(self) -> None:
+        before = bpf_programs.loaded()
+        process = self.alone(ticks=1000)
+        assert process.stdout is not None
+        self.assertEqual('asked\n', process.stdout.readline())
+        programs = bpf_programs.loaded() - before
+        self.assertNotEqual(set(), programs)
+        process.kill()
+        process.wait(30)
+        self.wait_for('the programs leave the kernel',
+                      lambda: not bpf_programs.loaded() & programs)
+
+    def test_in_another_pid_namespace(self) -> None:
+        (state, _, answers) = self.report(self.alone(
+            'unshare', '--pid', '--fork', '--mount-proc'))
+        self.assertIs(False, state['on'])
+        self.assertIn('PID namespace', state['why'])
+        self.assertEqual([], [one for one in answers if not one['shared']])
+
+    def test_without_the_right_to(self) -> None:
+        """Shares of the CPU time have to do."""
+        self.useFixture(delays.DelayAccounting()).set('1')
+        self.hogs()
+        self.run_in('/services/s', VICTIM)
+        process = self.alone('setpriv', '--bounding-set=-bpf,-perfmon,'
+                             '-sys_admin', ticks=drivers_base.LOOK_TICKS)
+        state, missing, (answer,) = self.report(process)
+        self.assertIs(False, state['on'])
+        self.assertIn('CAP_BPF', state['why'])
+        self.assertTrue(any('CAP_BPF' in line for line in missing), missing)
+        self.assertEqual((self.victim, 'cpu', True), (
+            answer['workload'], answer['resource'], answer['shared']))
+        self.assertEqual(self.hog, max(answer['holders'],
+                                       key=answer['holders'].get))
+
+
+class TestLoop(EvidenceCase):
+    """Whatever ends a window leaves nothing open."""
+
+    def test_what_ends_a_window(self) -> None:
+        wish = Wish()
+        loop = self.loop((wish, Mode.OBSERVE), options=(
+            '[libvirt]', 'uri =', '[perf]', 'enabled = off'))
+
+        def tick() -> None:
+            loop.tick(self.now)
+            self.now += 1.0
+
+        def opened() -> None:
+            wish.asks = ((self.victim, Resource.CPU),)
+            tick()
+            self.assertNotEqual(set(), own_programs())
+
+        tick()
+        self.assertEqual(set(), own_programs())
+        opened()
+        wish.asks = ()
+        tick()
+        self.nothing_open()
+        opened()
+        self.driver.blind = True
+        tick()
+        self.nothing_open()
+        self.driver.blind = False
+        opened()
+        stop = self.state_dir / 'stop'
+        stop.touch()
+        tick()
+        self.nothing_open()
+        stop.unlink()
+        tick()
+        opened()
+        with fixtures.MonkeyPatch(
+                f'{heartbeat.__name__}._clock',
+                lambda clock: time.clock_gettime(clock) + 2000.0):
+            loop.tick(self.now)
+        self.assertIn('stood still', self.log.output)
+        self.nothing_open()
+        opened()
+        loop.close()
+        self.nothing_open()

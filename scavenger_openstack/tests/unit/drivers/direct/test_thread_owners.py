@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Whose a thread is, on a host of plain files."""
+
+from __future__ import annotations
+
+import os
+
+import fixtures
+import testtools
+
+from scavenger_openstack.drivers.direct import thread_owners
+from scavenger_openstack.drivers.kernel import cgroup_members
+from scavenger_openstack.drivers.kernel.cgroup_mounts import find_mounts
+from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
+from scavenger_openstack.drivers.qemu import cgroup_overlap
+from scavenger_openstack.drivers.qemu import domain_cgroup
+from scavenger_openstack.tests.unit import cpusets
+from scavenger_openstack.types import THE_HOST
+
+SCOPE = r'/machine.slice/machine-qemu\x2d1\x2done.scope'
+PLAIN = '/machine/qemu-2-two.libvirt-qemu'
+WORKLOADS = {'/batch/a': '/batch/a', '/batch/a.b': '/batch/a.b',
+             '/services/s': '/services/s'}
+
+
+class TestNames(testtools.TestCase):
+
+    def test_common_names(self) -> None:
+        for name, common in (
+                ('kworker/u8:3-events_unbound', 'kworker-events_unbound'),
+                ('kworker/0:1H-kblockd', 'kworker-kblockd'),
+                ('kworker/u8:1+flush-253:0', 'kworker+flush-253:0'),
+                ('kworker/1:2', 'kworker'), ('kworker/R-ext4', 'kworker-ext4'),
+                ('ksoftirqd/1', 'ksoftirqd'), ('migration/12', 'migration'),
+                ('irq/24-virtio0', 'irq-virtio0'), ('kswapd0', 'kswapd0'),
+                ('jbd2/vda1-8', 'jbd2/vda1-8'), ('nginx', 'nginx'),
+                ('/1', ''), ('', '')):
+            self.assertEqual(common, thread_owners.common_name(name))
+
+
+class HostCase(testtools.TestCase):
+
+    def host(self, version: int) -> thread_owners.ThreadOwners:
+        self.files = self.useFixture(cpusets.Host(2, version))
+        self.mounts = find_mounts(str(self.files.root))
+        return thread_owners.ThreadOwners(self.mounts, str(self.files.root))
+
+    def thread(self, tid: int, *lines: str, comm: str = 'cat', state: str = 'R'
+               ) -> int:
+        self.files.put(f'proc/{tid}/cgroup', '\n'.join(lines))
+        self.files.put(f'proc/{tid}/comm', comm)
+        self.files.put(f'proc/{tid}/stat', f'{tid} ({comm}) {state} 1 2 3')
+        return tid
+
+
+class TestOwners(HostCase):
+
+    def test_version_2(self) -> None:
+        owners = self.host(2)
+        for tid, (path, owner) in enumerate((
+                ('/batch/a', '/batch/a'), ('/batch/a/b/c', '/batch/a'),
+                ('/batch/a.b/x', '/batch/a.b'), ('/batch/ab', THE_HOST),
+                ('/batch', THE_HOST), ('/', THE_HOST),
+                ('/batch/a/x (deleted)', '/batch/a'),
+                ('/../batch/a', THE_HOST)), 10):
+            self.thread(tid, f'0::{path}')
+            self.assertEqual(owner, owners.owner(tid, WORKLOADS), path)
+
+    def test_version_1_goes_by_the_controller_of_cpus(self) -> None:
+        owners = self.host(1)
+        self.thread(7, '5:memory:/services/s', '4:cpuset:/services/s',
+                    '3:cpu,cpuacct:/batch/a/b', '1:name=systemd:/services/s',
+                    '0::/services/s')
+        self.assertEqual('/batch/a', owners.owner(7, WORKLOADS))
+        self.thread(8, '4:cpuset:/services/s', '3:cpuacct,cpu:/')
+        self.assertEqual(THE_HOST, owners.owner(8, WORKLOADS))
+
+    def test_domains(self) -> None:
+        """A vCPU thread is in a cgroup of its own in that of the domain."""
+        for version, line, machine in (
+                (2, f'0::{SCOPE}/libvirt/vcpu0', 'one'),
+                (2, f'0::{SCOPE}/libvirt/emulator', 'one'),
+                (1, f'3:cpu:{PLAIN}/vcpu1', 'two'),
+                (1, f'3:cpu:{PLAIN}/emulator', 'two')):
+            owners = self.host(version)
+            domains = cgroup_overlap.DomainCgroups(self.mounts)
+            found = domain_cgroup.machine(line, self.mounts)
+            assert found is not None
+            domains.follow({machine: found})
+            self.thread(9, line)
+            self.assertEqual(machine, owners.owner(
+                9, WORKLOADS | domains.own), line)
+
+    def test_what_is_gone(self) -> None:
+        owners = self.host(2)
+        self.assertIsNone(owners.owner(4, WORKLOADS))
+        self.assertEqual('', owners.name(4))
+        self.assertFalse(owners.lives(4) or owners.runnable(4))
+        self.thread(5, '0::/batch/a', state='Z')
+        self.assertFalse(owners.lives(5) or owners.runnable(5))
+        self.thread(6, '0::/batch/a', comm='a) Z (b', state='S')
+        self.assertEqual((True, False), (owners.lives(6), owners.runnable(6)))
+
+    def test_names_are_printable(self) -> None:
+        owners = self.host(2)
+        (self.files.root / 'proc/3').mkdir()
+        (self.files.root / 'proc/3/comm').write_bytes(b'a\x1b[31m\xff/1\n')
+        self.assertTrue(owners.name(3).isprintable())
+
+    def test_no_hierarchy_of_cpus(self) -> None:
+        owners = thread_owners.ThreadOwners({'memory': Mount('/m', 1)})
+        self.assertIsNone(owners.controller())
+        self.assertIsNone(owners.owner(1, WORKLOADS))
+        self.assertEqual(frozenset(), owners.listed('/m/a'))
+
+
+class TestListed(HostCase):
+
+    def test_threads_of_a_cgroup_and_below(self) -> None:
+        for version, file in ((1, 'tasks'), (2, 'cgroup.threads')):
+            owners = self.host(version)
+            top = f'{self.mounts["cpu"].path}/batch/a'
+            for below, text in (('', '1\n2\n'), ('/b', ''), ('/b/c', '3\n')):
+                os.makedirs(top + below)
+                with open(f'{top}{below}/{file}', 'w') as tasks:
+                    tasks.write(text)
+            self.assertEqual({1, 2, 3}, owners.listed(top))
+            self.assertEqual(frozenset(), owners.listed(f'{top}/gone'))
+            with fixtures.MonkeyPatch(f'{thread_owners.__name__}.MOST', 2):
+                self.assertRaises(cgroup_members.TooMany, owners.listed, top)
