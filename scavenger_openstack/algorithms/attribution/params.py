@@ -58,7 +58,7 @@ class Params:
         'help': 'Share of time held back by its own quota from which a '
                 'workload is said to suffer from that.',
         'min': 0.001, 'max': 1.0, 'source': 'not in a paper'})
-    direct_share: float = dataclasses.field(default=0.066, metadata={
+    direct_share: float = dataclasses.field(default=0.045, metadata={
         'help': 'Share of the time in which the kernel is asked what holds '
                 'a resource that a victim waits for, 2 seconds at a time and '
                 'only while one waits; 0 is never. Each context switch of '
