@@ -12,23 +12,17 @@ so for a few seconds at a time, while something waits.
 from __future__ import annotations
 
 from collections.abc import Mapping
-import os
 import struct
 import time
 from typing import NamedTuple
 
 from scavenger_openstack.drivers.kernel import bpf
-from scavenger_openstack import errors
 
 PURPOSE = 'tell which thread runs while another waits for a CPU'
 
 MOST_PAIRS = 16384
 MOST_RUNNABLE = 32768
 """Threads that wait at the same time; of more the oldest are forgotten."""
-
-INITIAL_PID_NAMESPACE = 0xeffffffc
-"""Inode; what the tracepoints tell are ids in it (include/linux/proc_ns.h).
-"""
 
 _PAIR, _RUNNABLE = struct.Struct('=II'), struct.Struct('=I')
 _NS = struct.Struct('=Q')
@@ -55,7 +49,7 @@ def wakeup_program(event: bpf.Event, since: int) -> bytes:
         instruction(op.STORE_WORD, 10, 1, -4),
         instruction(op.CALL, immediate=bpf.Helper.KTIME_NS),
         instruction(op.STORE, 10, 0, -16),
-        *_call(bpf.Helper.MAP_UPDATE, since, -4, -16),
+        *bpf.map_call(bpf.Helper.MAP_UPDATE, since, -4, -16),
         instruction(op.MOVE, 0),
         instruction(op.EXIT)))
 
@@ -85,44 +79,30 @@ def switch_program(event: bpf.Event, since: int, pairs: int, lost: int
         instruction(op.LOAD, 1, context, at['prev_state']),
         instruction(op.AND, 1, immediate=0xff),
         (instruction(op.JUMP_IF_NOT_EQUAL, 1), 'next'),
-        *_call(bpf.Helper.MAP_UPDATE, since, pair + 4, now),
+        *bpf.map_call(bpf.Helper.MAP_UPDATE, since, pair + 4, now),
         'next',
         (instruction(op.JUMP_IF_EQUAL, 7), 'end'),
-        *_call(bpf.Helper.MAP_LOOKUP, since, pair),
+        *bpf.map_call(bpf.Helper.MAP_LOOKUP, since, pair),
         (instruction(op.JUMP_IF_EQUAL, r0), 'end'),
         instruction(op.LOAD, 1, r0),
         instruction(op.LOAD, 8, 10, now),
         instruction(op.SUBTRACT_REGISTER, 8, 1),
-        *_call(bpf.Helper.MAP_DELETE, since, pair),
-        *_call(bpf.Helper.MAP_LOOKUP, pairs, pair),
+        *bpf.map_call(bpf.Helper.MAP_DELETE, since, pair),
+        *bpf.map_call(bpf.Helper.MAP_LOOKUP, pairs, pair),
         (instruction(op.JUMP_IF_NOT_EQUAL, r0), 'add'),
         instruction(op.STORE, 10, 8, waited),
-        *_call(bpf.Helper.MAP_UPDATE, pairs, pair, waited),
+        *bpf.map_call(bpf.Helper.MAP_UPDATE, pairs, pair, waited),
         (instruction(op.JUMP_IF_EQUAL, r0), 'end'),
         instruction(op.STORE_WORD, 10, r0, pair),
         instruction(op.MOVE, 1),
         instruction(op.STORE_WORD, 10, 1, pair),
-        *_call(bpf.Helper.MAP_LOOKUP, lost, pair),
+        *bpf.map_call(bpf.Helper.MAP_LOOKUP, lost, pair),
         (instruction(op.JUMP_IF_EQUAL, r0), 'end'),
         'add',
         instruction(op.ATOMIC_ADD, r0, 8, first),
         'end',
         instruction(op.MOVE, r0),
         instruction(op.EXIT)))
-
-
-def _call(helper: bpf.Helper, map_fd: int, key: int, value: int | None = None
-          ) -> tuple[bytes, ...]:
-    """Call one of the functions of maps, with what is on the stack."""
-    op, instruction, any_flag = bpf.Op, bpf.instruction, 0
-    arguments = [bpf.load_map(1, map_fd),
-                 instruction(op.MOVE_REGISTER, 2, 10),
-                 instruction(op.ADD, 2, immediate=key)]
-    if value is not None:
-        arguments += [instruction(op.MOVE_REGISTER, 3, 10),
-                      instruction(op.ADD, 3, immediate=value),
-                      instruction(op.MOVE, 4, immediate=any_flag)]
-    return (*arguments, instruction(op.CALL, immediate=helper))
 
 
 class CpuWaits:
@@ -133,11 +113,7 @@ class CpuWaits:
     """
 
     def __init__(self) -> None:
-        if os.stat('/proc/self/ns/pid').st_ino != INITIAL_PID_NAMESPACE:
-            raise errors.Unsupported(
-                f'cannot {PURPOSE}: the agent runs in a PID namespace of its '
-                'own; start its container with the PID namespace of the host')
-        self._programs = bpf.Programs(PURPOSE)
+        self._programs = bpf.Programs(PURPOSE, initial_pids=True)
         try:
             self._open()
         except BaseException:
