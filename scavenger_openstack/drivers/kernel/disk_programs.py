@@ -19,9 +19,11 @@ Whether a victim waits goes by its newest request alone: the kernel leaves a
 program out when it interrupts another one on the same CPU, so a count of
 requests would drift.
 
-Sectors are of the whole disk, devices in part of partitions.  A completion
+Disk and sector are of the whole disk, for partitions, too.  A completion
 without its request (it began before, or is the second part of one) is
-nobody's time.  Fields and order are the same from Linux 5.9 to 6.18.
+nobody's time.  A flush has sector 0, that of several processes one entry; the
+request that the kernel makes of it, sector -1, is left out.  Fields and order
+are the same from Linux 5.9 to 6.18.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from scavenger_openstack.drivers.kernel import bpf
 class Maps(NamedTuple):
     """Descriptors.
 
-    ``disks``: the index of a disk, by number of the disk or partition.
+    ``disks``: the index of a disk, by its number.
     ``victims``: the victim (from 1 on) of a process.  ``start``: requests in
     flight.  ``devices``: by index, the last completion, and for each victim
     the begin of its newest request in flight, of that before, and how long it
@@ -130,6 +132,8 @@ def complete_program(event: bpf.Event, maps: Maps, victims: int) -> bytes:
     new = _BESIDE - 8 * victims - _HELD - 8 * victims
     return bpf.assembled((
         *_key(event, maps),
+        _do(_op.LOAD, 1, _STACK, _SECTOR),
+        (_do(_op.JUMP_IF_EQUAL, 1, immediate=-1), 'end'),
         *_disk(maps),
         _do(_op.LOAD, last, _DISK),
         _do(_op.MOVE, since),
@@ -147,17 +151,14 @@ def complete_program(event: bpf.Event, maps: Maps, victims: int) -> bytes:
           for part in _wait(victim, since, now, last)),
         _do(_op.STORE, _DISK, now),
         (_do(_op.JUMP_IF_EQUAL, since), 'end'),
-        # The newest request of a victim is this one: it has none any more.
+        # No newest request of a victim any more.
         _do(_op.LOAD_WORD, 1, _STACK, _VICTIM),
         (_do(_op.JUMP_IF_EQUAL, 1), 'total'),
         (_do(_op.JUMP_IF_NOT_LESS, 1, immediate=victims + 1), 'total'),
         _do(_op.SHIFT_LEFT, 1, immediate=_PLACE_BITS),
         _do(_op.MOVE_REGISTER, 2, _DISK),
         _do(_op.ADD_REGISTER, 2, 1),
-        _do(_op.LOAD, 3, 2, _NEWEST),
-        (_do(_op.JUMP_IF_REGISTERS_DIFFER, 3, since), 'total'),
-        _do(_op.MOVE, 3),
-        _do(_op.STORE, 2, 3, _NEWEST),
+        *_close(2, since, 'total'),
         'total',
         # The disk's time into "last", the time in flight into "now".
         *_later(last, since, 'later'),
@@ -280,10 +281,25 @@ def _forget(maps: Maps, victims: int) -> _Parts:
             _do(_op.LOAD_WORD, 9, _R0, _VICTIM - _SINCE),
             *bpf.map_call(bpf.Helper.MAP_DELETE, maps.start, _SECTOR),
             *_victim(maps, victims),
-            _do(_op.LOAD, 1, _DISK, _NEWEST),
-            (_do(_op.JUMP_IF_REGISTERS_DIFFER, 1, 8), 'end'),
-            _do(_op.LOAD, 1, _DISK, _BEFORE),
-            _do(_op.STORE, _DISK, 1, _NEWEST))
+            *_close(_DISK, 8, 'end', merged=True))
+
+
+def _close(victim: int, since: int, end: str, merged: bool = False
+           ) -> _Parts:
+    """The request is not the victim's newest any more, nor that before.
+
+    One that was merged has just been queued, so the one before is it again.
+    """
+    return (
+        _do(_op.LOAD, 1, victim, _BEFORE),
+        _do(_op.MOVE, 3),
+        _do(_op.LOAD, 4, victim, _NEWEST),
+        (_do(_op.JUMP_IF_REGISTERS_DIFFER, 4, since), 'before'),
+        _do(_op.STORE, victim, 1 if merged else 3, _NEWEST),
+        _do(_op.MOVE_REGISTER, 1, since),
+        'before',
+        (_do(_op.JUMP_IF_REGISTERS_DIFFER, 1, since), end),
+        _do(_op.STORE, victim, 3, _BEFORE))
 
 
 def _later(register: int, other: int, label: str) -> _Parts:

@@ -8,11 +8,11 @@ that passed on this disk since the completion before: the disk's time.  It
 needs no past, and a request is in flight while it waits for a place in the
 queue, too.
 
-Known by their first sector, requests survive partitions, splits and merges.
-What threads of the kernel queue counts as theirs: the writeback of buffered
-writes, and what dm-crypt, a thin pool, md, a loop device or the host's own
-``io.max`` passes on.  Disks without a queue of requests of their own (dm, md,
-native multipath of NVMe) are left out.
+Requests are known by disk and first sector, and followed when they are split
+and merged.  What threads of the kernel queue counts as theirs: the writeback
+of buffered writes, and what dm-crypt, a thin pool, md, a loop device or a
+limit such as ``io.max`` passes on.  Disks without a queue of requests of their
+own (dm, md, native multipath of NVMe) are left out.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ import collections
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
+import contextlib
+import heapq
+import operator
 import os
 import struct
 import time
@@ -78,7 +81,8 @@ class Waits(NamedTuple):
     """What was counted.
 
     ``waited_s``: for how long the newest request of each victim was in
-    flight, over all disks.  ``lost``: requests of processes that the table
+    flight, over all disks; what the disk served since its last completion is
+    not known yet.  ``lost``: requests of processes that the table
     had no room for.
     """
 
@@ -156,11 +160,10 @@ class DiskWaits:
 
     def _open(self) -> None:
         programs, number = self._programs, len(self._victims)
-        numbers = whole_disk_of()
-        self._devices = tuple(sorted(set(numbers.values())))
+        self._devices = disks()
         self._maps = maps = disk_programs.Maps(
             disks=programs.map(bpf.Map.HASH, value_bytes=4,
-                               entries=max(1, len(numbers))),
+                               entries=max(1, len(self._devices))),
             victims=programs.map(bpf.Map.HASH, value_bytes=4,
                                  entries=MOST_PROCESSES),
             start=programs.map(bpf.Map.LRU_HASH, key_bytes=16,
@@ -171,33 +174,28 @@ class DiskWaits:
                                 value_bytes=32 + 8 * number,
                                 entries=MOST_SUBMITTERS),
             lost=programs.map(bpf.Map.ARRAY))
-        for device, disk in numbers.items():
+        for index, device in enumerate(self._devices):
             major, minor = map(int, device.split(':'))
             programs.write(
                 maps.disks, _WORD.pack(major << _MINOR_BITS | minor),
-                _WORD.pack(self._devices.index(disk)))
+                _WORD.pack(index))
         for name, (fields, program) in disk_programs.PROGRAMS.items():
             event = programs.event(name, fields)
             programs.attach(name, event, program(event, maps, number))
         self._since_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
 
 
-def whole_disk_of(root_dir: str = '/') -> dict[str, str]:
-    """``major:minor`` of each disk that has a queue of requests of its own,
-    and of its partitions, with that of the disk."""
+def disks(root_dir: str = '/') -> tuple[str, ...]:
+    """``major:minor`` of each disk with a queue of requests of its own."""
     top = f'{root_dir.rstrip("/")}/sys/block'
-    numbers = {}
-    for name in _names(top):
-        disk = _number(f'{top}/{name}')
-        if disk is None or not os.path.isdir(f'{top}/{name}/mq'):
-            continue
-        numbers[disk] = disk
-        for part in _names(f'{top}/{name}'):
-            if os.path.exists(f'{top}/{name}/{part}/partition'):
-                number = _number(f'{top}/{name}/{part}')
-                if number is not None:
-                    numbers[number] = disk
-    return numbers
+    numbers = []
+    for name in os.listdir(top) if os.path.isdir(top) else ():
+        if os.path.isdir(f'{top}/{name}/mq'):
+            # Hidden paths of a multipath disk have no number.
+            with contextlib.suppress(OSError), open(
+                    f'{top}/{name}/dev') as file:
+                numbers.append(file.read().strip())
+    return tuple(numbers)
 
 
 def evidence(workload: str, waits: Waits,
@@ -213,8 +211,8 @@ def evidence(workload: str, waits: Waits,
         2, for processes that have ended
     :param name_of: the name of a process of the host
     """
-    held: collections.Counter[str] = collections.Counter()
-    threads: collections.Counter[str] = collections.Counter()
+    held: dict[str, float] = collections.defaultdict(float)
+    threads: dict[str, float] = collections.defaultdict(float)
     for submitter, served in waits.served.items():
         seconds = served.beside_s.get(workload)
         if not seconds:
@@ -230,20 +228,7 @@ def evidence(workload: str, waits: Waits,
     return DirectEvidence(
         workload, Resource.DISK, waits.window_s,
         # Two CPUs that complete requests at once count some time twice.
-        max(waits.waited_s.get(workload, 0.0), held.total()), dict(held),
-        dict(threads.most_common(MOST_THREADS)))
+        max(waits.waited_s.get(workload, 0.0), sum(held.values())),
+        dict(held), dict(heapq.nlargest(
+            MOST_THREADS, threads.items(), key=operator.itemgetter(1))))
 
-
-def _names(path: str) -> list[str]:
-    try:
-        return os.listdir(path)
-    except OSError:
-        return []
-
-
-def _number(path: str) -> str | None:
-    try:
-        with open(f'{path}/dev') as file:
-            return file.read().strip()
-    except OSError:
-        return None

@@ -15,7 +15,7 @@ from scavenger_openstack.tests.unit.drivers.kernel import bpf_machine
 from scavenger_openstack.types import Resource
 from scavenger_openstack.types import THE_HOST
 
-DISK, PART, OTHER = 8 << 20, 8 << 20 | 1, 8 << 20 | 16
+DISK, OTHER = 8 << 20, 8 << 20 | 16
 VICTIM, HOG, LIGHT = 100, 200, 300
 MAPS = disk_programs.Maps(*range(3, 9))
 OFFSETS = {'dev': 8, 'sector': 16, 'nr_sector': 24, 'new_sector': 24}
@@ -28,15 +28,14 @@ class Disk:
         self.victims = victims
         table = bpf_machine.Table
         self.machine = bpf_machine.Machine({
-            MAPS.disks: table(4, 4, 3), MAPS.victims: table(4, 4, 8),
+            MAPS.disks: table(4, 4, 2), MAPS.victims: table(4, 4, 8),
             MAPS.start: table(16, 24, 64),
             MAPS.devices: table(4, 32 * (1 + victims), 2, array=True),
             MAPS.totals: table(16, 32 + 8 * victims, submitters),
             MAPS.lost: table(4, 8, 1, array=True)})
         word = struct.Struct('=I').pack
         self.machine.tables[MAPS.disks].update({
-            word(DISK): bytearray(word(0)), word(PART): bytearray(word(0)),
-            word(OTHER): bytearray(word(1))})
+            word(DISK): bytearray(word(0)), word(OTHER): bytearray(word(1))})
         if victims:
             self.machine.tables[MAPS.victims][word(VICTIM)] = bytearray(
                 word(1))
@@ -118,13 +117,6 @@ class ProgramsTestCase(testtools.TestCase):
         self.assertEqual({(HOG, 1): (1, 50, 50, 50, 0),
                           (VICTIM, 0): (1, 60, 60, 60, 60)}, disk.totals())
 
-    def test_partition(self):
-        """What is queued for a partition, the disk completes."""
-        disk = Disk()
-        disk.queue(VICTIM, 0, 2048, PART)
-        disk.complete(50, 2048)
-        self.assertEqual({(VICTIM, 0): (1, 50, 50, 50, 50)}, disk.totals())
-
     def test_began_before(self):
         """A request that nothing is known of: its time is nobody's."""
         disk = Disk()
@@ -196,6 +188,35 @@ class ProgramsTestCase(testtools.TestCase):
         disk.complete(30, 0)
         self.assertEqual({(HOG, 0): (1, 30, 30, 30, 0)}, disk.totals())
         self.assertEqual(0, disk.in_flight())
+
+    def test_all_merged_later(self):
+        """By the scheduler, out of order; the victim rests then."""
+        for order in ((1, 2, 3), (3, 2, 1), (2, 3, 1)):
+            disk = Disk()
+            for number in range(4):
+                disk.queue(VICTIM, number, 8 * number)
+            for number in order:
+                disk.event('block_rq_merge', 9, 8 * number)
+            disk.complete(30, 0)
+            self.assertEqual((0, False), (disk.in_flight(), disk.waits()))
+            self.assertEqual(1, disk.totals()[VICTIM, 0][0])
+
+    def test_merged_after_the_one_before_was_completed(self):
+        disk = Disk()
+        disk.queue(VICTIM, 0, 0)
+        disk.queue(VICTIM, 1, 80)
+        disk.complete(2, 0)
+        disk.event('block_bio_backmerge', 3, 80, 8)
+        self.assertFalse(disk.waits())
+
+    def test_flush(self):
+        """The kernel completes one of its own, and then that which waited
+        for it."""
+        disk = Disk()
+        disk.queue(VICTIM, 0, 0)
+        disk.complete(30, (1 << 64) - 1)
+        disk.complete(31, 0)
+        self.assertEqual({(VICTIM, 0): (1, 31, 31, 31, 31)}, disk.totals())
 
     def test_completion_that_was_missed(self):
         """The kernel leaves out a program that interrupts another one."""
@@ -272,31 +293,23 @@ class FormatTestCase(testtools.TestCase):
                     self.assertIn(field, str(exc), name)
 
 
-class WholeDiskTestCase(testtools.TestCase):
+class DisksTestCase(testtools.TestCase):
 
-    def test_disks_with_requests_and_their_partitions(self):
+    def test_those_with_requests(self):
         root = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-        for path, number, files in (
-                ('vda', '254:0', ('mq/',)),
-                ('vda/vda1', '254:1', ('partition',)),
-                ('vda/queue', None, ()),
-                ('nvme0n1', '259:0', ('mq/',)),
-                ('nvme0n1/nvme0n1p1', '259:1', ('partition',)),
-                ('nvme1c1n1', None, ('mq/',)),      # a hidden path
-                ('dm-0', '253:0', ())):
-            where = root / 'sys/block' / path
+        for name, number, queues in (
+                ('vda', '254:0', True), ('nvme0n1', '259:0', True),
+                ('nvme1c1n1', None, True),      # a hidden path
+                ('dm-0', '253:0', False)):
+            where = root / 'sys/block' / name
             where.mkdir(parents=True)
             if number:
                 (where / 'dev').write_text(f'{number}\n')
-            for file in files:
-                if file.endswith('/'):
-                    (where / file).mkdir()
-                else:
-                    (where / file).write_text('1\n')
-        self.assertEqual(
-            {'254:0': '254:0', '254:1': '254:0', '259:0': '259:0',
-             '259:1': '259:0'}, disk_waits.whole_disk_of(str(root)))
-        self.assertEqual({}, disk_waits.whole_disk_of(f'{root}/none'))
+            if queues:
+                (where / 'mq').mkdir()
+        self.assertEqual({'254:0', '259:0'},
+                         set(disk_waits.disks(str(root))))
+        self.assertEqual((), disk_waits.disks(f'{root}/none'))
 
 
 def served(**beside: float) -> disk_waits.Served:
