@@ -5,8 +5,9 @@
 
 Makes cgroups with readers and writers on a file below ``--directory`` (root;
 real I/O on its disk, for some 20 s) and prints, for each situation, what the
-victim's operations take alone and beside the others, and for each of those
-the share that both forms give it:
+victim's operations take alone and beside the others (as it sees it; by
+``io_wait`` of the kernel's delay accounting, which is switched on for the
+while; and in flight), and for each of those the share that both forms give:
 
 * *direct*: of the time that the victim waited, the part that the disk served
   it (``drivers/kernel/disk_waits``);
@@ -37,11 +38,14 @@ import tempfile
 import time
 import uuid
 
+from scavenger_openstack.drivers.delay import accounting
 from scavenger_openstack.drivers.kernel import bpf
 from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack.drivers.kernel import disk_waits
+from scavenger_openstack.drivers.kernel import taskstats
 from scavenger_openstack.types import THE_HOST
 
+SWITCH = pathlib.Path(accounting.SWITCH)
 FILE_BYTES = 256 << 20
 OPERATION_BYTES = 16 << 10
 """What an operation counts for beside its bytes."""
@@ -69,11 +73,9 @@ def work():
         time.sleep(pause_s)
 for _ in range(int(sys.argv[4])):
     threading.Thread(target=work, daemon=True).start()
-while True:
-    line = sys.stdin.readline()
-    if not line:
-        os._exit(0)
+while sys.stdin.readline():
     print(*took, flush=True)
+os._exit(0)
 '''
 WRITE = JOIN + '''
 fd, data = os.open(path + '.written', os.O_RDWR | os.O_CREAT), bytes(1 << 20)
@@ -151,13 +153,20 @@ def written(process: int) -> int:
     return int(text.split('\nwrite_bytes:')[1].split()[0])
 
 
-def operations(process: subprocess.Popen[str]) -> tuple[int, float]:
-    """Number, and seconds in all."""
+def operations(process: subprocess.Popen[str]
+               ) -> tuple[int, float, int, float]:
+    """Number and seconds of reads; of waits for a disk, by the kernel."""
     assert process.stdin is not None and process.stdout is not None
     process.stdin.write('\n')
     process.stdin.flush()
     number, seconds = process.stdout.readline().split()
-    return int(number), float(seconds)
+    kernel = taskstats.Taskstats()
+    try:
+        answer, = kernel.ask([(taskstats.PROCESS, process.pid)])
+    finally:
+        kernel.close()
+    return (int(number), float(seconds), answer.waits if answer else 0,
+            answer.wait_ns / 1e9 if answer else 0.0)
 
 
 def name_of(process: int) -> str:
@@ -191,17 +200,18 @@ def compare(mount: cgroup_mounts.Mount, path: str, window_s: float) -> None:
                     'victim', counts, of.__getitem__, name_of=name_of)
             finally:
                 waits.close()
-        number = after[0] - before[0]
+        reads, reads_s, waited, waited_s = (
+            new - old for new, old in zip(after, before, strict=True))
         mine = [value for key, value in counts.served.items()
                 if key.process == victim.pid]
         in_flight_s = sum(value.in_flight_s for value in mine) / max(
             1, sum(value.requests for value in mine))
         best_s = min((value.shortest_s for value in mine), default=0.0)
-        print(f'\n{title}: {number} operations of the victim, '
-              f'{(after[1] - before[1]) / max(1, number) * 1e3:.2f} ms each, '
-              f'{in_flight_s * 1e3:.2f} in flight, {best_s * 1e3:.2f} at '
-              f'best; it waited {direct.waited_s:.3f} of '
-              f'{direct.window_s:.1f} s')
+        print(f'\n{title}: {reads} operations of the victim, '
+              f'{reads_s / max(1, reads) * 1e3:.2f} ms each; io_wait '
+              f'{waited_s / max(1, waited) * 1e3:.2f}, in flight '
+              f'{in_flight_s * 1e3:.2f}, at best {best_s * 1e3:.2f}; it '
+              f'waited {direct.waited_s:.3f} of {direct.window_s:.1f} s')
         everything = sum(used.values()) or 1.0
         all_written = sum(made_written.values()) or 1
         for name in (*workloads, THE_HOST):
@@ -287,7 +297,12 @@ def main() -> int:
             for _ in range(FILE_BYTES >> 20):
                 file.write(os.urandom(1 << 20))
             os.fsync(file.fileno())
-        compare(mount, path, args.window)
+        was = SWITCH.read_text()
+        SWITCH.write_text('1')
+        try:
+            compare(mount, path, args.window)
+        finally:
+            SWITCH.write_text(was)
         cost(path, args.rounds)
     return 0
 
