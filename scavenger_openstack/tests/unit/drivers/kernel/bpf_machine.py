@@ -37,6 +37,7 @@ class Machine:
         self.now_ns = 0
         self.process = 0
         self.cgroup = 0
+        self.cpu = 0
 
     def run(self, code: bytes, record: bytes) -> None:
         self._where = {_RECORD: bytearray(record),
@@ -56,8 +57,10 @@ class Machine:
                 registers[0] = self._call(immediate, registers) & MASK
                 registers[1:6] = [1 << 63] * 5   # not to be used any more
             elif op == bpf.Op.LOAD_64_BITS:
-                assert src == bpf.MAP_FD
                 registers[dst] = immediate
+                if src == bpf.MAP_VALUE:    # of an array with one value
+                    value, = self.tables[immediate].values()
+                    registers[dst] = self._shown(value)
                 pc += 1
             elif op in (bpf.Op.LOAD, bpf.Op.LOAD_WORD):
                 registers[dst] = self._load(registers[src] + offset,
@@ -103,15 +106,15 @@ class Machine:
             return self.process << 32 | self.process + 1
         if helper == bpf.Helper.CGROUP_ID:
             return self.cgroup
+        if helper == bpf.Helper.CPU:
+            return self.cpu
         table = self.tables[registers[1]]
         data, begin = self._at(registers[2], table.key_bytes)
         key = bytes(data[begin:begin + table.key_bytes])
         if helper == bpf.Helper.MAP_LOOKUP:
             if key not in table:
                 return 0
-            where = _VALUES + (len(self._where) << 20)
-            self._where[where] = table[key]
-            return where
+            return self._shown(table[key])
         if helper == bpf.Helper.MAP_DELETE:
             return 0 if table.pop(key, None) is not None else -2
         assert helper == bpf.Helper.MAP_UPDATE
@@ -123,11 +126,18 @@ class Machine:
         table[key] = bytearray(data[begin:begin + table.value_bytes])
         return 0
 
+    def _shown(self, value: bytearray) -> int:
+        """Where a program reaches a value."""
+        where = _VALUES + (len(self._where) << 20)
+        self._where[where] = value
+        return where
+
     def _at(self, address: int, size: int) -> tuple[bytearray, int]:
         base = max((base for base in self._where if base <= address),
                    default=0)
         offset = address - base
-        if not 0 <= offset <= len(self._where.get(base, b'')) - size:
+        if (not 0 <= offset <= len(self._where.get(base, b'')) - size
+                or offset % (4 if size % 8 else 8)):
             raise AssertionError(f'access outside: {address:#x}')
         return self._where[base], offset
 
