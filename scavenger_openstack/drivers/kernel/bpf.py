@@ -64,6 +64,7 @@ class Op(enum.IntEnum):
     JUMP_IF_REGISTER_NOT_LESS = 0x3d
     JUMP_IF_NOT_EQUAL = 0x55
     AND = 0x57
+    JUMP_IF_REGISTERS_DIFFER = 0x5d
     LOAD_WORD = 0x61
     STORE_WORD = 0x63
     SHIFT_LEFT = 0x67
@@ -85,13 +86,16 @@ class Helper(enum.IntEnum):
     MAP_DELETE = 3
     KTIME_NS = 5
     CPU = 8
-    CURRENT_TASK_ID = 14
+    PROCESS_AND_THREAD = 14
     CGROUP_ID = 80
+    """Of version 2: the inode number of its directory."""
 
 
 _CALLS = {'x86_64': Calls(321, 298), 'aarch64': Calls(280, 241)}
 _MAP_CREATE, _PROG_LOAD, _MAP_LOOKUP_BATCH, _MAP_UPDATE_BATCH = 0, 5, 24, 26
 F_MMAPABLE = 1 << 10
+ANY, NO_EXIST = 0, 1
+"""What :attr:`Helper.MAP_UPDATE` does with a key: sets or only adds it."""
 MAP_FD, MAP_VALUE = 1, 2
 """What :attr:`Op.LOAD_64_BITS` loads: a map, or the address of its value."""
 
@@ -100,6 +104,9 @@ _PERF_TYPE_TRACEPOINT, _FLAG_FD_CLOEXEC = 2, 8
 _IOC_ENABLE, _IOC_SET_BPF = 0x2400, 0x40042408
 _TRACEFS = ('/sys/kernel/tracing', '/sys/kernel/debug/tracing')
 _LICENCE = b'Apache-2.0'
+
+INITIAL_PID_NAMESPACE = 0xeffffffc
+"""Inode; what programs are told are ids in it (include/linux/proc_ns.h)."""
 
 
 def system_calls() -> Calls | None:
@@ -120,6 +127,22 @@ def load_map(register: int, fd: int, kind: int = MAP_FD) -> bytes:
     """Two instructions: a map, or the address of its value, in a register."""
     return instruction(Op.LOAD_64_BITS, register, kind,
                        immediate=fd) + instruction(0)
+
+
+def map_call(helper: Helper, map_fd: int, key: int, value: int | None = None,
+             flag: int = ANY) -> tuple[bytes, ...]:
+    """Call one of the functions of maps, with what is on the stack.
+
+    :param key: place of the key on the stack; so is ``value``
+    """
+    arguments = [load_map(1, map_fd),
+                 instruction(Op.MOVE_REGISTER, 2, 10),
+                 instruction(Op.ADD, 2, immediate=key)]
+    if value is not None:
+        arguments += [instruction(Op.MOVE_REGISTER, 3, 10),
+                      instruction(Op.ADD, 3, immediate=value),
+                      instruction(Op.MOVE, 4, immediate=flag)]
+    return (*arguments, instruction(Op.CALL, immediate=helper))
 
 
 def assembled(parts: Iterable[bytes | tuple[bytes, str] | str]) -> bytes:
@@ -170,11 +193,13 @@ class Programs:
     """The programs of one reader, with the maps that they share.
 
     :param purpose: what cannot be done without, for messages
-    :raises Unsupported: the system calls of this machine are not known; the
-        methods: the kernel refuses.
+    :param initial_pids: they note ids of threads or processes, which this
+        process would take for others in a PID namespace of its own
+    :raises Unsupported: the system calls of this machine are not known, or
+        this is such a namespace; the methods: the kernel refuses.
     """
 
-    def __init__(self, purpose: str) -> None:
+    def __init__(self, purpose: str, *, initial_pids: bool = False) -> None:
         self._purpose = purpose
         self._fds: list[int] = []
         calls = system_calls()
@@ -182,6 +207,11 @@ class Programs:
             raise errors.Unsupported(
                 f'cannot {purpose}: no system call numbers for '
                 f'{platform.machine()}')
+        if initial_pids and (os.stat('/proc/self/ns/pid').st_ino
+                             != INITIAL_PID_NAMESPACE):
+            raise errors.Unsupported(
+                f'cannot {purpose}: the agent runs in a PID namespace of its '
+                'own; start its container with the PID namespace of the host')
         self._calls = calls
 
     def map(self, kind: Map, *, key_bytes: int = 4, value_bytes: int = 8,
@@ -250,6 +280,8 @@ class Programs:
 
         :raises DriverError: they cannot be put there, or not all.
         """
+        if not count:
+            return
         self._batch(_MAP_UPDATE_BATCH, 'fill', fd,
                     ctypes.create_string_buffer(keys, len(keys)),
                     ctypes.create_string_buffer(values, len(values)), count)

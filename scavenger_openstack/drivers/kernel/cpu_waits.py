@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Mapping
-import os
 import struct
 import time
 from typing import NamedTuple
@@ -33,10 +32,6 @@ MOST_WATCHED = 32768
 MOST_RUNNABLE = 32768
 """Threads that wait at the same time; of more the oldest are forgotten."""
 MOST_ENDED = 16384
-
-INITIAL_PID_NAMESPACE = 0xeffffffc
-"""Inode; what the tracepoints tell are ids in it (include/linux/proc_ns.h).
-"""
 
 _PAIR, _RUNNABLE = struct.Struct('=II'), struct.Struct('=I')
 _NS = struct.Struct('=Q')
@@ -71,7 +66,7 @@ def wakeup_program(event: bpf.Event, watched: int, since: int) -> bytes:
     """``since[pid] = now`` if it is watched, at ``sched_wakeup``."""
     op, instruction = bpf.Op, bpf.instruction
     return _program(
-        event, *_call(bpf.Helper.MAP_LOOKUP, watched, _PID),
+        event, *bpf.map_call(bpf.Helper.MAP_LOOKUP, watched, _PID),
         (instruction(op.JUMP_IF_EQUAL, 0), 'end'),
         *_note(bpf.Helper.KTIME_NS, since))
 
@@ -81,12 +76,12 @@ def new_program(event: bpf.Event, watched: int, since: int) -> bytes:
     that started it."""
     op, instruction, parent = bpf.Op, bpf.instruction, -8
     return _program(
-        event, instruction(op.CALL, immediate=bpf.Helper.CURRENT_TASK_ID),
+        event, instruction(op.CALL, immediate=bpf.Helper.PROCESS_AND_THREAD),
         instruction(op.STORE_WORD, 10, 0, parent),
-        *_call(bpf.Helper.MAP_LOOKUP, watched, parent),
+        *bpf.map_call(bpf.Helper.MAP_LOOKUP, watched, parent),
         (instruction(op.JUMP_IF_EQUAL, 0), 'end'),
         *_note(bpf.Helper.KTIME_NS, since),
-        *_call(bpf.Helper.MAP_UPDATE, watched, _PID, _VALUE))
+        *bpf.map_call(bpf.Helper.MAP_UPDATE, watched, _PID, _VALUE))
 
 
 def switch_program(event: bpf.Event, watched: int, since: int, cpus: int,
@@ -124,7 +119,7 @@ def switch_program(event: bpf.Event, watched: int, since: int, cpus: int,
         instruction(op.LOAD, 9, 1, at['prev_state']),
         instruction(op.MOVE, 1),
         instruction(op.STORE_WORD, 10, 1, key),
-        *_call(lookup, cpus, key),
+        *bpf.map_call(lookup, cpus, key),
         (instruction(op.JUMP_IF_EQUAL, r0), 'end'),
         instruction(op.MOVE_REGISTER, cpu, r0),
         instruction(op.CALL, immediate=bpf.Helper.KTIME_NS),
@@ -132,9 +127,9 @@ def switch_program(event: bpf.Event, watched: int, since: int, cpus: int,
         (instruction(op.JUMP_IF_EQUAL, 8), 'next'),
         instruction(op.AND, 9, immediate=0xff),
         (instruction(op.JUMP_IF_NOT_EQUAL, 9), 'next'),
-        *_call(lookup, watched, pair + 4),
+        *bpf.map_call(lookup, watched, pair + 4),
         (instruction(op.JUMP_IF_EQUAL, r0), 'next'),
-        *_call(update, since, pair + 4, now),
+        *bpf.map_call(update, since, pair + 4, now),
         'next',
         instruction(op.LOAD, ran, 10, now),
         instruction(op.MOVE_REGISTER, 2, ran),
@@ -142,12 +137,12 @@ def switch_program(event: bpf.Event, watched: int, since: int, cpus: int,
         instruction(op.SUBTRACT_REGISTER, ran, 1),
         instruction(op.STORE, cpu, 2, start),
         (instruction(op.JUMP_IF_EQUAL, next_), 'remember'),
-        *_call(lookup, since, pair),
+        *bpf.map_call(lookup, since, pair),
         (instruction(op.JUMP_IF_EQUAL, r0), 'remember'),
         instruction(op.LOAD, 1, r0),
         instruction(op.LOAD, wait, 10, now),
         instruction(op.SUBTRACT_REGISTER, wait, 1),
-        *_call(bpf.Helper.MAP_DELETE, since, pair),
+        *bpf.map_call(bpf.Helper.MAP_DELETE, since, pair),
         instruction(op.LOAD_WORD, 1, 10, prev),
         (instruction(op.JUMP_IF_EQUAL, 1), 'all'),
         (instruction(op.JUMP_IF_REGISTER_NOT_LESS, ran, wait), 'all'),
@@ -189,14 +184,14 @@ def _add(pairs: int, lost: int, pair: int, name: str
     op, instruction, wait, waited, first, r0 = (bpf.Op, bpf.instruction, 8,
                                                 -32, -44, 0)
     lookup = bpf.Helper.MAP_LOOKUP
-    yield from _call(lookup, pairs, pair)
+    yield from bpf.map_call(lookup, pairs, pair)
     yield instruction(op.JUMP_IF_NOT_EQUAL, r0), f'add {name}'
     yield instruction(op.STORE, 10, wait, waited)
-    yield from _call(bpf.Helper.MAP_UPDATE, pairs, pair, waited)
+    yield from bpf.map_call(bpf.Helper.MAP_UPDATE, pairs, pair, waited)
     yield instruction(op.JUMP_IF_EQUAL, r0), f'added {name}'
     yield instruction(op.MOVE, 1)
     yield instruction(op.STORE_WORD, 10, 1, first)
-    yield from _call(lookup, lost, first)
+    yield from bpf.map_call(lookup, lost, first)
     yield instruction(op.JUMP_IF_EQUAL, r0), f'added {name}'
     yield f'add {name}'
     yield instruction(op.ATOMIC_ADD, r0, wait)
@@ -219,21 +214,7 @@ def _note(what: bpf.Helper, notes: int) -> tuple[bytes, ...]:
     """``notes[pid] = what()``."""
     return (bpf.instruction(bpf.Op.CALL, immediate=what),
             bpf.instruction(bpf.Op.STORE, 10, 0, _VALUE),
-            *_call(bpf.Helper.MAP_UPDATE, notes, _PID, _VALUE))
-
-
-def _call(helper: bpf.Helper, map_fd: int, key: int, value: int | None = None
-          ) -> tuple[bytes, ...]:
-    """Call one of the functions of maps, with what is on the stack."""
-    op, instruction, any_flag = bpf.Op, bpf.instruction, 0
-    arguments = [bpf.load_map(1, map_fd),
-                 instruction(op.MOVE_REGISTER, 2, 10),
-                 instruction(op.ADD, 2, immediate=key)]
-    if value is not None:
-        arguments += [instruction(op.MOVE_REGISTER, 3, 10),
-                      instruction(op.ADD, 3, immediate=value),
-                      instruction(op.MOVE, 4, immediate=any_flag)]
-    return (*arguments, instruction(op.CALL, immediate=helper))
+            *bpf.map_call(bpf.Helper.MAP_UPDATE, notes, _PID, _VALUE))
 
 
 class CpuWaits:
@@ -244,12 +225,8 @@ class CpuWaits:
     """
 
     def __init__(self) -> None:
-        if os.stat('/proc/self/ns/pid').st_ino != INITIAL_PID_NAMESPACE:
-            raise errors.Unsupported(
-                f'cannot {PURPOSE}: the agent runs in a PID namespace of its '
-                'own; start its container with the PID namespace of the host')
         self._fault: errors.DriverError | None = None
-        self._programs = bpf.Programs(PURPOSE)
+        self._programs = bpf.Programs(PURPOSE, initial_pids=True)
         try:
             self._open()
         except BaseException:
@@ -262,10 +239,9 @@ class CpuWaits:
         Where they are too many :meth:`waits` says so.
         """
         try:
-            if threads:
-                self._programs.put(
-                    self._watched, b''.join(map(_RUNNABLE.pack, threads)),
-                    bytes(_NS.size * len(threads)), len(threads))
+            self._programs.put(
+                self._watched, b''.join(map(_RUNNABLE.pack, threads)),
+                bytes(_NS.size * len(threads)), len(threads))
         except errors.DriverError as exc:
             self._fault = exc
 

@@ -22,6 +22,7 @@ from scavenger_openstack.agent import parts
 from scavenger_openstack.drivers import base as drivers_base
 from scavenger_openstack.drivers.direct import cpu
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
+from scavenger_openstack.drivers.kernel import bpf
 from scavenger_openstack.drivers.kernel import cpu_waits
 from scavenger_openstack.drivers.qemu import cgroup_overlap
 from scavenger_openstack import errors
@@ -388,7 +389,7 @@ class TestEvidence(EvidenceCase):
         host, ticks = self.host(), 0
         asks = [(self.victim, Resource.CPU)]
         with fixtures.MonkeyPatch(
-                f'{cpu_waits.__name__}.INITIAL_PID_NAMESPACE', 0):
+                f'{bpf.__name__}.INITIAL_PID_NAMESPACE', 0):
             host.sample()
             host.ask(asks)
         while not own_programs():

@@ -12,6 +12,7 @@ import testtools
 
 from scavenger_openstack.drivers.kernel import bpf
 from scavenger_openstack.drivers.kernel import sched_switch
+from scavenger_openstack.tests.unit.drivers.kernel import bpf_machine
 
 FORMAT = '''name: sched_switch
 ID: 372
@@ -24,63 +25,6 @@ format:
 print fmt: "next_pid=%d", REC->next_pid
 '''
 
-MASK = (1 << 64) - 1
-
-
-def run(code: bytes, record: bytes, value: bytearray, cpu: int) -> None:
-    """Execute a BPF program the way the kernel's manual describes it.
-
-    The map's value sits at address 1 << 32, the record at 1 << 40.
-    """
-    where = {1 << 32: value, 1 << 40: record}
-
-    def at(address: int, size: int):
-        base = max(base for base in where if base <= address)
-        offset = address - base
-        if not 0 <= offset <= len(where[base]) - size or offset % size:
-            raise AssertionError(f'access outside: {address:#x}')
-        return where[base], offset
-
-    registers = [0] * 11
-    registers[1] = 1 << 40
-    pc = 0
-    while True:
-        op, pair, offset, immediate = struct.unpack_from('=BBhi', code, pc * 8)
-        dst, src = pair & 15, pair >> 4
-        pc += 1
-        if op == 0x95:
-            assert registers[0] == 0
-            return
-        if op == 0x85:
-            assert immediate == 8  # bpf_get_smp_processor_id
-            registers[0] = cpu
-        elif op == 0x18:
-            assert (src, immediate) == (2, 5)  # the value of map 5
-            registers[dst] = 1 << 32
-            pc += 1
-        elif op in (0x61, 0x79):
-            size = 4 if op == 0x61 else 8
-            data, begin = at(registers[src] + offset, size)
-            registers[dst] = int.from_bytes(data[begin:begin + size],
-                                            sys.byteorder)
-        elif op == 0x7b:
-            data, begin = at(registers[dst] + offset, 8)
-            data[begin:begin + 8] = registers[src].to_bytes(8, sys.byteorder)
-        elif op == 0x07:
-            registers[dst] = registers[dst] + immediate & MASK
-        elif op == 0x0f:
-            registers[dst] = registers[dst] + registers[src] & MASK
-        elif op == 0x67:
-            registers[dst] = registers[dst] << immediate & MASK
-        elif op == 0xb7:
-            registers[dst] = immediate & MASK
-        elif op == 0x1d:
-            pc += offset if registers[dst] == registers[src] else 0
-        elif op == 0x35:
-            pc += offset if registers[dst] >= immediate else 0
-        else:
-            raise AssertionError(f'unknown instruction {op:#x}')
-
 
 def words(value: bytearray) -> list[int]:
     return [int.from_bytes(value[at:at + 8], sys.byteorder)
@@ -92,7 +36,11 @@ class ProgramTestCase(testtools.TestCase):
     def switch(self, value, cpu, next_pid, offset=56):
         record = bytearray(64)
         record[offset:offset + 4] = next_pid.to_bytes(4, sys.byteorder)
-        run(sched_switch.program(offset, 5, 4), bytes(record), value, cpu)
+        table = bpf_machine.Table(4, len(value), 1)
+        table[bytes(4)] = value
+        machine = bpf_machine.Machine({5: table})
+        machine.cpu = cpu
+        machine.run(sched_switch.program(offset, 5, 4), bytes(record))
 
     def test_instruction(self):
         # opcode; source in the high and destination in the low four bits

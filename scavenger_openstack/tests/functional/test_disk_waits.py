@@ -1,0 +1,444 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Whose requests a disk served while others waited, told by this kernel."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import pathlib
+import platform
+import struct
+import subprocess
+import sys
+import time
+import uuid
+
+import fixtures
+
+from scavenger_openstack.drivers.kernel import disk_waits
+from scavenger_openstack import errors
+from scavenger_openstack.tests import descriptors
+from scavenger_openstack.tests.functional import base
+from scavenger_openstack.tests.functional import bpf_programs
+from scavenger_openstack.types import DirectEvidence
+from scavenger_openstack.types import THE_HOST
+
+MODULE = disk_waits.__name__
+DISK_BYTES = 64 << 20
+PART_SECTORS = 2048, 65536
+
+READS = '''
+import mmap, os, random, threading, time
+def work():
+    fd, space = os.open({path!r}, os.O_RDONLY | os.O_DIRECT), mmap.mmap(
+        -1, {size})
+    blocks = os.lseek(fd, 0, os.SEEK_END) // {size}
+    while True:
+        while {period_s} and int(time.time() / {period_s}) % 2 != {turn}:
+            time.sleep(0.002)
+        os.preadv(fd, [space], random.randrange(blocks) * {size})
+        time.sleep({pause_s})
+for _ in range({threads}):
+    threading.Thread(target=work, daemon=True).start()
+print(flush=True)
+time.sleep(1e6)
+'''
+WRITES = '''
+import ctypes, os
+fd, data = os.open({path!r}, os.O_RDWR | os.O_CREAT), bytes(1 << 20)
+libc = ctypes.CDLL(None)
+print(flush=True)
+while True:
+    for number in range(16):
+        os.pwrite(fd, data, number << 20)
+    libc.syncfs(fd)     # by the threads of the kernel, as after 30 s
+'''
+ONE_READ = '''
+import mmap, os
+fd, space = os.open({path!r}, os.O_RDONLY | os.O_DIRECT), mmap.mmap(-1, 4096)
+for number in range(50):
+    os.preadv(fd, [space], number << 12)
+print(os.getpid(), flush=True)
+'''
+OPENED = f'''import sys
+sys.path[:0] = {sys.path!r}
+from scavenger_openstack.drivers.kernel import disk_waits
+from scavenger_openstack import errors
+'''
+TRIED = '''
+try:
+    disk_waits.DiskWaits({})
+except errors.Unsupported as exc:
+    print(exc)
+'''
+
+_AIO = {'x86_64': (206, 207, 208, 209), 'aarch64': (0, 1, 4, 2)}
+"""Numbers of io_setup, io_destroy, io_getevents and io_submit."""
+
+
+class Requests:
+    """Asynchronous requests of 4 KiB, given to the kernel all at once."""
+
+    def __init__(self, path: str) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_DIRECT)
+        self._space = mmap.mmap(-1, 4096)
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._context = ctypes.c_ulong(0)
+        self._call(0, 256, ctypes.byref(self._context))
+
+    def write(self, sectors: list[int]) -> None:
+        """Write at these, in this order, and wait."""
+        at = ctypes.addressof(ctypes.c_char.from_buffer(self._space))
+        blocks = [ctypes.create_string_buffer(struct.pack(
+            '=QIIHhIQQqQII', 0, 0, 0, 1, 0, self._fd, at, 4096, sector << 9,
+            0, 0, 0)) for sector in sectors]
+        pointers = (ctypes.c_void_p * len(blocks))(
+            *map(ctypes.addressof, blocks))
+        self._call(3, self._context, len(blocks), pointers)
+        events = ctypes.create_string_buffer(32 * len(blocks))
+        self._call(2, self._context, len(blocks), len(blocks), events, None)
+
+    def close(self) -> None:
+        self._call(1, self._context)
+        os.close(self._fd)
+
+    def _call(self, call: int, *arguments: object) -> None:
+        number = _AIO[platform.machine()][call]
+        if self._libc.syscall(number, *arguments) < 0:
+            raise OSError(ctypes.get_errno(), os.strerror(
+                ctypes.get_errno()))
+
+
+def name_of(process: int) -> str:
+    try:
+        return pathlib.Path(f'/proc/{process}/comm').read_text().strip()
+    except OSError:
+        return 'ended'
+
+
+class DiskWaitsTest(base.FunctionalTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.before = bpf_programs.loaded()
+        self.path = self.disk()
+        self.name = self.path.removeprefix('/dev/')
+        self.number = pathlib.Path(
+            f'/sys/block/{self.name}/dev').read_text().strip()
+
+    def disk(self) -> str:
+        """A loop device, whose requests are real ones of this machine's
+        disk."""
+        directory = self.useFixture(fixtures.TempDir(
+            rootdir='/var/tmp')).path
+        file = f'{directory}/disk'
+        with open(file, 'wb') as data:
+            for _ in range(DISK_BYTES >> 20):
+                data.write(os.urandom(1 << 20))
+            os.fsync(data.fileno())
+        try:
+            done = subprocess.run(
+                ['losetup', '--find', '--show', '--partscan',
+                 '--direct-io=on', file], capture_output=True, text=True,
+                check=True)
+        except (OSError, subprocess.CalledProcessError) as exc:
+            self.skipTest(f'needs loop devices: {exc}')
+        path = done.stdout.strip()
+        self.addCleanup(self.detach, path)
+        return path
+
+    def detach(self, path: str) -> None:
+        subprocess.run(['losetup', '--detach', path], check=False,
+                       capture_output=True)
+        self.wait_for('the loop device is free', lambda: subprocess.run(
+            ['losetup', path], capture_output=True,
+            check=False).returncode)
+
+    def waits(self, **victims) -> disk_waits.DiskWaits:
+        try:
+            made = disk_waits.DiskWaits(victims)
+        except errors.Unsupported as exc:
+            self.skipTest(str(exc))
+        self.addCleanup(made.close)
+        return made
+
+    def reads(self, path: str = '', *, size: int = 4096, threads: int = 1,
+              pause_s: float = 0.0, period_s: float = 0.0, turn: int = 0,
+              ) -> int:
+        """A process that reads."""
+        process = self.spawn(READS.format(
+            path=path or self.path, size=size, threads=threads,
+            pause_s=pause_s, period_s=period_s, turn=turn))
+        assert process.stdout is not None
+        process.stdout.readline()
+        return process.pid
+
+    def evidence(self, reader: disk_waits.DiskWaits, owners: dict[int, str],
+                 waited_s: float = 0.5) -> DirectEvidence:
+        """What the victim waited for, once that was so long.
+
+        What it waits for now is nobody's until the disk, which may be busy
+        with other things of this machine, completes a request.
+        """
+        answers: list[DirectEvidence] = []
+
+        def waited() -> bool:
+            answers[:] = [disk_waits.evidence(
+                'victim', reader.waits(),
+                lambda pid: owners.get(pid, THE_HOST),
+                name_of=name_of)]
+            return sum(answers[0].holders.values()) > waited_s
+
+        self.wait_for('the victim waits', waited)
+        return answers[0]
+
+    def completed(self) -> int:
+        """Requests that the kernel itself counted: reads and writes."""
+        fields = pathlib.Path(
+            f'/sys/block/{self.name}/stat').read_text().split()
+        return int(fields[0]) + int(fields[4])
+
+    def of_mine(self, reader: disk_waits.DiskWaits, field: str) -> float:
+        """Of this process, on the disk, as counted by us."""
+        return sum(getattr(served, field) for submitter, served
+                   in reader.waits().served.items()
+                   if submitter.device == self.number
+                   and submitter.process == os.getpid())
+
+    def counted(self, reader: disk_waits.DiskWaits) -> float:
+        return self.of_mine(reader, 'requests')
+
+    def rests(self, reader: disk_waits.DiskWaits) -> None:
+        """No victim waits any more."""
+        waited = reader.waits().waited_s
+        time.sleep(0.02)
+        self.assertEqual(waited, reader.waits().waited_s)
+
+    def test_there_first(self):
+        """It needs no past: the one in the way never rested before."""
+        hog = self.reads(size=65536, threads=16)
+        light = self.reads(pause_s=0.02)
+        victim = self.reads(pause_s=0.005)
+        reader = self.waits(victim=[victim])
+        answer = self.evidence(
+            reader, {hog: 'hog', light: 'light', victim: 'victim'})
+        held_s = sum(answer.holders.values())
+        self.assertGreater(answer.holders['hog'], 0.6 * held_s, answer)
+        self.assertLess(answer.holders.get('light', 0), 0.1 * held_s, answer)
+        served = reader.waits().served
+        mine, = (served[key] for key in served
+                 if key.process == victim and key.device == self.number)
+        self.assertLess(mine.shortest_s, mine.in_flight_s / mine.requests)
+        self.assertLess(0, mine.shortest_s)
+
+    def test_partition_of_the_same_disk(self):
+        start, sectors = PART_SECTORS
+        subprocess.run(['addpart', self.path, '1', str(start), str(sectors)],
+                       check=True, capture_output=True)
+        part = f'{self.path}p1'
+        self.wait_for('the partition', lambda: os.path.exists(part))
+        self.assertNotEqual(self.number, pathlib.Path(
+            f'/sys/block/{self.name}/{self.name}p1/dev').read_text().strip())
+        hog = self.reads(size=65536, threads=16)
+        victim = self.reads(part, pause_s=0.005)
+        reader = self.waits(victim=[victim])
+        answer = self.evidence(reader, {hog: 'hog', victim: 'victim'})
+        self.assertGreater(answer.holders['hog'],
+                           0.6 * sum(answer.holders.values()), answer)
+        self.assertIn((self.number, victim), {
+            (key.device, key.process) for key in reader.waits().served})
+
+    def test_in_turns(self):
+        """The other one has most of the disk, but never while the victim
+        waits."""
+        other = self.reads(size=65536, threads=8, period_s=0.1, turn=0)
+        victim = self.reads(period_s=0.1, turn=1)
+        reader = self.waits(victim=[victim])
+        self.evidence(reader, {other: 'other', victim: 'victim'})
+        served = [value for key, value in reader.waits().served.items()
+                  if key.process == other]
+        # On a busy machine a request may last into the other's turn.
+        self.assertGreater(sum(value.served_s for value in served), 2 * sum(
+            value.beside_s.get('victim', 0) for value in served), served)
+
+    def test_buffered_writes_are_the_hosts(self):
+        where = self.useFixture(fixtures.TempDir()).path
+        for command in (['mkfs.ext4', '-q', self.path],
+                        ['mount', self.path, where]):
+            try:
+                subprocess.run(command, check=True, capture_output=True)
+            except (OSError, subprocess.CalledProcessError) as exc:
+                self.skipTest(f'needs a file system: {exc}')
+        self.addCleanup(subprocess.run, ['umount', where], check=True)
+        writer = self.spawn(WRITES.format(path=f'{where}/file'))
+        writer.stdout.readline()
+        victim = self.reads(pause_s=0.002)
+        reader = self.waits(victim=[victim])
+        answer = self.evidence(reader, {writer.pid: 'writer',
+                                        victim: 'victim'}, 1.0)
+        self.assertLess(answer.holders.get('writer', 0),
+                        answer.holders[THE_HOST])
+        self.assertIn('kworker', ' '.join(answer.threads))
+
+    def test_large_requests_are_split(self):
+        pathlib.Path(f'/sys/block/{self.name}/queue/max_sectors_kb'
+                     ).write_text('64')
+        reader = self.waits(victim=[os.getpid()])
+        before = self.completed()
+        fd = os.open(self.path, os.O_RDONLY | os.O_DIRECT)
+        self.addCleanup(os.close, fd)
+        space = mmap.mmap(-1, 1 << 20)
+        for number in range(8):
+            os.preadv(fd, [space], number << 20)
+        self.assertEqual(8 * 16, self.completed() - before)
+        self.assertEqual(8 * 16, self.counted(reader))
+        self.rests(reader)
+
+    def test_small_requests_are_merged(self):
+        upward = list(range(0, 512, 8))
+        # Two that grow together: only a scheduler merges requests later.
+        mixed = [sector for first in range(0, 128, 8)
+                 for sector in (first, 4096 + first)]
+        for scheduler, *orders in (('none', upward, upward[::-1]),
+                                   ('mq-deadline', upward, upward[::-1],
+                                    mixed)):
+            pathlib.Path(f'/sys/block/{self.name}/queue/scheduler'
+                         ).write_text(scheduler)
+            for order in orders:
+                requests = Requests(self.path)
+                reader = self.waits(victim=[os.getpid()])
+                before = self.completed()
+                requests.write(order)
+                done = self.completed() - before
+                self.assertLess(done, len(order), (scheduler, order))
+                self.assertEqual(done, self.counted(reader),
+                                 (scheduler, order))
+                self.rests(reader)
+                in_flight_s = self.of_mine(reader, 'in_flight_s')
+                # What comes next is not taken for one that was merged.
+                began = time.monotonic()
+                for sector in order:
+                    requests.write([sector])
+                requests.close()
+                more_s = time.monotonic() - began
+                self.assertEqual(done + len(order), self.counted(reader))
+                self.assertLess(self.of_mine(reader, 'in_flight_s')
+                                - in_flight_s, more_s, (scheduler, order))
+                reader.close()
+
+    def test_process_that_has_ended(self):
+        top = base.unified()
+        if top is None:
+            self.skipTest('needs cgroup v2')
+        group = top / f'scv-test-{uuid.uuid4().hex[:8]}'
+        group.mkdir()
+        self.addCleanup(base.remove_cgroup, group)
+        victim = self.reads()
+        reader = self.waits(victim=[victim])
+        job = self.spawn(f'with open("{group}/cgroup.procs", "w") as file:\n'
+                         '    file.write("0")\n'
+                         + ONE_READ.format(path=self.path))
+        job.wait(30)
+        answer = disk_waits.evidence(
+            'victim', reader.waits(), {victim: 'victim'}.get,
+            cgroups={group.stat().st_ino: 'job'})
+        self.assertLess(0, answer.holders['job'])
+
+    def test_requests_that_began_before(self):
+        """They are nobody's, and nothing longer than the window is told."""
+        victim = self.reads(size=65536, threads=32)
+        for _ in range(10):
+            reader = self.waits(victim=[victim])
+            self.evidence(reader, {victim: 'victim'}, 0.005)
+            waits = reader.waits()
+            for served in waits.served.values():
+                self.assertLess(served.shortest_s, waits.window_s)
+                self.assertLessEqual(served.in_flight_s,
+                                     served.requests * waits.window_s)
+            reader.close()
+
+    def test_disk_removed_in_the_window(self):
+        victim = self.spawn(READS.format(
+            path=self.path, size=4096, threads=4, pause_s=0, period_s=0,
+            turn=0))
+        victim.stdout.readline()
+        reader = self.waits(victim=[victim.pid])
+        self.evidence(reader, {victim.pid: 'victim'}, 0.1)
+        victim.kill()
+        victim.wait(30)
+        self.detach(self.path)
+        self.rests(reader)
+        self.assertIn(self.number, {
+            key.device for key in reader.waits().served})
+
+    def test_two_windows(self):
+        victim = self.reads(pause_s=0.001)
+        first = self.waits(victim=[victim])
+        self.evidence(first, {victim: 'victim'}, 0.1)
+        second = self.waits(victim=[victim])
+        self.assertLess(second.waits().waited_s['victim'],
+                        first.waits().waited_s['victim'] / 2)
+        first.close()
+        self.evidence(second, {victim: 'victim'}, 0.1)
+
+    def test_further_processes_of_a_victim(self):
+        reader = self.waits(victim=[])
+        victim = self.reads()
+        self.wait_for('it reads', lambda: victim in {
+            key.process for key in reader.waits().served})
+        self.assertEqual({'victim': 0.0}, reader.waits().waited_s)
+        reader.watch({'victim': [victim], 'another': [1]})
+        self.evidence(reader, {victim: 'victim'}, 0.1)
+
+    def test_no_room(self):
+        with fixtures.MonkeyPatch(f'{MODULE}.MOST_SUBMITTERS', 1), \
+                fixtures.MonkeyPatch(f'{MODULE}.MOST_IN_FLIGHT', 4), \
+                fixtures.MonkeyPatch(f'{MODULE}.MOST_PROCESSES', 1):
+            reader = self.waits()
+            reader.close()
+            reader = disk_waits.DiskWaits({'victim': [1, os.getpid()]})
+            self.addCleanup(reader.close)
+            for _ in range(3):
+                self.reads(threads=16)
+            self.wait_for('more readers than there is room for',
+                          lambda: reader.waits().lost > 0)
+            self.assertLessEqual(len(reader.waits().served), 1)
+
+    def test_nothing_is_left_behind(self):
+        with descriptors.given_back():
+            reader = self.waits(victim=[os.getpid()])
+            self.assertLessEqual(6, len(bpf_programs.loaded()
+                                        - self.before))
+            reader.close()
+            reader.close()
+        self.wait_for('the programs leave the kernel',
+                      lambda: bpf_programs.loaded() <= self.before)
+        self.assertRaises(errors.DriverError, reader.waits)
+
+    def test_gone_with_its_process(self):
+        process = self.spawn(
+            OPENED + 'reader = disk_waits.DiskWaits({})\nprint("ready")\n'
+            'import time\ntime.sleep(60)')
+        self.assertEqual('ready\n', process.stdout.readline())
+        process.kill()
+        process.wait(30)
+        self.wait_for('the programs leave the kernel',
+                      lambda: bpf_programs.loaded() <= self.before)
+
+    def test_without_the_right_to(self):
+        process = self.spawn(
+            OPENED + 'import os\nos.setgroups([])\nos.setgid(65534)\n'
+            'os.setuid(65534)\n' + TRIED)
+        answer = process.stdout.readline()
+        self.assertIn('cannot tell whose requests', answer)
+        self.assertIn('CAP_BPF', answer)
+        self.assertEqual(0, process.wait(30))
+
+    def test_in_another_pid_namespace(self):
+        """Its ids would be taken for those of other processes."""
+        done = subprocess.run(
+            ['unshare', '--pid', '--fork', '--mount-proc', sys.executable,
+             '-c', OPENED + TRIED], capture_output=True, text=True, timeout=60)
+        self.assertIn('PID namespace', done.stdout, done.stderr)

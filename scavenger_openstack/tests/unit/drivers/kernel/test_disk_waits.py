@@ -1,0 +1,360 @@
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import pathlib
+import struct
+
+import fixtures
+import testtools
+
+from scavenger_openstack.drivers.kernel import bpf
+from scavenger_openstack.drivers.kernel import disk_programs
+from scavenger_openstack.drivers.kernel import disk_waits
+from scavenger_openstack.tests.unit.drivers.kernel import bpf_machine
+from scavenger_openstack.types import Resource
+from scavenger_openstack.types import THE_HOST
+
+DISK, OTHER = 8 << 20, 8 << 20 | 16
+VICTIM, HOG, LIGHT = 100, 200, 300
+MAPS = disk_programs.Maps(*range(3, 9))
+OFFSETS = {'dev': 8, 'sector': 16, 'nr_sector': 24, 'new_sector': 24}
+
+
+class Disk:
+    """What the programs count of requests on two disks, in us."""
+
+    def __init__(self, victims: int = 1, submitters: int = 16) -> None:
+        self.victims = victims
+        table = bpf_machine.Table
+        self.machine = bpf_machine.Machine({
+            MAPS.disks: table(4, 4, 2), MAPS.victims: table(4, 4, 8),
+            MAPS.start: table(16, 24, 64),
+            MAPS.devices: table(4, 32 * (1 + victims), 2, array=True),
+            MAPS.totals: table(16, 32 + 8 * victims, submitters),
+            MAPS.lost: table(4, 8, 1, array=True)})
+        word = struct.Struct('=I').pack
+        self.machine.tables[MAPS.disks].update({
+            word(DISK): bytearray(word(0)), word(OTHER): bytearray(word(1))})
+        if victims:
+            self.machine.tables[MAPS.victims][word(VICTIM)] = bytearray(
+                word(1))
+
+    def event(self, name: str, us: int, sector: int, more: int = 0,
+              device: int = DISK) -> None:
+        fields, program = disk_programs.PROGRAMS[f'block:{name}']
+        self.machine.now_ns = 1000 * (us + 1000)
+        record = bytearray(32)
+        struct.pack_into('=I4xQQ', record, 8, device, sector, more)
+        event = bpf.Event(1, {name: OFFSETS[name] for name in fields})
+        self.machine.run(program(event, MAPS, self.victims), bytes(record))
+
+    def queue(self, process: int, us: int, sector: int, device: int = DISK,
+              cgroup: int = 7) -> None:
+        self.machine.process, self.machine.cgroup = process, cgroup
+        self.event('block_bio_queue', us, sector, 8, device)
+
+    def complete(self, us: int, sector: int, device: int = DISK) -> None:
+        self.event('block_rq_complete', us, sector, device=device)
+
+    def totals(self) -> dict[tuple[int, int], tuple[int, ...]]:
+        """By process and disk: requests, in flight, served, shortest, and
+        beside each victim, in us."""
+        answer = {}
+        for key, value in self.machine.tables[MAPS.totals].items():
+            _, process, disk = struct.unpack('=QII', key)
+            requests, *times = struct.unpack(f'={4 + self.victims}Q', value)
+            answer[process, disk] = (requests, *(ns // 1000 for ns in times))
+        return answer
+
+    def waited(self, disk: int = 0) -> int:
+        value = self.machine.tables[MAPS.devices][struct.pack('=I', disk)]
+        return struct.unpack_from('=Q', value, 32 + 16)[0] // 1000
+
+    def waits(self, disk: int = 0) -> bool:
+        value = self.machine.tables[MAPS.devices][struct.pack('=I', disk)]
+        return bool(struct.unpack_from('=Q', value, 32)[0])
+
+    def in_flight(self) -> int:
+        return len(self.machine.tables[MAPS.start])
+
+
+class ProgramsTestCase(testtools.TestCase):
+
+    def test_time_of_the_disk(self):
+        disk = Disk()
+        disk.queue(HOG, 10, 800)
+        disk.queue(VICTIM, 20, 0)
+        disk.queue(HOG, 30, 900)
+        disk.complete(100, 800)
+        disk.complete(150, 900)
+        disk.complete(170, 0)
+        # The hog had 80 us of what passed since the victim began, and 50.
+        self.assertEqual({(HOG, 0): (2, 210, 140, 90, 130),
+                          (VICTIM, 0): (1, 150, 20, 150, 20)},
+                         disk.totals())
+        self.assertEqual(150, disk.waited())
+        self.assertFalse(disk.waits())
+        self.assertEqual(0, disk.in_flight())
+
+    def test_not_while_the_victim_rests(self):
+        disk = Disk()
+        for us in range(0, 1000, 100):
+            disk.queue(HOG, us, us)
+            disk.complete(us + 50, us)
+            disk.queue(VICTIM, us + 60, us)
+            disk.complete(us + 70, us)
+        self.assertEqual((10, 500, 500, 50, 0), disk.totals()[HOG, 0])
+        self.assertEqual((10, 100, 100, 10, 100), disk.totals()[VICTIM, 0])
+        self.assertEqual(100, disk.waited())
+
+    def test_another_disk(self):
+        disk = Disk()
+        disk.queue(VICTIM, 0, 0)
+        disk.queue(HOG, 0, 0, OTHER)
+        disk.complete(50, 0, OTHER)
+        disk.complete(60, 0)
+        self.assertEqual({(HOG, 1): (1, 50, 50, 50, 0),
+                          (VICTIM, 0): (1, 60, 60, 60, 60)}, disk.totals())
+
+    def test_began_before(self):
+        """A request that nothing is known of: its time is nobody's."""
+        disk = Disk()
+        disk.queue(VICTIM, 10, 0)
+        disk.complete(40, 800)
+        disk.complete(60, 0)
+        self.assertEqual({(VICTIM, 0): (1, 50, 20, 50, 20)}, disk.totals())
+        self.assertEqual(50, disk.waited())
+
+    def test_device_that_is_no_disk(self):
+        disk = Disk()
+        disk.queue(VICTIM, 0, 0, device=253 << 20)
+        disk.complete(10, 0, device=253 << 20)
+        self.assertEqual((0, {}), (disk.in_flight(), disk.totals()))
+
+    def test_split(self):
+        disk = Disk()
+        disk.queue(VICTIM, 0, 1000)
+        disk.event('block_split', 1, 1000, 1100)
+        disk.event('block_split', 2, 1100, 1200)
+        disk.complete(50, 1000)
+        disk.complete(60, 1100)
+        self.assertTrue(disk.waits())
+        disk.complete(72, 1200)
+        self.assertEqual({(VICTIM, 0): (3, 179, 72, 50, 70)}, disk.totals())
+        self.assertEqual((0, False), (disk.in_flight(), disk.waits()))
+
+    def test_split_beyond_32_bits(self):
+        """The kernel cuts the new sector."""
+        disk, high = Disk(), 1 << 32
+        disk.queue(VICTIM, 0, high + 1000)
+        disk.event('block_split', 1, high + 1000, 1100)
+        disk.complete(50, high + 1000)
+        disk.complete(60, high + 1100)
+        self.assertEqual((2, 0), (disk.totals()[VICTIM, 0][0],
+                                  disk.in_flight()))
+
+    def test_merged_behind(self):
+        disk = Disk()
+        disk.queue(VICTIM, 0, 0)
+        for number in range(1, 4):
+            disk.queue(VICTIM, number, 8 * number)
+            disk.event('block_bio_backmerge', number, 8 * number, 8)
+        self.assertTrue(disk.waits())
+        disk.queue(HOG, 5, 800)
+        disk.complete(20, 800)
+        disk.complete(30, 0)
+        self.assertEqual({(HOG, 0): (1, 15, 15, 15, 15),
+                          (VICTIM, 0): (1, 30, 10, 30, 10)}, disk.totals())
+        self.assertEqual((0, False), (disk.in_flight(), disk.waits()))
+
+    def test_merged_in_front(self):
+        """The request begins where the last that was merged does."""
+        disk = Disk()
+        disk.queue(VICTIM, 0, 80)
+        for sector in (72, 64):
+            disk.queue(VICTIM, 1, sector)
+            disk.event('block_bio_frontmerge', 1, sector, 8)
+        self.assertTrue(disk.waits())
+        disk.complete(30, 64)
+        self.assertEqual({(VICTIM, 0): (1, 29, 29, 29, 29)}, disk.totals())
+        self.assertEqual((0, False), (disk.in_flight(), disk.waits()))
+
+    def test_requests_merged(self):
+        disk = Disk()
+        disk.queue(HOG, 0, 0)
+        disk.queue(HOG, 1, 8)
+        disk.event('block_rq_merge', 2, 8)
+        disk.complete(30, 0)
+        self.assertEqual({(HOG, 0): (1, 30, 30, 30, 0)}, disk.totals())
+        self.assertEqual(0, disk.in_flight())
+
+    def test_all_merged_later(self):
+        """By the scheduler, out of order; the victim rests then."""
+        for order in ((1, 2, 3), (3, 2, 1), (2, 3, 1)):
+            disk = Disk()
+            for number in range(4):
+                disk.queue(VICTIM, number, 8 * number)
+            for number in order:
+                disk.event('block_rq_merge', 9, 8 * number)
+            disk.complete(30, 0)
+            self.assertEqual((0, False), (disk.in_flight(), disk.waits()))
+            self.assertEqual(1, disk.totals()[VICTIM, 0][0])
+
+    def test_merged_after_the_one_before_was_completed(self):
+        disk = Disk()
+        disk.queue(VICTIM, 0, 0)
+        disk.queue(VICTIM, 1, 80)
+        disk.complete(2, 0)
+        disk.event('block_bio_backmerge', 3, 80, 8)
+        self.assertFalse(disk.waits())
+
+    def test_flush(self):
+        """The kernel completes one of its own, and then that which waited
+        for it."""
+        disk = Disk()
+        disk.queue(VICTIM, 0, 0)
+        disk.complete(30, (1 << 64) - 1)
+        disk.complete(31, 0)
+        self.assertEqual({(VICTIM, 0): (1, 31, 31, 31, 31)}, disk.totals())
+
+    def test_completion_that_was_missed(self):
+        """The kernel leaves out a program that interrupts another one."""
+        disk = Disk()
+        disk.queue(VICTIM, 0, 0)
+        # It is done, but nothing told of it; now the next begins.
+        disk.queue(VICTIM, 100, 8)
+        disk.complete(110, 8)
+        self.assertFalse(disk.waits())
+        disk.queue(HOG, 200, 800)
+        disk.complete(900, 800)
+        self.assertEqual(0, disk.totals()[HOG, 0][-1])
+        self.assertEqual(10, disk.waited())
+
+    def test_the_same_sector_twice(self):
+        disk = Disk()
+        disk.queue(HOG, 0, 0)
+        disk.queue(VICTIM, 5, 0)
+        disk.complete(10, 0)
+        disk.complete(12, 0)
+        self.assertEqual({(HOG, 0): (1, 10, 10, 10, 0)}, disk.totals())
+        self.assertFalse(disk.waits())
+
+    def test_clock_of_another_cpu(self):
+        disk = Disk()
+        disk.queue(VICTIM, 100, 0)
+        disk.complete(99, 0)
+        self.assertEqual({(VICTIM, 0): (1, 0, 0, 0, 0)}, disk.totals())
+
+    def test_no_room(self):
+        disk = Disk(submitters=1)
+        for process in (VICTIM, HOG, LIGHT):
+            disk.queue(process, 0, process)
+            disk.complete(10, process)
+        self.assertEqual({(VICTIM, 0)}, disk.totals().keys())
+        self.assertEqual([bytearray(struct.pack('=Q', 2))], list(
+            disk.machine.tables[MAPS.lost].values()))
+
+    def test_nobody_waits(self):
+        disk = Disk(victims=0)
+        disk.queue(HOG, 0, 0)
+        disk.event('block_split', 1, 0, 8)
+        disk.complete(10, 0)
+        disk.complete(20, 8)
+        self.assertEqual({(HOG, 0): (2, 29, 20, 10)}, disk.totals())
+
+    def test_several_victims(self):
+        disk = Disk(victims=2)
+        disk.machine.tables[MAPS.victims][struct.pack('=I', LIGHT)] = \
+            bytearray(struct.pack('=I', 2))
+        disk.queue(VICTIM, 0, 0)
+        disk.queue(LIGHT, 10, 8)
+        disk.complete(30, 0)
+        disk.complete(45, 8)
+        self.assertEqual({(VICTIM, 0): (1, 30, 30, 30, 30, 20),
+                          (LIGHT, 0): (1, 35, 15, 35, 0, 15)}, disk.totals())
+
+
+class FormatTestCase(testtools.TestCase):
+
+    def test_each_tracepoint_needs_its_fields(self):
+        """A kernel where one is missing is refused."""
+        for name, (fields, _) in disk_programs.PROGRAMS.items():
+            lines = {field: f'\tfield:u64 {field};\toffset:{OFFSETS[field]};'
+                            f'\tsize:{size};\tsigned:0;\n'
+                     for field, size in fields.items()}
+            text = 'ID: 7\n' + ''.join(lines.values())
+            self.assertEqual(7, bpf.parse_format(text, fields).id)
+            for field, line in lines.items():
+                for other in ('', line.replace('size:', 'size:1')):
+                    exc = self.assertRaises(
+                        ValueError, bpf.parse_format,
+                        text.replace(line, other), fields)
+                    self.assertIn(field, str(exc), name)
+
+
+class DisksTestCase(testtools.TestCase):
+
+    def test_those_with_requests(self):
+        root = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        for name, number, queues in (
+                ('vda', '254:0', True), ('nvme0n1', '259:0', True),
+                ('nvme1c1n1', None, True),      # a hidden path
+                ('dm-0', '253:0', False)):
+            where = root / 'sys/block' / name
+            where.mkdir(parents=True)
+            if number:
+                (where / 'dev').write_text(f'{number}\n')
+            if queues:
+                (where / 'mq').mkdir()
+        self.assertEqual({'254:0', '259:0'},
+                         set(disk_waits.disks(str(root))))
+        self.assertEqual((), disk_waits.disks(f'{root}/none'))
+
+
+def served(**beside: float) -> disk_waits.Served:
+    return disk_waits.Served(1, 1.0, 1.0, 0.1, beside)
+
+
+class EvidenceTestCase(testtools.TestCase):
+
+    def waits(self, **waited: float) -> disk_waits.Waits:
+        submitter = disk_waits.Submitter
+        return disk_waits.Waits(2.0, {
+            submitter('8:0', HOG, 7): served(web=0.5),
+            submitter('8:16', HOG, 7): served(web=0.25),
+            submitter('8:0', VICTIM, 8): served(web=0.125, db=1.0),
+            submitter('8:0', LIGHT, 9): served(),
+            submitter('8:0', 400, 10): served(web=0.0625),
+            submitter('8:0', 2, 1): served(web=0.03125),
+            submitter('8:0', 3, 1): served(web=0.015625)}, waited, 0)
+
+    def test_holders(self):
+        owners = {HOG: '/hog', VICTIM: 'web', LIGHT: '/light', 2: THE_HOST,
+                  3: THE_HOST}
+        answer = disk_waits.evidence(
+            'web', self.waits(web=1.5), owners.get,
+            name_of={2: 'kworker/u8:1-flush-8:0', 3: 'jbd2'}.__getitem__)
+        self.assertEqual(('web', Resource.DISK, 2.0, 1.5, False), (
+            answer.workload, answer.resource, answer.window_s,
+            answer.waited_s, answer.shared))
+        self.assertEqual({'/hog': 0.75, 'web': 0.125, THE_HOST: 0.046875},
+                         answer.holders)
+        self.assertEqual({'kworker/u8:1-flush-8:0': 0.03125,
+                          'jbd2': 0.015625}, answer.threads)
+
+    def test_processes_that_have_ended(self):
+        answer = disk_waits.evidence('web', self.waits(web=1.5),
+                                     {VICTIM: 'web'}.get,
+                                     cgroups={7: '/hog', 10: '/job'})
+        self.assertEqual({'/hog': 0.75, 'web': 0.125, '/job': 0.0625},
+                         answer.holders)
+
+    def test_two_cpus_counted_the_same_time(self):
+        answer = disk_waits.evidence('web', self.waits(web=0.5),
+                                     {HOG: '/hog'}.get)
+        self.assertEqual(0.75, answer.waited_s)
+
+    def test_not_one_of_the_victims(self):
+        answer = disk_waits.evidence('/light', self.waits(), str)
+        self.assertEqual((0.0, {}), (answer.waited_s, answer.holders))
