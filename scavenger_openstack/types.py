@@ -211,10 +211,10 @@ class DirectEvidence(NamedTuple):
 
     In seconds of its threads or requests, over a window of ``window_s``
     seconds.  ``holders``: by workload, its own id and :data:`THE_HOST` among
-    them; what is left of ``waited_s`` is not known, or nobody's: the wait for
-    an idle CPU to wake up.  ``threads``: those of the host by name, the
-    largest few, out of what :data:`THE_HOST` held.  ``shared``: not seen, but
-    taken from the shares of the resource's use, which is weaker.
+    them; ``idle_s``: for which it was free, as a CPU that wakes up; what is
+    left of ``waited_s`` is not known.  ``threads``: those of the host by
+    name, the largest few, out of what :data:`THE_HOST` held.  ``shared``: not
+    seen, but taken from the shares of the resource's use, which is weaker.
     """
 
     workload: str
@@ -223,6 +223,7 @@ class DirectEvidence(NamedTuple):
     waited_s: float
     holders: Mapping[str, float] = {}
     threads: Mapping[str, float] = {}
+    idle_s: float = 0.0
     shared: bool = False
 
 

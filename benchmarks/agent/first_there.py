@@ -118,6 +118,9 @@ class Stage:
         self._service, self._top = service, top
         for below in '/fore/service', '/back/hog', '/back/a', '/back/b':
             self._tree.make(below)
+        # As VMs of many vCPUs beside a small one.
+        self._tree.put('weight', '/back',
+                       '8192' if self._tree.version == 1 else '800')
         self.config = (
             '[agent]\ncontrollers = attribution\n[libvirt]\nuri =\n[cgroups]\n'
             f'background_parents = {self._tree.name}/back\n'

@@ -202,11 +202,13 @@ def limits_in(in_force: Mapping[KnobKey, Cap], held: Sequence[KnobKey],
 
 def answered(cap: Cap, incidents: Mapping[tuple[str, str], Incident]) -> str:
     """The id of the incident that a limit answers, '' if none does."""
-    return next((name for (controller, name), incident in incidents.items()
-                 if controller == cap.owner
-                 and cap.workload in (*incident.antagonists, *(
-                     ground.workload for ground in incident.grounds))
-                 and knob_of(incident) in (None, cap.knob)), '')
+    own = {name: incident for (controller, name), incident
+           in incidents.items() if controller == cap.owner
+           and knob_of(incident) in (None, cap.knob)}
+    return next((name for name, incident in own.items()
+                 if cap.workload in incident.antagonists), next(
+        (name for name, incident in own.items() if cap.workload in (
+            ground.workload for ground in incident.grounds)), ''))
 
 
 def _workloads(sample: HostSample) -> set[str]:

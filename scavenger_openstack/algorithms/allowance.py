@@ -72,6 +72,12 @@ class Allowance:
                 self._last, self._used = budget, 0
         self._budget = budget
 
+    def closed(self, now: float) -> bool:
+        """Whether no limit at all may be set in this lease."""
+        budget = self._budget
+        return (budget is not None and budget.limits <= 0
+                and now < budget.until_s + GRACE_S)
+
     def take(self, now: float) -> bool:
         """Whether one more limit may be set; if so it is counted.
 

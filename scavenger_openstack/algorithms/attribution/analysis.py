@@ -89,10 +89,13 @@ def pool_if_worse(signal: str, members: Sequence[str], history: History,
         return None
     at: dict[int, list[float]] = {}
     for name, unit in units.items():
-        for index, level in enumerate(known[name][0]):
-            if level is not None:
+        for index, (level, free) in enumerate(zip(
+                known[name][0], history.free, strict=True)):
+            if level is not None and free:
                 at.setdefault(index, []).append(level / unit)
     indexes = sorted(at)
+    if len(indexes) < explanation.MIN_SAMPLES:
+        return None
     pooled = [sum(at[index]) / len(at[index]) for index in indexes]
     recent = pooled[-RECENT:]
     best, _ = evidence.low_and_high(pooled)

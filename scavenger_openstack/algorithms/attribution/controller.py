@@ -16,21 +16,27 @@ from typing import Any
 
 from scavenger_openstack.algorithms.allowance import Budget
 from scavenger_openstack.algorithms.attribution import analysis
+from scavenger_openstack.algorithms.attribution.antagonist import State
 from scavenger_openstack.algorithms.attribution.cap_control import CapControl
 from scavenger_openstack.algorithms.attribution import direct
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
+from scavenger_openstack.algorithms.attribution.disturbance import effect
 from scavenger_openstack.algorithms.attribution.disturbance import groups_of
-from scavenger_openstack.algorithms.attribution.disturbance import SHARES
 from scavenger_openstack.algorithms.attribution.disturbance import VictimGroup
+from scavenger_openstack.algorithms.attribution.harm import Harm
+from scavenger_openstack.algorithms.attribution.harm import harms
+from scavenger_openstack.algorithms.attribution.harm import Pair
 from scavenger_openstack.algorithms.attribution.history import History
 from scavenger_openstack.algorithms.attribution.history import ORDER
 from scavenger_openstack.algorithms.attribution.history import Points
 from scavenger_openstack.algorithms.attribution.history import THROTTLED
+from scavenger_openstack.algorithms.attribution.incidents import evidence_of
 from scavenger_openstack.algorithms.attribution.incidents import incidents
+from scavenger_openstack.algorithms.attribution.looks import Looks
 from scavenger_openstack.algorithms.attribution.params import Params as Params
 from scavenger_openstack.algorithms.attribution.presence import Presence
-from scavenger_openstack.algorithms.attribution import searching
-from scavenger_openstack.algorithms.attribution import series
+from scavenger_openstack.algorithms.attribution.searches import attributed
+from scavenger_openstack.algorithms.attribution.searches import Searches
 from scavenger_openstack.algorithms.attribution import suffering
 from scavenger_openstack.algorithms.cpi2.specs import Specs
 from scavenger_openstack.algorithms import saved_state
@@ -43,10 +49,7 @@ from scavenger_openstack.types import Rates
 
 NAME = 'attribution'
 
-AGAIN = 0.1
-"""Part of ``max_chance`` once an antagonist was named: looking again and again
-finds a coincidence in the end."""
-NEVER = (-math.inf, -math.inf)
+A_TURN = 'a turn of an experiment without limits'
 
 
 class Controller:
@@ -66,14 +69,15 @@ class Controller:
         sample_s = self._sample_s = max(params.sample_s, interval_s)
         self._history = History(sample_s=sample_s, samples=max(
             2, round(params.window_s / sample_s)))
-        self._disturbances: dict[tuple[VictimGroup, str], Disturbance] = {}
-        self._caps = CapControl(NAME, **_cap_options(params, sample_s))
-        self._looked_s: dict[searching.Pair, tuple[float, float]] = {}
+        self._disturbances: dict[Pair, Disturbance] = {}
+        self._caps = CapControl(NAME, **params.cap_options(sample_s))
+        self._looks = Looks(sample_s, params.window_s)
         self._lasted_s: dict[tuple[str, str], float] = {}
         self._suffering: dict[str, str] = {}
         self._direct = direct.DirectAnswers()
         self._wanted: list[Ask] = []
-        self._searching = searching.Searching(NAME, f'{host} {boot_id}')
+        self._searches = Searches(NAME, f'{host} {boot_id}')
+        self._suffered: set[Pair] = set()
         self._specs: Specs = {}
         self._time_s = -math.inf
         self._cpu_model: str | None = None
@@ -93,7 +97,7 @@ class Controller:
             own_limit_share=params.own_limit_share)
         self._most_looks = max(1, round(
             params.max_analyses_per_min * self._sample_s / 60))
-        self._caps.tune(**_cap_options(params, self._sample_s))
+        self._caps.tune(**params.cap_options(self._sample_s))
 
     def step(self, now: float, rates: Rates) -> Decision:
         """All caps that should be in force, and the open incidents."""
@@ -109,15 +113,19 @@ class Controller:
             self._direct.take(now, rates.direct)
             self._forget_the_gone(now, rates)
             self._take_search(now, rates)
-            if self._history.add(now, rates):
+            if self._history.add(now, rates,
+                                 free=len(self._searches.examined) < 2):
                 self._judge(now, rates)
-            if self._searching.pair not in (None, *(
+            if self._searches.pair not in (None, *(
                     pair for pair, one in self._disturbances.items()
                     if one.begun_s)):
-                self._searching.end()       # its victims are gone
+                # Its victims are gone.
+                self._searches.end(now, self.params.back_off_s)
             for disturbance in self._disturbances.values():
                 if not self._open(now, disturbance):
                     disturbance.end()
+        else:       # nothing says how long its limits are there by now
+            self._searches.end(self._time_s, self.params.back_off_s)
         open_incidents = tuple([
             incident for one in self._disturbances.values()
             for incident in incidents(
@@ -127,18 +135,19 @@ class Controller:
         for incident in open_incidents:
             self._lasted_s[incident.victim, incident.signal] = self._time_s
         return Decision(
-            (*self._caps.caps(), *self._searching.caps()), open_incidents,
+            (*self._caps.caps(), *self._searches.caps()), open_incidents,
             {'samples': len(self._history.samples),
              'analyses': self.analyses,
              'disturbances': len(self._disturbances),
              'suffering': self._suffering,
-             'examined': [name for name, _ in self._searching.examined],
-             'would_examine': list(self._searching.would),
+             'examined': [name for name, _ in self._searches.examined],
+             'would_examine': list(self._searches.would),
              'tried': dataclasses.asdict(self._caps.tally)},
             removal_reasons={
                 key: str(one.removed) for key, one
                 in self._caps.antagonists.items()
-                if one.limit is None and one.removed is not None},
+                if one.limit is None and one.removed is not None
+                } | dict.fromkeys(self._searches.examined, A_TURN),
             asks=self._direct.asks(self._time_s, self._wanted,
                                    self.params.direct_share))
 
@@ -153,6 +162,7 @@ class Controller:
         for workload in changes.made:
             self._history.forget_before(workload.id, workload.created_s)
             self._direct.forget(workload.id)
+        self._searches.forget(changes.gone)
         for name in changes.gone:
             for disturbance in self._disturbances.values():
                 disturbance.forget(name, away=name in presence.away)
@@ -164,9 +174,9 @@ class Controller:
 
     def _examined(self, disturbance: Disturbance) -> list[str]:
         """The suspects of the experiment for these victims."""
-        if self._searching.pair != (disturbance.group, disturbance.signal):
+        if self._searches.pair != (disturbance.group, disturbance.signal):
             return []
-        return [name for name, _ in self._searching.examined]
+        return [name for name, _ in self._searches.examined]
 
     def _open(self, now: float, disturbance: Disturbance) -> bool:
         """Whether it goes on; one that is over may still be remembered."""
@@ -182,7 +192,7 @@ class Controller:
             key: one for key, one in self._disturbances.items()
             if key[0] in groups
             and (one.named or one.signal == THROTTLED
-                 or self._searching.pair == key)
+                 or key in self._suffered)
             and not one.lost(now, self.params.quiet_s)
             and (self._caps.remembers(one) or self._open(now, one))}
         for disturbance in self._disturbances.values():
@@ -193,15 +203,14 @@ class Controller:
             disturbance.take(effects)
             disturbance.look_at_named(
                 now, samples, self._caps.limited(disturbance))
-        self._looked_s = {key: times_s for key, times_s
-                          in self._looked_s.items() if key[0] in groups}
+        self._looks.forget(now, self.params.remember_s)
         # What was not looked at for longest comes first: no group can keep
         # the others from it by suffering, or feigning to, all the time.
         looks = 0
         for group, signal in sorted(
                 [(group, signal) for group in groups
                  for signal in ORDER],
-                key=lambda key: self._looked_s.get(key, NEVER)[1]):
+                key=self._looks.latest_s):
             if looks == self._most_looks:
                 break
             looks += self._look(now, group, groups[group], signal, samples,
@@ -226,46 +235,62 @@ class Controller:
                       groups: Mapping[VictimGroup, list[str]]) -> None:
         """Search for what disturbs those that nothing explains."""
         sample = self._history.samples[-1]
-        harmed = [harm for harm in searching.harms(
+        suffered = [harm for harm in harms(
             groups, self._history, self._limits, self._specs,
             self._cpu_model or '')
-            if not self._explained(now, harm.pair)
-            and self._direct.of(harm.pair[1], list(harm.levels), new=False
-                                ) is None
+            if not self._explained(now, harm)
             and sample[next(iter(harm.levels))].workload.protected]
-        for harm in self._searching.due(now, harmed, self._sample_s):
-            if (self._caps.one_more(now) and self._searching.begin(
-                    now, harm, rates, sample, rates.topology, self._limits)):
-                raised, signal = harm.raised, harm.pair[1]
+        self._suffered = {harm.pair for harm in suffered}
+        if self._searches.pair not in (None, *self._suffered):
+            self._searches.end(now, self.params.back_off_s)
+        limits = {key: one.state for key, one in self._caps.antagonists.items()
+                  if one.limit is not None or one.state is State.REMEMBERED}
+        if State.ON_TRIAL in limits.values():
+            return      # one thing at a time
+        for harm in self._searches.due(now, suffered, self._sample_s):
+            if self._searches.begin(
+                    now, harm, rates, sample, rates.topology, self._limits,
+                    limits, lambda: self._caps.one_more(now),
+                    self.params.back_off_s):
                 if harm.pair not in self._disturbances:
                     self._add(now, harm.disturbance(
-                        now, self._limits.min_effect[signal], raised,
-                        raised - harm.effect if signal in SHARES
-                        else raised / (1 + harm.effect)))
+                        now, self._limits.min_effect[harm.pair[1]],
+                        harm.base))
                 break
 
-    def _explained(self, now: float, pair: searching.Pair) -> bool:
-        """Whether it is known what disturbs these victims now."""
-        disturbance = self._disturbances.get(pair)
-        return disturbance is not None and (
-            not disturbance.suffers_now or not disturbance.protected
-            or now in disturbance.active_s.values())
+    def _explained(self, now: float, harm: Harm) -> bool:
+        """Whether it is known what disturbs these victims now, or that
+        nothing does that could be limited."""
+        disturbance = self._disturbances.get(harm.pair)
+        if disturbance is not None and disturbance.named and (
+                not disturbance.suffers_now
+                or now in disturbance.active_s.values()):
+            return True
+        holders = self._direct.of(harm.pair[1], list(harm.levels), new=False)
+        return holders is not None and holders.known
 
     def _take_search(self, now: float, rates: Rates) -> None:
         """Go on with a search, and take what it has found."""
-        ended = self._searching.step(now, rates, self.params.back_off_s)
+        if self.params.max_caps_per_min == 0 or self._caps.allowance.closed(
+                now):
+            self._searches.end(now, self.params.back_off_s)
+        ended = self._searches.step(now, rates, self.params.back_off_s)
         if ended is not None and self._history.samples:
-            harm, result = ended
-            new = searching.attributed(now, harm, result, self._limits)
+            harm, found = ended
+            new = attributed(now, harm, found, self._limits)
             known = self._disturbances.get(harm.pair)
-            if known is not None and known.named:
+            if new is not None and known is not None and known.named:
                 known.learn(new, self._caps.limited(known))
-            else:
+            elif new is not None:
                 self._add(now, new)
                 known = new
-            known.take(self._caps.answer(
-                now, known, list(self._history.samples), new.named))
-        self._caps.examine(self._searching.examined)
+            if new is not None and known is not None:
+                # The newest sample is of turns with limits, too.
+                known.newest = known.raised
+                known.latest = effect(known.signal, known.base, known.raised)
+                known.take(self._caps.answer(
+                    now, known, list(self._history.samples), new.named))
+        self._caps.examine(self._searches.examined)
 
     def _add(self, now: float, new: Disturbance) -> None:
         """Open the incidents of a disturbance that no timing has shown."""
@@ -313,19 +338,6 @@ class Controller:
             self._direct.ask_soon(holders.victims)
         return new
 
-    def _part(self, now: float, pair: searching.Pair) -> float:
-        """The part of ``max_chance`` that a look at these victims may take.
-
-        Looks within one window are at much the same samples: the first one
-        has it all, and all later ones together as much again.
-        """
-        window_s = self.params.window_s
-        first_s, latest_s = self._looked_s.get(pair, NEVER)
-        first_s = first_s if now - latest_s <= window_s else now
-        self._looked_s[pair] = first_s, now
-        later = int((now - first_s) / window_s)
-        return 1 / (later * (later + 1)) if later else 1.0
-
     def _timing_look(self, now: float, group: VictimGroup,
                      members: list[str], signal: str, samples: list[Points],
                      rates: Rates, disturbance: Disturbance | None
@@ -338,25 +350,25 @@ class Controller:
                                       self._limits)
         if pool is None:
             return None, False
+        part = self._looks.part(now, (group, signal))
+        if part <= 0:
+            return None, False
         self.analyses += 1
         new = analysis.analyse(
             now, group, members, signal, pool, samples, rates.topology,
-            self._limits._replace(max_chance=self._limits.max_chance
-                                  * self._part(now, (group, signal))
-                                  * (1.0 if disturbance is None else AGAIN)))
+            self._limits._replace(max_chance=part * self._limits.max_chance))
         holders = self._direct.of(signal, members, new=False)
         if (new is None or holders is None
                 or holders.kind is not GroundKind.DIRECT):
             return new, True
-        for name in [name for name in new.named if holders.shares.get(
-                name, 0.0) < direct.CLEARED]:
+        for name in [name for name in new.named if holders.clears(name)]:
             del new.named[name]
         return (new if new.named else None), True
 
     def evidence(self, incident: Incident) -> list[Series]:
         """What an open incident was found in."""
-        return series.of(incident, self._history.samples,
-                         self._history.times)
+        return evidence_of(incident, self._history.samples,
+                           self._history.times)
 
     def compare(self, found: Specs) -> None:
         """What a victim of these applications is like undisturbed; else it
@@ -373,6 +385,7 @@ class Controller:
             return {}
         until_s = self._time_s + self.params.remember_s
         return {'saved_s': self._time_s, **self._caps.state(),
+                'searches': self._searches.state(),
                 'instances': self._presence.state(until_s)}
 
     def load(self, state: Mapping[str, Any], now: float) -> None:
@@ -386,14 +399,6 @@ class Controller:
             self._caps.load({'tally': state.get('tally', {})})
             return
         self._presence.load(state.get('instances', ()))
+        self._searches.load(state.get('searches', {}))
         self._caps.load(state)
         self._time_s = saved_s
-
-
-def _cap_options(params: Params, sample_s: float) -> dict[str, Any]:
-    """Those of :meth:`.cap_control.CapControl.tune`."""
-    return {'cut': params.cut, 'first_cut': params.first_cut,
-            'plateau': params.plateau_s / sample_s,
-            'trial_samples': params.trial_samples,
-            'back_off_s': params.back_off_s, 'remember_s': params.remember_s,
-            'max_caps_per_min': params.max_caps_per_min}

@@ -62,6 +62,9 @@ CLEARED = 0.02
 LONGEST_REST_S = 600.0
 """Victims that nothing is named for are asked about at least so often."""
 
+ROUNDING = 1.05
+"""What is held may come to so much of what is waited: clocks differ."""
+
 KEPT_S = 120.0
 """An answer tells about now for so long."""
 
@@ -81,7 +84,8 @@ class Holders(NamedTuple):
     """What held a resource while these members of a group waited for it.
 
     ``shares``: of all that they waited, without themselves and the others of
-    their group; ``kind`` is that of the grounds.
+    their group; ``unknown``: what nothing is known of.  ``kind`` is that of
+    the grounds.
     """
 
     victims: Sequence[str]
@@ -90,6 +94,16 @@ class Holders(NamedTuple):
     shares: Mapping[str, float]
     threads: tuple[str, ...]
     kind: GroundKind
+    unknown: float
+
+    @property
+    def known(self) -> bool:
+        """Whether it is known of most of the wait what held the resource."""
+        return self.unknown <= 0.5
+
+    def clears(self, name: str) -> bool:
+        """Whether it held next to nothing, whoever held the rest."""
+        return self.shares.get(name, 0.0) + self.unknown < CLEARED
 
 
 class DirectAnswers:
@@ -105,7 +119,7 @@ class DirectAnswers:
 
     def take(self, now: float, answers: Iterable[DirectEvidence]) -> None:
         """Take what a sample answers."""
-        for answer in answers:
+        for answer in filter(_sound, answers):
             ask = answer.workload, answer.resource
             self._answers[ask] = now, answer
             self._new.add(ask)
@@ -189,12 +203,23 @@ class DirectAnswers:
         return Holders(
             [answer.workload for answer in answers], waited_s,
             max([answer.window_s for answer in answers]),
-            {name: min(1.0, seconds / waited_s)
-             for name, seconds in held_s.items()},
+            {name: seconds / waited_s for name, seconds in held_s.items()},
             tuple(sorted(threads_s, key=threads_s.__getitem__,
                          reverse=True)[:5]),
             GroundKind.SHARE if any(answer.shared for answer in answers)
-            else GroundKind.DIRECT)
+            else GroundKind.DIRECT, max(0.0, 1 - sum([
+                sum(answer.holders.values(), answer.idle_s)
+                for answer in answers]) / waited_s))
+
+
+def _sound(answer: DirectEvidence) -> bool:
+    """Whether its numbers can be: nothing is held for longer than is waited.
+    """
+    numbers = (answer.waited_s, answer.window_s, answer.idle_s,
+               *answer.holders.values(),
+               *answer.threads.values())
+    return (all(0 <= number < math.inf for number in numbers)
+            and sum(answer.holders.values()) <= ROUNDING * answer.waited_s)
 
 
 def wanted(history: History, topology: Mapping[int, Cpu], limits: Thresholds

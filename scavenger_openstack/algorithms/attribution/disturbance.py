@@ -17,9 +17,9 @@ import dataclasses
 import math
 
 from scavenger_openstack.algorithms.attribution.history import History
+from scavenger_openstack.algorithms.attribution.history import onset_s
 from scavenger_openstack.algorithms.attribution.history import Points
 from scavenger_openstack.algorithms.attribution.history import THROTTLED
-from scavenger_openstack.algorithms.attribution.onset import onset_s
 from scavenger_openstack.algorithms.attribution.trial import TrialOutcome
 from scavenger_openstack.algorithms.attribution import use
 from scavenger_openstack.algorithms import flavor
@@ -146,7 +146,7 @@ class Disturbance:
     them, and why they are named; ``active_s``: when each of them was named or
     at work last while a victim suffered.
     ``named_s`` is when the evidence was enough, ``begun_s`` when the harm of
-    each victim began whose incident is open: see :mod:`.onset`.
+    each victim began whose incident is open: see :func:`.history.onset_s`.
     """
 
     group: VictimGroup

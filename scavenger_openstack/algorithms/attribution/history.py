@@ -156,6 +156,11 @@ class History:
         self.times: collections.deque[float] = collections.deque(
             maxlen=samples)
         """When each of them ended."""
+        self.free: collections.deque[bool] = collections.deque(
+            maxlen=samples)
+        """Whether no several were examined meanwhile: by our limits they
+        work and rest together."""
+        self._free = True
         self._began_s = -math.inf
         self._sums: dict[str, _Sums] = {}
         self._levels: dict[str, list[collections.deque[float | None]]] = {}
@@ -174,15 +179,17 @@ class History:
                                   strict=True)]
         return kept[_PLACES[signal]] if kept else ()
 
-    def add(self, now: float, rates: Rates) -> bool:
+    def add(self, now: float, rates: Rates, *, free: bool = True) -> bool:
         """Take one tick; say whether it has completed a sample.
 
+        :param free: no several workloads are examined together
         After a gap longer than a sample, what was begun is thrown away.
         """
         began_s = now - rates.interval_s
         if not -SLACK_S < began_s - self._began_s <= self._sample_s:
             self._began_s = began_s
-            self._sums = {}
+            self._sums, self._free = {}, True
+        self._free &= free
         for one in rates.workloads:
             sums = self._sums.get(one.workload.id)
             if sums is None:
@@ -193,6 +200,7 @@ class History:
         sample = {name: sums.point() for name, sums in self._sums.items()}
         self.samples.append(sample)
         self.times.append(now)
+        self.free.append(self._free)
         for name, kept in list(self._levels.items()):
             if name in sample:
                 for column, level in zip(kept, sample[name].levels,
@@ -201,7 +209,7 @@ class History:
             else:
                 del self._levels[name]
         self._began_s = now
-        self._sums = {}
+        self._sums, self._free = {}, True
         return True
 
     def forget_before(self, name: str, created_s: float) -> None:
@@ -217,6 +225,7 @@ class History:
         """Forget everything."""
         self.samples.clear()
         self.times.clear()
+        self.free.clear()
         self._levels = {}
         self._sums = {}
         self._began_s = -math.inf
@@ -225,3 +234,22 @@ class History:
 def _levels_of(name: str, samples: Iterable[Points]) -> Iterable[Levels]:
     for sample in samples:
         yield sample[name].levels if name in sample else _UNKNOWN
+
+
+def onset_s(levels: Iterable[tuple[float, float | None]], threshold: float, *,
+            now: float, quiet_s: float, after_s: float) -> float:
+    """Return the time of the first sample above a threshold since when there
+    was no pause of ``quiet_s``: an incident ends by the same rule.
+
+    :param levels: time in seconds and level of each sample while an
+        antagonist was at work, the newest first
+    :param now: the answer where no sample of the last ``quiet_s`` is above
+    :param after_s: samples up to then are of an earlier incident
+    """
+    begun_s = now
+    for time_s, level in levels:
+        if time_s <= after_s or begun_s - time_s >= quiet_s:
+            break
+        if level is not None and level > threshold:
+            begun_s = time_s
+    return begun_s

@@ -1,132 +1,160 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A search among suspects, one :mod:`.experiment` after the other.
-
-The likeliest come first, groups in halves; what is cleared rests.  A victim
-can feign to suffer, so a search is paid for as a new limit is, and the next
-for the same victims comes later each time.
-"""
+"""A search for the antagonist among suspects, one :mod:`.experiment` after
+the other: the likeliest first, groups in halves."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
+import math
 from typing import NamedTuple
 
 from scavenger_openstack.algorithms.attribution import experiment
 from scavenger_openstack.algorithms.attribution.experiment import Experiment
 from scavenger_openstack.algorithms.attribution import use as use_
+from scavenger_openstack.algorithms.signals import disk_limits
 from scavenger_openstack.algorithms.signals import SIGNALS
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Rates
-from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadRates
 
-class Suspect(NamedTuple):
-    """What it uses, in the unit of the knob, and how likely it is it."""
+MOST_EXPERIMENTS = 6
+"""Of one search; its chance is for all of them together."""
 
-    workload: Workload
+
+class Suspect(NamedTuple):
+    """What it uses, in the unit of the knob, and how likely it is."""
+
     use: float
     weight: float
 
 
-class Result(NamedTuple):
-    """What one suspect does: the signal without and with a limit on it, and
-    the chance that an innocent seems so guilty."""
+class Found(NamedTuple):
+    """The suspect that disturbs, and what the experiment with it has shown."""
 
     name: str
-    free: float
-    limited: float
-    chance: float
+    result: experiment.Result
 
 
 class Search:
     """For the victims of one group, by one signal.
 
     :param means: of the signal, by victim
-    :param seed: the order of turns follows from it
+    :param suspects: those that are looked among
+    :param groups: of them, in the order in which they are tried
+    :param max_chance: that any innocent is found
+    :param pay: whether one more workload may be limited; it is counted then
+    :param seed: the orders of turns follow from it
     """
 
-    def __init__(self, signal: str, knob: Knob,
-                 means: Mapping[str, float],
-                 suspects: Mapping[str, Suspect], max_chance: float,
-                 turn_s: float, seed: str) -> None:
-        self.signal, self.knob = signal, knob
+    def __init__(self, signal: str, means: Mapping[str, float],
+                 suspects: Mapping[str, Suspect],
+                 groups: Sequence[Sequence[str]], max_chance: float,
+                 turn_s: float, pay: Callable[[], bool], seed: str) -> None:
+        self.signal, self.knob = signal, use_.KNOB_TO_LIMIT[signal]
         self.means = dict(means)
-        self.suspects = dict(suspects)
-        self._max_chance = max_chance / experiment.MOST_EXPERIMENTS
-        self._turn_s, self._seed = turn_s, seed
+        self._suspects = dict(suspects)
+        self.groups = [list(group) for group in groups]
+        self._max_chance = max_chance / MOST_EXPERIMENTS
+        self._turn_s, self._pay, self._seed = turn_s, pay, seed
         self._done = 0
-        self._groups = experiment.halves(
-            {name: one.weight for name, one in suspects.items()})
-        self._turn: int | None = None
-        self.result: Result | None = None
-        self.broken = False
+        self._experiment: Experiment | None = None
+        self._guilty: list[str] = []
+        self.found: Found | None = None
+        self.unheld: set[str] = set()
         self._next()
 
     @property
-    def names(self) -> Sequence[str]:
+    def names(self) -> list[str]:
         """The suspects of the experiment that goes on."""
         return list(self._experiment.uses) if self._experiment else []
-
-    def step(self, now: float, rates: Rates) -> dict[str, float]:
-        """Take a tick; the limits that are to be in force now.
-
-        Over when there is no experiment any more (:attr:`over`).
-        """
-        by_name = {one.workload.id: one for one in rates.workloads}
-        while self._experiment is not None:
-            if self._turn is not None:
-                self._experiment.add(self._turn, self._level(by_name),
-                                     self._uses(by_name), self._held(by_name))
-            self._turn = self._experiment.turn(now)
-            if self._turn is not None and not self._experiment.broken:
-                return self._limits(
-                    ) if self._experiment.limits(self._turn) else {}
-            self._conclude(self._experiment)
-        return {}
 
     @property
     def over(self) -> bool:
         return self._experiment is None
 
+    @property
+    def left(self) -> list[list[str]]:
+        """What is still to be tried: what looked guilty comes first."""
+        return [group for group in (
+            self.names or self._guilty, *self.groups) if group]
+
+    def forget(self, names: Collection[str]) -> None:
+        """These are other workloads now: what was measured of them counts for
+        nothing."""
+        for name in names:
+            self._suspects.pop(name, None)
+        self.groups = [kept for group in self.groups if (
+            kept := [name for name in group if name in self._suspects])]
+        if not set(names).isdisjoint(self.names):
+            self._experiment = None
+            self._next()
+
+    def step(self, now: float, rates: Rates) -> dict[str, float]:
+        """Take a tick; the limits that are to be in force now."""
+        by_name = {one.workload.id: one for one in rates.workloads}
+        while self._experiment is not None:
+            limits = {name: self._limit(name, by_name[name])
+                      for name in self.names if name in by_name}
+            if self._experiment.step(
+                    now, self._level(by_name), self._uses(by_name),
+                    {name: use_.OBEYED * use_.held_to(
+                        self.knob, limit, by_name[name].workload)
+                     for name, limit in limits.items()}):
+                return limits if self._experiment.limits else {}
+            self._conclude(self._experiment)
+        return {}
+
     def _next(self) -> None:
-        self._experiment: Experiment | None = None
-        self._turn = None
-        if self._groups and self._done < experiment.MOST_EXPERIMENTS:
-            names = self._groups.pop(0)
+        """Begin with the next group, as far as it may be limited."""
+        while self._experiment is None and self.groups and (
+                self._done < MOST_EXPERIMENTS):
+            group = self.groups.pop(0)
+            names = [name for name in group if self._pay()]
+            if not names:
+                self.groups.insert(0, group)
+                return
+            if rest := [name for name in group if name not in names]:
+                self.groups.insert(0, rest)
             self._experiment = Experiment(
-                {name: self.suspects[name].use for name in names},
+                {name: self._suspects[name].use for name in names},
                 self._turn_s, f'{self._seed} {self._done}')
             self._done += 1
 
     def _conclude(self, done: Experiment) -> None:
-        found = done.result()
-        self.broken |= found is None
+        """Go on by what an experiment has shown."""
         names = list(done.uses)
-        if found is not None and found[2] <= self._max_chance:
+        self._experiment = None
+        unheld, idle = done.unheld(), done.idle()
+        self.unheld |= unheld
+        result = done.result()
+        broken = unheld | idle
+        if broken or result is None:
+            # Of the others nothing is known yet.
+            if kept := [name for name in names if name not in broken]:
+                if broken:
+                    self.groups.insert(0, kept)
+        elif result.chance <= self._max_chance:
             if len(names) == 1:
-                self.result = Result(names[0], *found)
-                self._groups = []
+                self.found = Found(names[0], result)
+                self.groups = []
             else:
-                self._groups = experiment.halves(
-                    {name: self.suspects[name].weight for name in names})
-        elif found is None:
-            self._groups = []
+                self._guilty = names
+                self.groups = experiment.halves(
+                    {name: one.weight for name, one
+                     in self._suspects.items()}, names)
         self._next()
 
-    def _limits(self) -> dict[str, float]:
-        return {name: self._limit(name) for name in self.names}
-
-    def _limit(self, name: str) -> float:
-        one = self.suspects[name]
-        return max((1 - experiment.CUT) * one.use,
-                   one.workload.floor.get(self.knob, 0.0))
-
-    def _held(self, rates: Mapping[str, WorkloadRates]) -> float:
-        return use_.OBEYED * sum([use_.held_to(
-            self.knob, self._limit(name), self.suspects[name].workload)
-            for name in self.names if name in rates])
+    def _limit(self, name: str, rates: WorkloadRates) -> float:
+        """What it may use for a turn, in the unit of the knob."""
+        workload = rates.workload
+        most = (1 - experiment.CUT) * self._suspects[name].use
+        if self.knob is Knob.IO_BYTES_PER_S:
+            most /= disk_limits(workload)
+        return max(most, workload.floor.get(self.knob, 0.0))
 
     def _uses(self, rates: Mapping[str, WorkloadRates]) -> dict[str, float]:
         return {name: used for name in self.names if name in rates
@@ -137,6 +165,15 @@ class Search:
         """The signal, as a part of what it was before; its mean over the
         victims."""
         levels = [level / self.means[name] for name in self.means
-                  if name in rates and (level := SIGNALS[self.signal].value(
-                      rates[name])) is not None]
+                  if name in rates
+                  and (level := level_of(self.signal, rates[name]))
+                  is not None]
         return sum(levels) / len(levels) if levels else None
+
+
+def level_of(signal: str, rates: WorkloadRates) -> float | None:
+    """A signal in one tick; ``run_delay`` as a share of runnable time."""
+    value = SIGNALS[signal].value(rates)
+    if value is None or not math.isfinite(value):
+        return None
+    return value / (1 + value) if signal == 'run_delay' else value

@@ -44,7 +44,7 @@ def evidence(asked: Collection[str], waits: Waits, window_s: float, *,
     :param owners: whose those are that ran, where it is known
     :param names: of those of the host
     """
-    waited = dict.fromkeys(asked, 0.0)
+    waited, idle = dict.fromkeys(asked, 0.0), dict.fromkeys(asked, 0.0)
     held, shown = ({victim: collections.defaultdict[str, float](float)
                     for victim in asked} for _ in range(2))
     for (waiter, runner), seconds in waits.behind.items():
@@ -52,6 +52,8 @@ def evidence(asked: Collection[str], waits: Waits, window_s: float, *,
         if victim is None:
             continue
         waited[victim] += seconds
+        if runner == IDLE:
+            idle[victim] += seconds
         owner = owners.get(runner)
         if owner is not None:
             held[victim][owner] += seconds
@@ -67,5 +69,5 @@ def evidence(asked: Collection[str], waits: Waits, window_s: float, *,
     return tuple(DirectEvidence(
         victim, Resource.CPU, window_s, waited[victim], dict(held[victim]),
         {name: shown[victim][name] for name in heapq.nlargest(
-            SHOWN_THREADS, shown[victim], key=shown[victim].__getitem__)})
-        for victim in asked)
+            SHOWN_THREADS, shown[victim], key=shown[victim].__getitem__)},
+        idle[victim]) for victim in asked)

@@ -92,7 +92,8 @@ class NamingTest(ShopCase):
 
         self.rates = rates  # type: ignore[method-assign]
         self.until(lambda decision: decision.caps)
-        self.until(lambda decision: decision.incidents[0].antagonists)
+        self.until(lambda decision: any(
+            incident.antagonists for incident in decision.incidents))
         self.assertEqual(('run_delay', 'core', ('hog',)), (
             self.incident().signal, self.incident().cause,
             self.incident().antagonists))

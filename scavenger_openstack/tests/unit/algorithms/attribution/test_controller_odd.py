@@ -113,7 +113,8 @@ class OddInputTest(ShopCase):
                 str(saved_s))
         other = attribution.Controller()
         other.load({**state, 'saved_s': self.now}, self.now)
-        self.assertEqual({**state, 'saved_s': self.now, 'instances': []},
+        self.assertEqual({**state, 'saved_s': self.now, 'instances': [],
+                          'searches': {'host_rests_s': 0.0, 'rests': []}},
                          other.state())
 
     def test_windows_that_hold_too_few_samples_or_too_many(self) -> None:

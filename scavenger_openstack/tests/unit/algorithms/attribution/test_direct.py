@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 import dataclasses
+import math
 
 import testtools
 
@@ -45,7 +46,7 @@ class DirectCase(testtools.TestCase):
         self.cores: dict[str, float] = {'web': 0.6, 'hog': 3.0}
         self.held: Mapping[str, float] = {'hog': 0.8, 'web': 0.1}
         self.threads: Mapping[str, float] = {}
-        self.shared = False
+        self.shared, self.idle = False, 0.0
         self.now = 1000.0
         self.decision = Decision()
         self.asked: list[tuple[Ask, ...]] = []
@@ -81,7 +82,7 @@ class DirectCase(testtools.TestCase):
         return DirectEvidence(
             name, resource, 2.0, waited_s,
             {holder: share * waited_s for holder, share in self.held.items()},
-            self.threads, self.shared)
+            self.threads, self.idle * waited_s, self.shared)
 
     def turn(self, seconds: int) -> list[Decision]:
         decisions = []
@@ -211,9 +212,29 @@ class NamingTest(DirectCase):
             self.assertEqual((), decision.incidents)
 
     def test_idle_cpus_that_wake_up_are_nobody(self) -> None:
-        self.held = {}
+        self.held, self.idle = {}, 1.0
         for decision in self.turn(100):
             self.assertEqual((), decision.incidents)
+
+    def test_what_nobody_knows_clears_nothing(self) -> None:
+        """Threads that ended, a full table: an experiment tells."""
+        self.held = {}
+        self.turn(100)
+        self.assertEqual(('hog',), self.incident().antagonists)
+        ground, = self.incident().grounds
+        self.assertIsNot(GroundKind.DIRECT, ground.kind)
+
+    def test_numbers_that_cannot_be(self) -> None:
+        """Such an answer is none."""
+        self.params = dataclasses.replace(self.params, max_caps_per_min=0)
+        for held in ({'hog': math.nan}, {'hog': math.inf}, {'hog': -1.0},
+                     {'hog': 5.0, 'web': 9.0}):
+            self.held = held
+            self.start()
+            for decision in self.turn(50):
+                self.assertEqual((), tuple(
+                    name for incident in decision.incidents
+                    for name in incident.antagonists))
 
     def test_own_quota(self) -> None:
         """While it is throttled nothing is known of its waits."""
@@ -326,7 +347,7 @@ class ClearedTest(DirectCase):
 
     def test_timing_does_not_name_what_held_nothing(self) -> None:
         """It works whenever the victim waits, elsewhere."""
-        self.held = {'web': 0.9}
+        self.held, self.idle = {'web': 0.9}, 0.1
 
         def hog(now: float) -> bool:
             return (now // 60) % 2 == 1

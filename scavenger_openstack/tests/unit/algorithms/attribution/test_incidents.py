@@ -57,6 +57,8 @@ class LimitsTest(IncidentsCase):
 
     def test_each_has_an_incident_with_a_victim(self) -> None:
         """What rises by a fifth at most does so by less on average."""
+        self.controller = attribution.Controller(attribution.Params(
+            max_chance=0.5), host='h', boot_id='b')
         self.shop = SHOP[:1]
         self.disk(1.27)
         self.until(lambda decision: decision.caps

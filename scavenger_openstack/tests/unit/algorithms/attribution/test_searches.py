@@ -1,0 +1,443 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Experiments: what is named by them, what is not, and what they cost."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+
+import testtools
+
+from scavenger_openstack.algorithms.allowance import Budget
+from scavenger_openstack.algorithms import attribution
+from scavenger_openstack.algorithms.attribution import experiment
+from scavenger_openstack.algorithms.attribution.looks import Looks
+from scavenger_openstack.algorithms.cpi2 import specs
+from scavenger_openstack.grounds import GroundKind
+from scavenger_openstack.tests.unit.algorithms.attribution.shop import BATCH
+from scavenger_openstack.tests.unit.algorithms.attribution.shop import ShopCase
+from scavenger_openstack.types import Decision
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import LIMIT
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Rates
+from scavenger_openstack.types import Workload
+from scavenger_openstack.types import WorkloadRates
+
+
+class ChanceTest(testtools.TestCase):
+
+    def test_all_orders(self) -> None:
+        self.assertEqual(1 / 256, experiment.chance([1.0] * 8))
+        self.assertEqual(1.0, experiment.chance([0.0] * 8))
+        self.assertEqual(1.0, experiment.chance([-1.0] * 8))
+        self.assertEqual(2 / 256, experiment.chance([1.0] * 7 + [0.0]))
+
+    def test_innocents_are_as_guilty_as_it_says(self) -> None:
+        """Of 400 that do nothing a hundredth at most looks so guilty."""
+        dice = random.Random(1)
+        chances = [experiment.chance([dice.gauss(0, 1) for _ in range(8)])
+                   for _ in range(400)]
+        self.assertLessEqual(sum([one <= 0.0125 for one in chances]), 12)
+
+    def test_halves(self) -> None:
+        weights = {'a': 1.0, 'b': 5.0, 'c': 0.5}
+        self.assertEqual([['b'], ['a', 'c']], experiment.halves(
+            weights, weights))
+        self.assertEqual([['a'], ['c']], experiment.halves(weights, 'ac'))
+        weights = dict.fromkeys('abcd', 1.0)
+        self.assertEqual([['a', 'b'], ['c', 'd']], experiment.halves(
+            weights, weights))
+        self.assertEqual([], experiment.halves(weights, ''))
+
+    def test_numbers_that_cannot_be(self) -> None:
+        for wrong in math.nan, math.inf, -math.inf:
+            self.assertEqual(1.0, experiment.chance([1.0] * 7 + [wrong]))
+
+
+class SearchCase(ShopCase):
+    """The hog never rests; what the shop is undisturbed is known from other
+    hosts."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.wants = lambda now: 4.0
+        self.controller.compare({
+            specs.key(None, 'shop', '', 'cpi'): specs.Spec(
+                1.02, 0.03, 1000, 10, 'directive')})
+
+    def limits(self, seconds: int, workload: str) -> int:
+        """Seconds of these for which a workload is limited."""
+        return sum([any(cap.workload == workload for cap in decision.caps)
+                    for decision in self.turn(seconds)])
+
+
+class SearchTest(SearchCase):
+
+    def test_what_never_rests_is_named(self) -> None:
+        """In a minute, with the numbers."""
+        seconds = self.until(lambda decision: any(
+            incident.antagonists for incident in decision.incidents))
+        self.assertLessEqual(seconds, 60)
+        incident = self.incident()
+        self.assertEqual((('hog',), 'cpi'),
+                         (incident.antagonists, incident.signal))
+        ground, = incident.grounds
+        self.assertIs(GroundKind.TRIAL, ground.kind)
+        assert ground.before and ground.after and ground.chance
+        self.assertLess(ground.after, ground.before)
+        self.assertLess(ground.chance, 0.0125)
+        self.turn(100)
+        self.assertEqual('confirmed', self.incident().outcome)
+
+    def test_an_incident_tells_of_it(self) -> None:
+        """From its first limit on, and by which grounds."""
+        self.until(lambda decision: decision.caps)
+        incident = self.incident()
+        self.assertEqual(LIMIT + 'hog', incident.action)
+        self.assertEqual([('hog', GroundKind.TRIAL, None)], [
+            (one.workload, one.kind, one.after) for one in incident.grounds])
+        self.assertEqual((), incident.antagonists)
+        self.assertEqual(['hog'], self.decision.facts['examined'])
+
+    def test_without_harm_there_is_none(self) -> None:
+        self.harm = 0.0
+        for decision in self.turn(900):
+            self.assertEqual((), decision.caps)
+
+    def test_no_floor_is_broken(self) -> None:
+        self.wants = lambda now: 0.15
+        self.harm = 10.0
+        for decision in self.turn(100):
+            for cap in decision.caps:
+                self.assertGreaterEqual(float(cap.value), 0.1)
+
+    def test_nothing_foreground_is_limited(self) -> None:
+        """What becomes foreground within an experiment is let go at once."""
+        self.until(lambda decision: decision.caps)
+        self.foreground('hog')
+        for decision in self.turn(300):
+            self.assertNotIn('hog', {cap.workload for cap in decision.caps})
+
+    def foreground(self, name: str) -> None:
+        rates = self.rates
+        self.rates = lambda: dataclasses.replace(  # type: ignore[method-assign]
+            host := rates(), workloads=tuple(
+                one._replace(workload=dataclasses.replace(
+                    one.workload, priority=Priority.FOREGROUND))
+                if one.workload.id == name else one
+                for one in host.workloads))
+
+    def test_a_restart_in_the_middle(self) -> None:
+        """Nothing is in force and nothing was counted."""
+        self.until(lambda decision: decision.caps)
+        state = self.controller.state()
+        self.assertEqual({'confirmed': 0, 'refuted': 0, 'unclear': 0},
+                         state['tally'])
+        self.controller = attribution.Controller(host='h', boot_id='b')
+        self.controller.load(state, self.now)
+        self.turn(1)
+        self.assertEqual((), self.decision.caps)
+
+
+class ObservedTest(SearchCase):
+
+    obeyed = False
+
+    def test_it_says_what_it_would_do(self) -> None:
+        """Where limits are not set, nothing is learnt of them."""
+        self.until(lambda decision: decision.facts['would_examine'])
+        self.assertIn('hog', self.decision.facts['would_examine'])
+        for decision in self.turn(600):
+            self.assertEqual((), tuple(
+                name for incident in decision.incidents
+                for name in incident.antagonists))
+
+
+class HostileTest(SearchCase):
+
+    def test_a_victim_that_feigns(self) -> None:
+        """It suffers whatever anyone does, and costs less each hour."""
+        self.harm, rates = 0.0, self.rates
+
+        def feigned() -> Rates:
+            host = rates()
+            return dataclasses.replace(host, workloads=tuple(
+                one._replace(cpi=self.rng.gauss(1.6, 0.05))
+                if one.workload in self.shop else one
+                for one in host.workloads))
+
+        self.rates = feigned  # type: ignore[method-assign]
+        first = self.limits(3600, 'hog')
+        self.assertTrue(0 < first < 0.05 * 3600, first)
+        self.assertLess(self.limits(3 * 3600, 'hog'), 1.5 * first)
+        for decision in self.turn(600):
+            self.assertEqual([], [
+                incident.antagonists for incident in decision.incidents
+                if incident.antagonists])
+
+    def test_noise_in_step_with_the_turns(self) -> None:
+        """A victim that is worse in every other turn: not in the order."""
+        self.harm, rates = 0.0, self.rates
+
+        def noisy() -> Rates:
+            host = rates()
+            return dataclasses.replace(host, workloads=tuple(
+                one._replace(cpi=1.9 if (self.now // 2) % 2 else 1.3)
+                if one.workload in self.shop else one
+                for one in host.workloads))
+
+        self.rates = noisy  # type: ignore[method-assign]
+        named = [incident.antagonists for decision in self.turn(3600)
+                 for incident in decision.incidents if incident.antagonists]
+        self.assertEqual([], named)
+
+    def test_a_suspect_that_plays_dead(self) -> None:
+        """It rests while experiments go on: that clears it of nothing."""
+        self.wants = lambda now: 0.1 if self.decision.facts.get(
+            'examined') else 4.0
+        self.until(lambda decision: any(
+            incident.antagonists for incident in decision.incidents), 3600)
+        self.assertEqual(('hog',), self.incident().antagonists)
+
+    def test_innocents_are_let_go(self) -> None:
+        """Ten that use as much, of which one disturbs."""
+        rates = self.rates
+        self.rates = lambda: dataclasses.replace(  # type: ignore[method-assign]
+            host := rates(), workloads=tuple(
+                one._replace(cpu_cores=1.0, llc_misses_per_s=6e7)
+                if one.workload in BATCH and not any(
+                    cap.workload == one.workload.id
+                    for cap in self.decision.caps)
+                else one._replace(cpu_cores=0.3, llc_misses_per_s=2e7)
+                if one.workload in BATCH else one
+                for one in host.workloads))
+        self.until(lambda decision: any(
+            incident.antagonists for incident in decision.incidents))
+        self.assertEqual(('hog',), self.incident().antagonists)
+
+
+class BoundsTest(SearchCase):
+    """``batch`` uses as much as the hog each, and disturbs nothing."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.batch: list[Workload] = []
+        rates = self.rates
+
+        def more() -> Rates:
+            host = rates()
+            caps = {cap.workload: float(cap.value)
+                    for cap in self.decision.caps}
+            return dataclasses.replace(host, workloads=(
+                *host.workloads, *(WorkloadRates(
+                    one, 1.0, cpu_cores=min(4.0, caps.get(one.id, 4.0)),
+                    cpi=1.0, run_delay=0.0, llc_misses_per_s=2e7 * min(
+                        4.0, caps.get(one.id, 4.0))) for one in self.batch)))
+
+        self.rates = more  # type: ignore[method-assign]
+
+    def beside(self, number: int) -> None:
+        """From now on there are so many."""
+        self.batch = [Workload(f'other{one}', Priority.BACKGROUND,
+                               floor={Knob.CPU_CORES: 0.1})
+                      for one in range(number)]
+
+    def new_limits(self, seconds: int) -> list[set[str]]:
+        """The workloads that are limited in each tick and were not before."""
+        limited: set[str] = set()
+        new = []
+        for decision in self.turn(seconds):
+            now = {cap.workload for cap in decision.caps}
+            new.append(now - limited)
+            limited |= now
+        return new
+
+    def test_each_suspect_is_paid_for(self) -> None:
+        self.beside(14)
+        self.controller.tune(attribution.Params(max_caps_per_min=1))
+        for at, new in enumerate(self.new_limits(200)):
+            self.assertLessEqual(len(new), 1, f'{at} s')
+
+    def test_no_lease_of_the_governor_ends_it(self) -> None:
+        self.until(lambda decision: decision.caps)
+        self.controller.allow(Budget(0, math.inf, 1.0))
+        for decision in self.turn(60):
+            self.assertEqual((), decision.caps)
+
+    def test_an_operator_who_tunes_ends_it(self) -> None:
+        self.until(lambda decision: decision.caps)
+        self.controller.tune(attribution.Params(max_caps_per_min=0))
+        for decision in self.turn(60):
+            self.assertEqual((), decision.caps)
+
+    def test_what_cannot_be_searched_for_costs_nothing(self) -> None:
+        """A victim that hardly runs has no signal in a tick."""
+        rates = self.rates
+        small = Workload('small', Priority.FOREGROUND)
+        self.harm = 0.0
+        self.rates = lambda: dataclasses.replace(  # type: ignore[method-assign]
+            host := rates(), workloads=(*host.workloads, WorkloadRates(
+                small, 1.0, cpu_cores=0.05, run_delay=1.0,
+                throttled_share=0.0)))
+        self.turn(300)
+        self.harm = 0.25
+        self.wants = lambda now: 4.0
+        self.assertLessEqual(self.until(lambda decision: decision.caps), 60)
+
+    def test_another_of_its_name(self) -> None:
+        """What was measured of the one before counts for nothing."""
+        self.until(lambda decision: decision.caps)
+        self.turn(30)
+        rates = self.rates
+        self.rates = lambda: dataclasses.replace(  # type: ignore[method-assign]
+            host := rates(), workloads=tuple(
+                one._replace(workload=dataclasses.replace(
+                    one.workload, created_s=5.0))
+                if one.workload.id == 'hog' else one
+                for one in host.workloads))
+        for decision in self.turn(20):
+            self.assertNotIn('hog', {
+                name for incident in decision.incidents
+                for name in incident.antagonists})
+            self.assertNotIn('hog', {cap.workload for cap in decision.caps})
+
+    def test_churn_beside_does_not_end_it(self) -> None:
+        """Something small comes and goes, and the hog is named all the same.
+        """
+        rates = self.rates
+        cron = Workload('cron', Priority.BACKGROUND)
+        self.rates = lambda: dataclasses.replace(  # type: ignore[method-assign]
+            host := rates(), workloads=(*host.workloads, *(
+                [WorkloadRates(cron, 1.0, cpu_cores=0.3, cpi=1.0,
+                               llc_misses_per_s=6e6)]
+                if self.now % 25 else [])))
+        self.until(lambda decision: any(
+            incident.antagonists for incident in decision.incidents), 120)
+        self.assertEqual(('hog',), self.incident().antagonists)
+
+    def test_one_that_cannot_be_limited(self) -> None:
+        """It is likelier than the hog, and operators have exempted it."""
+        self.beside(1)
+        rates = self.rates
+        self.rates = lambda: dataclasses.replace(  # type: ignore[method-assign]
+            host := rates(), workloads=tuple(
+                one._replace(cpu_cores=8.0, llc_misses_per_s=1.6e8)
+                if one.workload.id == 'other0' else one
+                for one in host.workloads))
+        self.until(lambda decision: any(
+            incident.antagonists for incident in decision.incidents), 300)
+        self.assertEqual(('hog',), self.incident().antagonists)
+
+    def test_alike_ones(self) -> None:
+        """One of ten disturbs; in the end it is found."""
+        self.beside(9)
+        self.until(lambda decision: any(
+            incident.antagonists for incident in decision.incidents), 7200)
+        self.assertEqual(('hog',), self.incident().antagonists)
+
+    def test_many_alike_ones_are_suspects(self) -> None:
+        self.beside(30)
+        self.until(lambda decision: decision.facts['examined'])
+
+    def test_many_that_feign(self) -> None:
+        """All searches in vain together take a share of the time, over
+        restarts, and whatever their names."""
+        self.harm, rates = 0.0, self.rates
+
+        def feigned() -> Rates:
+            host = rates()
+            return dataclasses.replace(host, workloads=tuple(
+                one._replace(cpi=1.7, workload=dataclasses.replace(
+                    one.workload, id=f'{one.workload.id}-{self.now // 60}'))
+                if one.workload in self.shop else one
+                for one in host.workloads))
+
+        self.rates = feigned  # type: ignore[method-assign]
+        limited = 0
+        for _ in range(30):
+            limited += self.limits(120, 'hog')
+            state = self.controller.state()
+            self.controller = attribution.Controller(host='h', boot_id='b')
+            self.controller.load(state, self.now)
+            self.controller.compare({
+                specs.key(None, 'shop', '', 'cpi'): specs.Spec(
+                    1.02, 0.03, 1000, 10, 'directive')})
+        self.assertTrue(0 < limited < 0.1 * 3600, limited)
+
+    def test_the_harm_ends(self) -> None:
+        self.until(lambda decision: decision.caps)
+        self.harm = 0.0
+        self.turn(21)       # the mean of three samples, and the one begun
+        for decision in self.turn(100):
+            self.assertEqual((), decision.caps)
+
+    def test_a_clock_that_stands(self) -> None:
+        """No limit of an experiment outlives the ticks that count it."""
+        self.until(lambda decision: decision.caps)
+        self.now -= 500
+        self.turn(1)
+        self.assertEqual((), self.decision.caps)
+
+    def test_a_limit_that_acts_late(self) -> None:
+        """Half a second after it was asked for."""
+        rates, before = self.rates, Decision()
+
+        def late() -> Rates:
+            nonlocal before
+            now = self.decision
+            self.decision = before
+            first = rates()
+            self.decision, before = now, now
+            second = rates()
+            return dataclasses.replace(first, workloads=tuple(
+                one._replace(cpu_cores=(
+                    (one.cpu_cores or 0) + (two.cpu_cores or 0)) / 2)
+                for one, two in zip(first.workloads, second.workloads,
+                                    strict=True)))
+
+        self.rates = late  # type: ignore[method-assign]
+        self.until(lambda decision: any(
+            incident.antagonists for incident in decision.incidents), 120)
+        self.assertEqual(('hog',), self.incident().antagonists)
+
+
+class LooksTest(testtools.TestCase):
+
+    def test_all_looks_take_one_chance_together(self) -> None:
+        looks = Looks(5.0, 600.0)
+        pair = ('', 'shop'), 'cpi'
+        parts = [looks.part(float(now), pair) for now in range(0, 86400, 5)]
+        self.assertLessEqual(sum(parts), 1.0)
+        self.assertEqual(2, sum([part > 0 for part in parts[:2]]))
+        # One in each window at least, so that something new is seen.
+        gaps = [at for at, part in enumerate(parts) if part > 0]
+        self.assertLessEqual(max(5 * (two - one) for one, two in zip(
+            gaps, gaps[1:], strict=False)), 600)
+
+    def test_innocents_are_seldom_named(self) -> None:
+        """An hour beside ten that work and rest as they like."""
+        named = 0
+        for seed in range(12):
+            dice = random.Random(seed)
+            busy = [True] * 11
+            controller = attribution.Controller(attribution.Params(
+                max_caps_per_min=0), host='h', boot_id=str(seed))
+            seen: set[str] = set()
+            for now in range(0, 3600, 5):
+                busy = [one != (dice.random() < 5 / 90) for one in busy]
+                decision = controller.step(float(now + 1), Rates(
+                    float(now + 1), 5.0, (WorkloadRates(
+                        Workload('web', Priority.FOREGROUND), 5.0,
+                        cpu_cores=1.0, run_delay=0.0,
+                        cpi=(1.6 if busy[10] else 1.0)
+                        * (1 + dice.gauss(0, 0.03))), *(WorkloadRates(
+                            Workload(f'batch{n}', Priority.BACKGROUND), 5.0,
+                            cpu_cores=2.0 if busy[n] else 0.1, cpi=1.0,
+                            run_delay=0.0) for n in range(10)))))
+                seen |= {name for incident in decision.incidents
+                         for name in incident.antagonists}
+            named += bool(seen)
+        self.assertLessEqual(named, 2)
