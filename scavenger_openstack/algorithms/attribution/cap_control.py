@@ -207,6 +207,10 @@ class CapControl:
         self._meet(now, sample, effects)
         return effects
 
+    def may_limit(self, now: float) -> bool:
+        """Whether the number of new limits is not 0 now."""
+        return self._max_caps_per_min > 0 and not self.allowance.closed(now)
+
     def _limited(self) -> Iterator[tuple[KnobKey, Antagonist, Limit]]:
         for key, one in self.antagonists.items():
             if one.limit is not None:

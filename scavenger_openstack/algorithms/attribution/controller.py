@@ -75,7 +75,7 @@ class Controller:
         self._lasted_s: dict[tuple[str, str], float] = {}
         self._suffering: dict[str, str] = {}
         self._direct = direct.DirectAnswers()
-        self._wanted: list[Ask] = []
+        self._wanted: dict[Ask, float] = {}
         self._searches = Searches(NAME, f'{host} {boot_id}')
         self._suffered: set[Pair] = set()
         self._specs: Specs = {}
@@ -241,8 +241,6 @@ class Controller:
             if not self._explained(now, harm)
             and sample[next(iter(harm.levels))].workload.protected]
         self._suffered = {harm.pair for harm in suffered}
-        if self._searches.pair not in (None, *self._suffered):
-            self._searches.end(now, self.params.back_off_s)
         limits = {key: one.state for key, one in self._caps.antagonists.items()
                   if one.limit is not None or one.state is State.REMEMBERED}
         if State.ON_TRIAL in limits.values():
@@ -259,8 +257,7 @@ class Controller:
                 break
 
     def _explained(self, now: float, harm: Harm) -> bool:
-        """Whether it is known what disturbs these victims now, or that
-        nothing does that could be limited."""
+        """Whether it is known what disturbs these victims now."""
         disturbance = self._disturbances.get(harm.pair)
         if disturbance is not None and disturbance.named and (
                 not disturbance.suffers_now
@@ -271,10 +268,10 @@ class Controller:
 
     def _take_search(self, now: float, rates: Rates) -> None:
         """Go on with a search, and take what it has found."""
-        if self.params.max_caps_per_min == 0 or self._caps.allowance.closed(
-                now):
-            self._searches.end(now, self.params.back_off_s)
-        ended = self._searches.step(now, rates, self.params.back_off_s)
+        rest_s = self.params.back_off_s
+        if not self._caps.may_limit(now):
+            self._searches.end(now, rest_s)
+        ended = self._searches.step(now, rates, rest_s)
         if ended is not None and self._history.samples:
             harm, found = ended
             new = attributed(now, harm, found, self._limits)

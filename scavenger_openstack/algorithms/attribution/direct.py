@@ -65,6 +65,10 @@ LONGEST_REST_S = 600.0
 ROUNDING = 1.05
 """What is held may come to so much of what is waited: clocks differ."""
 
+RISEN = 1.3
+"""What suffers so much more than when it was asked about is asked about
+again."""
+
 KEPT_S = 120.0
 """An answer tells about now for so long."""
 
@@ -115,6 +119,7 @@ class DirectAnswers:
         self._answers: dict[Ask, tuple[float, DirectEvidence]] = {}
         self._rests: dict[Ask, tuple[float, float]] = {}
         self._last_s: dict[Ask, float] = {}
+        self._levels: dict[Ask, float] = {}
         self._new: set[Ask] = set()
 
     def take(self, now: float, answers: Iterable[DirectEvidence]) -> None:
@@ -128,11 +133,11 @@ class DirectAnswers:
                 ask: taken for ask, taken in self._answers.items()
                 if now - taken[0] < KEPT_S}
 
-    def asks(self, now: float, wanted: Sequence[Ask], share: float
+    def asks(self, now: float, wanted: Mapping[Ask, float], share: float
              ) -> tuple[Ask, ...]:
         """What to gather evidence of now.
 
-        :param wanted: those that suffer, the worst first
+        :param wanted: those that suffer, the worst first, and how much
         :param share: of the time that may be spent so
         """
         if self._asked:
@@ -144,17 +149,20 @@ class DirectAnswers:
                     first=WINDOW_S, most=LONGEST_REST_S)
                 self._rests[ask] = now + rest_s, rest_s
                 self._last_s[ask] = now
+                self._levels[ask] = wanted.get(ask, math.inf)
             self._asked, self._ended_s = (), now
             return ()
         self._rests = {ask: rest for ask, rest in self._rests.items()
                        if ask in wanted or now < rest[0]}
-        self._last_s = {ask: last_s for ask, last_s in self._last_s.items()
-                        if ask in wanted}
+        for kept in (self._last_s, self._levels):
+            for ask in [ask for ask in kept if ask not in wanted]:
+                del kept[ask]
         if share <= 0 or now - self._ended_s < WINDOW_S * (1 / share - 1):
             return ()
         # What was not asked about for longest comes first.
-        due = sorted([ask for ask in wanted
-                      if now >= self._rests.get(ask, (now, 0.0))[0]],
+        due = sorted([ask for ask, level in wanted.items()
+                      if now >= self._rests.get(ask, (now, 0.0))[0]
+                      or level > RISEN * self._levels.get(ask, math.inf)],
                      key=lambda ask: self._last_s.get(ask, -math.inf))
         self._asked, self._began_s = tuple(due[:MOST_ASKED]), now
         return self._asked
@@ -223,28 +231,30 @@ def _sound(answer: DirectEvidence) -> bool:
 
 
 def wanted(history: History, topology: Mapping[int, Cpu], limits: Thresholds
-           ) -> list[Ask]:
-    """What evidence would be of use now, for whom it is worst first.
+           ) -> dict[Ask, float]:
+    """What evidence would be of use now, for whom it is worst first, and how
+    much that is.
 
     Of what waits for CPUs for more than ``min_effect`` of its runnable time,
     whatever was before, and of what waits for a disk that others use.
     """
     samples = list(history.samples)[-RECENT:]
-    waiting: list[tuple[float, Ask]] = []
+    waiting: list[tuple[float, float, Ask]] = []
     if not samples:
-        return []
+        return {}
     for name, point in samples[-1].items():
         if point.workload.priority is not Priority.FOREGROUND:
             continue
         level = mean_level(name, 'run_delay', samples)
         if level is not None and level >= limits.min_effect['run_delay']:
-            waiting.append((level, (name, Resource.CPU)))
-        if point.level('io_wait') is not None:
+            waiting.append((level, level, (name, Resource.CPU)))
+        wait_s = mean_level(name, 'io_wait', samples)
+        if wait_s is not None:
             share = _disk_share(name, samples[-1], topology)
             if share >= LEAST_DISK_SHARE:
-                waiting.append((share, (name, Resource.DISK)))
-    return [ask for _, ask in sorted(
-        waiting, key=lambda item: (-item[0], item[1]))]
+                waiting.append((share, wait_s, (name, Resource.DISK)))
+    return {ask: level for _, level, ask in sorted(
+        waiting, key=lambda item: (-item[0], item[2]))}
 
 
 def mean_level(name: str, signal: str, samples: Sequence[Points]

@@ -15,8 +15,11 @@ from typing import NamedTuple
 
 from scavenger_openstack.algorithms.attribution.harm import Pair
 
-LONGER = 0.5
+LONGER = 1.0
 """The next look comes after so much more of the time since the first."""
+
+LEAST_SAMPLES = 3
+"""Between two looks."""
 
 
 class _Looks(NamedTuple):
@@ -30,8 +33,8 @@ class _Looks(NamedTuple):
 class Looks:
     """Of one host.
 
-    :param sample_s: the least time between two looks at a pair
-    :param window_s: the most
+    :param sample_s: so long a sample is
+    :param window_s: the longest time between two looks at what suffers on
     """
 
     def __init__(self, sample_s: float, window_s: float) -> None:
@@ -51,7 +54,9 @@ class Looks:
         looks = self._looks.get(pair, _Looks(now, -math.inf, 0))
         wait_s = LONGER * (looks.latest_s - looks.first_s)
         if now - looks.latest_s < min(self._window_s,
-                                      max(self._sample_s, wait_s)):
+                                      max(
+                                          LEAST_SAMPLES * self._sample_s,
+                                          wait_s)):
             return 0.0
         number = looks.number + 1
         self._looks[pair] = _Looks(looks.first_s, now, number)

@@ -38,6 +38,8 @@ MODULE_LINES = 400
 LONGER = {
     'agent/apply/actuator.py': 'one write from floor and lease to read-back',
     'agent/lease/leases.py': 'one order of writes, safe at each instant',
+    'algorithms/attribution/cap_control.py': 'one life of a limit',
+    'algorithms/attribution/controller.py': 'one order of what a tick does',
     'algorithms/perfcloud.py': 'one paper, its equations in its order',
     'db/tables.py': 'all tables of one database, which refer to each other',
     'drivers/cgroup/cgroups.py': 'the driver contract for cgroups, whole',
