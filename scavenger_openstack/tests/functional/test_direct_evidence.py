@@ -21,8 +21,8 @@ from scavenger_openstack.agent.lease import heartbeat
 from scavenger_openstack.agent import parts
 from scavenger_openstack.drivers import base as drivers_base
 from scavenger_openstack.drivers.direct import cpu
-from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.kernel import bpf
+from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.kernel import cpu_waits
 from scavenger_openstack.drivers.qemu import cgroup_overlap
 from scavenger_openstack import errors

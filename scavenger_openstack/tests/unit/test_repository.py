@@ -44,6 +44,7 @@ LONGER = {
     'db/tables.py': 'all tables of one database, which refer to each other',
     'drivers/cgroup/cgroups.py': 'the driver contract for cgroups, whole',
     'drivers/cgroup/counters.py': 'each file that counts, and how it is read',
+    'drivers/kernel/bpf.py': 'one interface of the kernel, by hand',
     'drivers/libvirt/domains.py': 'the driver contract for VMs, whole',
     'drivers/libvirt/health.py': 'one circuit breaker with its causes',
     'drivers/perf/perf.py': 'one life of a group of counters',
