@@ -21,6 +21,7 @@ from scavenger_openstack.drivers.cgroup import cgroups
 from scavenger_openstack.drivers.cgroup import cpuset_tree
 from scavenger_openstack.drivers.delay import accounting
 from scavenger_openstack.drivers.direct import cpu
+from scavenger_openstack.drivers.direct import disk
 from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack.drivers.network import shared_links
@@ -138,8 +139,9 @@ class Host:
         self._taps: dict[str, tuple[str, ...]] = {}
         self._logged = logged
         self._machines = cgroup_overlap.DomainCgroups(self._cgroups.mounts)
-        self._cpu_evidence = cpu.CpuEvidence(
-            self._cgroups.mounts, self._machines, conf.root_dir, logged)
+        self._evidence = tuple(
+            kind(self._cgroups.mounts, self._machines, conf.root_dir, logged)
+            for kind in (cpu.CpuEvidence, disk.DiskEvidence))
         self._seen_changes = 0
         self._runs: dict[str, float] = {}
         self._ticks = 0
@@ -159,13 +161,14 @@ class Host:
             [Resource(one) for one in conf.agent.protect] or list(Resource),
             always, self._cgroups.lacks,
             lambda: str(self._delays.facts()['why']),
-            lambda: self._cpu_evidence.why,
+            lambda: {one.resource: one.why for one in self._evidence},
             links=bool(self._links.now), interfaces=self._interfaces,
             libvirt=self._domains is not None)
 
     def facts(self) -> base.Facts:
         grade = {**self._perf.facts(), 'delays': self._delays.facts(),
-                 'direct': {'cpu': self._cpu_evidence.facts()}}
+                 'direct': {one.resource.value: one.facts()
+                            for one in self._evidence}}
         missing = self._prerequisites.missing
         if self._domains is not None:
             return base.Facts(missing, grade, self._domains.libvirt_facts(),
@@ -222,8 +225,10 @@ class Host:
             cpu_busy_s=self._proc.cpu_busy_s(),
             memory_total_bytes=memory[0], memory_available_bytes=memory[1],
             links=links, link_tx_bytes=link_tx, link_of=self._links.link_of,
-            direct=self._cpu_evidence.answers(time.monotonic()))
-        self._cpu_evidence.follow(sample)
+            direct=tuple(answer for one in self._evidence
+                         for answer in one.answers(time.monotonic())))
+        for one in self._evidence:
+            one.follow(sample)
         return sample
 
     def read(self, workload: str, knob: Knob) -> Value | None:
@@ -260,10 +265,10 @@ class Host:
             self._domains.allow(instances)
 
     def ask(self, asks: Collection[Ask]) -> None:
-        """Only CPUs can be told."""
-        self._cpu_evidence.ask(
-            [workload for workload, resource in asks
-             if resource is Resource.CPU], time.monotonic())
+        """Only CPUs and disks can be told."""
+        for one in self._evidence:
+            one.ask([workload for workload, resource in asks
+                     if resource is one.resource], time.monotonic())
 
     def kill(self, workload: str) -> int:
         return self._cgroups.kill(workload)
@@ -276,7 +281,8 @@ class Host:
         return self._cgroups.fast_cpu_set(group)
 
     def close(self) -> None:
-        self._cpu_evidence.close()
+        for one in self._evidence:
+            one.close()
         self._perf.close()
         self._delays.close()
         self._cgroups.close()

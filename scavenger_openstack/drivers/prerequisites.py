@@ -26,6 +26,10 @@ KNOBS: Mapping[Resource, tuple[Knob, ...]] = {
     Resource.DISK: (Knob.IO_OPS_PER_S,)}
 """Knobs of a cgroup; each stands for one controller."""
 
+_UNSEEN = {
+    Resource.CPU: 'which workload runs while another waits',
+    Resource.DISK: 'which workload a disk serves while another waits'}
+
 
 class Prerequisites:
     """Looks for them now and then; ``missing`` has what it found last.
@@ -35,8 +39,9 @@ class Prerequisites:
     :param lacks: why a knob of a cgroup cannot be set; empty if it can
     :param delays_off: why waits of cgroups are not measured; empty if they
         are
-    :param direct_off: why the kernel does not tell which workload ran while
-        another waited for a CPU; empty if it does, or was not asked yet
+    :param direct_off: by resource, why the kernel does not tell which
+        workload held it while another waited; empty if it does, or was not
+        asked yet
     :ivar links: whether a link is known that all share; may change
     :param interfaces: cgroups whose network device is known
     :param libvirt: whether libvirt is asked for VMs, of which it measures the
@@ -46,8 +51,9 @@ class Prerequisites:
     def __init__(self, protect: Collection[Resource], always: Sequence[str],
                  lacks: Callable[[str, Knob], str],
                  delays_off: Callable[[], str],
-                 direct_off: Callable[[], str], *, links: bool,
-                 interfaces: Collection[str], libvirt: bool) -> None:
+                 direct_off: Callable[[], Mapping[Resource, str]], *,
+                 links: bool, interfaces: Collection[str], libvirt: bool
+                 ) -> None:
         self._protect = protect
         self._always = always
         self._lacks = lacks
@@ -76,7 +82,7 @@ class Prerequisites:
             found += self._files(background)
         if background or any(one[0].priority is Priority.BACKGROUND
                              for one in domains):
-            found += self._cpu()
+            found += self._direct()
             found += self._disk(cgroups)
             found += self._network(background)
         self.missing = tuple(found)
@@ -92,12 +98,11 @@ class Prerequisites:
                 for workload in first.values()
                 if (why := self._lacks(workload, knob))]
 
-    def _cpu(self) -> list[str]:
-        why = self._direct_off()
-        if Resource.CPU not in self._protect or not why:
-            return []
-        return ['cpu: which workload runs while another waits is not known, '
-                f'only which uses how much: {why}']
+    def _direct(self) -> list[str]:
+        return [f'{resource}: {_UNSEEN[resource]} is not known, only which '
+                f'uses how much: {why}'
+                for resource, why in self._direct_off().items()
+                if why and resource in self._protect]
 
     def _disk(self, cgroups: Sequence[WorkloadSample]) -> list[str]:
         if Resource.DISK not in self._protect:

@@ -21,8 +21,12 @@ CONTROLLERS = ('cpu', 'cpuacct', 'unified')
 MOST = 32768
 """Threads of one workload, and cgroups in it, that are listed."""
 
+TICK_S = 1 / os.sysconf('SC_CLK_TCK')
+"""The kernel rounds down to these when a thread began."""
+
 _GONE = frozenset((errno.ENOENT, errno.ESRCH))
 _DEAD = frozenset('ZX')
+_START = 22 - 3
 _READ_SIZE = 4096
 _OF_CPU = re.compile(r'/(?:R|u?\d+)(?::\d+[A-Z]?)?(?=[-+]|$)')
 
@@ -53,17 +57,19 @@ class ThreadOwners:
         return next((name for name in CONTROLLERS if name in self._mounts),
                     None)
 
-    def listed(self, path: str) -> frozenset[int]:
+    def listed(self, path: str, file: str | None = None) -> frozenset[int]:
         """All threads in a cgroup and below it; none when it is gone.
 
         :param path: of a directory
+        :param file: that lists others, such as processes
         :raises TooMany: more than :data:`MOST`.
         :raises OSError: it may not be read.
         """
         controller = self.controller()
         if controller is None:
             return frozenset()
-        file = cgroup_members.threads_file(self._mounts[controller].version)
+        file = file or cgroup_members.threads_file(
+            self._mounts[controller].version)
         try:
             return frozenset(cgroup_members.members(
                 cgroup_members.nodes_of(path, MOST), file, MOST))
@@ -129,9 +135,24 @@ class ThreadOwners:
         """
         return printable(common_name(self._read(tid, 'comm').rstrip('\n')))
 
+    def began_s(self, tid: int) -> float | None:
+        """When a thread began, of CLOCK_BOOTTIME, up to :data:`TICK_S` later;
+        ``None`` when it has ended.
+
+        :raises OSError: it cannot be read.
+        """
+        fields = self._stat(tid)
+        if not fields or fields[0] in _DEAD:
+            return None
+        return int(fields[_START]) * TICK_S
+
     def _state(self, tid: int) -> str:
+        return (self._stat(tid) or [''])[0]
+
+    def _stat(self, tid: int) -> list[str]:
+        """Its state and what comes after that, from the third field on."""
         # Its name comes in parentheses and may hold anything.
-        return self._read(tid, 'stat').rpartition(') ')[2][:1]
+        return self._read(tid, 'stat').rpartition(') ')[2].split()
 
     def _read(self, tid: int, file: str) -> str:
         """Some file of a thread, '' when there is no such thread."""

@@ -215,7 +215,7 @@ def evidence(workload: str, waits: Waits,
         ``None``: not known, because it has ended
     :param cgroups: workloads by the inode number of their cgroup of version
         2, for processes that have ended
-    :param name_of: the name of a process of the host
+    :param name_of: the name of a process of the host; '' is not shown
     """
     held: dict[str, float] = collections.defaultdict(float)
     threads: dict[str, float] = collections.defaultdict(float)
@@ -229,8 +229,8 @@ def evidence(workload: str, waits: Waits,
         if holder is None:
             continue
         held[holder] += seconds
-        if holder == THE_HOST:
-            threads[name_of(submitter.process)] += seconds
+        if holder == THE_HOST and (name := name_of(submitter.process)):
+            threads[name] += seconds
     return DirectEvidence(
         workload, Resource.DISK, waits.window_s,
         # Two CPUs that complete requests at once count some time twice.

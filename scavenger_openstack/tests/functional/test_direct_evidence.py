@@ -5,34 +5,29 @@ kernel."""
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 import subprocess
-import sys
 import time
-from typing import Any
 import uuid
 
 import fixtures
 from testtools import content
 
 from scavenger_openstack.agent.lease import heartbeat
-from scavenger_openstack.agent import parts
 from scavenger_openstack.drivers import base as drivers_base
 from scavenger_openstack.drivers.direct import cpu
+from scavenger_openstack.drivers.direct import windows
 from scavenger_openstack.drivers.kernel import bpf
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.kernel import cpu_waits
 from scavenger_openstack.drivers.qemu import cgroup_overlap
-from scavenger_openstack import errors
 from scavenger_openstack.tests import descriptors
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional import bpf_programs
 from scavenger_openstack.tests.functional import delays
-from scavenger_openstack.tests.functional.loops import LoopTestCase
+from scavenger_openstack.tests.functional import evidence
 from scavenger_openstack.tests.functional.loops import Wish
-from scavenger_openstack.types import DirectEvidence
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Priority
@@ -77,17 +72,6 @@ while True:
     os.wait()
 '''
 NAMED = 'open("/proc/self/comm", "w").write({name!r})\n'
-TAKE_ID = '''
-import ctypes, os, struct, time
-libc, tid = ctypes.CDLL(None, use_errno=True), ctypes.c_int({tid})
-# struct clone_args: SIGCHLD, and the id that the new process is to have.
-arguments = struct.pack('=11Q', 0, 0, 0, 0, 17, 0, 0, 0,
-                        ctypes.addressof(tid), 1, 0)
-pid = libc.syscall(435, arguments, len(arguments))
-if pid:
-    print(pid)
-time.sleep(60)
-'''
 CROWD = '''
 import ctypes, signal
 libc = ctypes.CDLL(None)
@@ -104,67 +88,16 @@ for _ in range({count}):
 print('all')
 signal.pause()
 '''
-ALONE = f'''
-import json, sys, time
-sys.path[:0] = {sys.path!r}
-from oslo_config import cfg
-from scavenger_openstack import conf as conf_
-from scavenger_openstack.agent import parts
-from scavenger_openstack.types import Resource
-conf = cfg.ConfigOpts()
-conf_.register(conf)
-conf_.load(conf, ['--config-file', sys.argv[1], '--state-dir', sys.argv[2]],
-           'test')
-host = parts.load_driver(conf)
-asks = [(victim, Resource.CPU) for victim in sys.argv[4:]]
-for _ in range(int(sys.argv[3])):
-    host.sample()
-    host.ask(asks)
-    print('asked', flush=True)
-    time.sleep(0.1)
-host.sample()
-host.ask(())
-print(json.dumps([host.facts().grade['direct']['cpu'],
-                  host.facts().missing,
-                  [answer._asdict() for answer in host.sample().direct]]))
-host.close()
-'''
-"""An agent's driver in a process of its own: asks in so many ticks."""
 
 
-def own_programs() -> set[tuple[int, str]]:
-    """What this process has open of BPF."""
-    return {(number, target) for number, target in descriptors.of_process()
-            if 'bpf' in target}
-
-
-class EvidenceCase(LoopTestCase):
-    """A hog ``/batch/a`` and an innocent ``/batch/b`` beside a victim
-    ``/services/s``, all on one CPU."""
+class CpuCase(evidence.EvidenceCase):
+    """All run on one CPU."""
 
     def setUp(self) -> None:
         super().setUp()
         self.cpu = max(os.sched_getaffinity(0))
-        self.log = self.useFixture(fixtures.FakeLogger())
         self.tree.put('weight', '',
                       '262144' if self.tree.version == 1 else '10000')
-        try:
-            cpu_waits.CpuWaits().close()
-        except errors.Unsupported as exc:
-            self.skipTest(str(exc))
-        self.hog, self.innocent, self.victim = map(
-            self.id, ('/batch/a', '/batch/b', '/services/s'))
-
-    def host(self) -> drivers_base.Driver:
-        driver = parts.load_driver(self.configure((
-            '[libvirt]', 'uri =', '[perf]', 'enabled = off')))
-        self.addCleanup(driver.close)
-        return driver
-
-    def nothing_open(self) -> None:
-        """Soon: the kernel takes its time."""
-        self.wait_for('all programs are let go',
-                      lambda: not own_programs())
 
     def run_in(self, below: str, code: str) -> subprocess.Popen[str]:
         """Run it on the CPU, in a cgroup; '' for none of the tree.
@@ -181,34 +114,6 @@ class EvidenceCase(LoopTestCase):
     def hogs(self, count: int = 3) -> list[subprocess.Popen[str]]:
         return [self.run_in('/batch/a', BUSY) for _ in range(count)]
 
-    @staticmethod
-    def end(*processes: subprocess.Popen[str]) -> None:
-        for process in processes:
-            process.kill()
-            process.wait(30)
-
-    def open(self, host: drivers_base.Driver, *victims: str) -> None:
-        self.assertEqual((), host.sample().direct)
-        host.ask([(victim, Resource.CPU)
-                  for victim in victims or (self.victim,)])
-        self.assertNotEqual(set(), own_programs())
-
-    def answers(self, host: drivers_base.Driver
-                ) -> tuple[DirectEvidence, ...]:
-        """What the window that is open shows."""
-        host.ask(())
-        answers = host.sample().direct
-        self.nothing_open()
-        self.addDetail('answers', content.text_content(repr(answers)))
-        self.assertEqual((), host.sample().direct)
-        return answers
-
-    def answer(self, host: drivers_base.Driver) -> DirectEvidence:
-        answer, = self.answers(host)
-        self.assertEqual((self.victim, Resource.CPU, False),
-                         (answer.workload, answer.resource, answer.shared))
-        return answer
-
     def wait_waiting(self, pid: int, seconds: float = 0.5) -> float:
         """Until a process has waited for so long for a CPU; how long."""
         def waited_s() -> float:
@@ -221,7 +126,7 @@ class EvidenceCase(LoopTestCase):
         return waited_s() - before_s
 
 
-class TestEvidence(EvidenceCase):
+class TestEvidence(CpuCase):
 
     def test_what_was_there_first(self) -> None:
         self.hogs()
@@ -312,11 +217,8 @@ class TestEvidence(EvidenceCase):
             self.wait_waiting(victim.pid)
             ended = hog if taken == 'hog' else victim
             self.end(ended)
-            new = self.spawn(TAKE_ID.format(tid=ended.pid), self.tree,
-                             '/batch/b' if taken == 'hog' else '/services/s')
-            assert new.stdout is not None
-            if new.stdout.readline() != f'{ended.pid}\n':
-                self.skipTest('needs Linux 5.5, and another id that is free')
+            self.take_id(ended.pid,
+                         '/batch/b' if taken == 'hog' else '/services/s')
             answer = self.answer(host)
             if taken == 'hog':
                 self.assertGreater(answer.waited_s, 0.4)
@@ -363,7 +265,7 @@ class TestEvidence(EvidenceCase):
         self.hogs(2)
         self.run_in('/batch/b', INNOCENT)
         victim, host = self.run_in('/services/s', VICTIM), self.host()
-        with fixtures.MonkeyPatch(f'{cpu.__name__}.MOST_LOOKED_UP', 1):
+        with fixtures.MonkeyPatch(f'{windows.__name__}.MOST_LOOKED_UP', 1):
             self.open(host)
             self.wait_waiting(victim.pid)
             answer = self.answer(host)
@@ -392,14 +294,15 @@ class TestEvidence(EvidenceCase):
                 f'{bpf.__name__}.INITIAL_PID_NAMESPACE', 0):
             host.sample()
             host.ask(asks)
-        while not own_programs():
+        while not evidence.own_programs():
             ticks += 1
             self.assertLess(ticks, 2 * drivers_base.LOOK_TICKS)
             host.ask(() if ticks % 2 else asks)
         self.assertLess(drivers_base.LOOK_TICKS - 2, ticks)
         grade = host.facts().grade
         assert grade is not None
-        self.assertEqual({'cpu': {'on': True, 'why': ''}}, grade['direct'])
+        self.assertEqual({'cpu': {'on': True, 'why': ''},
+                          'disk': {'on': None, 'why': ''}}, grade['direct'])
 
     def test_an_idle_host_loads_nothing(self) -> None:
         host = self.host()
@@ -407,13 +310,13 @@ class TestEvidence(EvidenceCase):
             for _ in range(3):
                 host.sample()
                 host.ask(())
-                host.ask([(self.victim, Resource.DISK)])
-                self.assertEqual(set(), own_programs())
+                host.ask([(self.victim, Resource.NETWORK)])
+                self.assertEqual(set(), evidence.own_programs())
             self.open(host)
             host.close()
 
 
-class TestVersion2(EvidenceCase):
+class TestVersion2(CpuCase):
     """There the kernel knows the cgroup of a thread that ended."""
 
     def test_threads_that_ran_and_ended(self) -> None:
@@ -432,39 +335,23 @@ class TestVersion2(EvidenceCase):
                         + SHORT_LIVED)
         victim = self.run_in('', join(f'{top}{name}/victim/cgroup.procs')
                              + VICTIM)
-        evidence = cpu.CpuEvidence({'unified': Mount(str(top), 2)},
+        cpu_evidence = cpu.CpuEvidence({'unified': Mount(str(top), 2)},
                                    cgroup_overlap.DomainCgroups({}))
-        self.addCleanup(evidence.close)
-        evidence.follow(HostSample('h', 'b', 1.0, 1.0, tuple(
+        self.addCleanup(cpu_evidence.close)
+        cpu_evidence.follow(HostSample('h', 'b', 1.0, 1.0, tuple(
             WorkloadSample(Workload(f'{name}/{one}', Priority.FOREGROUND))
             for one in ('hog', 'victim'))))
-        evidence.ask([f'{name}/victim'], 1.0)
+        cpu_evidence.ask([f'{name}/victim'], 1.0)
         self.wait_waiting(victim.pid)
-        evidence.ask((), 2.0)
-        answer, = evidence.answers(2.0)
+        cpu_evidence.ask((), 2.0)
+        answer, = cpu_evidence.answers(2.0)
         self.assertGreater(answer.waited_s, 0.4)
         self.assertGreater(answer.holders[f'{name}/hog'],
                            0.6 * answer.waited_s, answer)
 
 
-class TestElsewhere(EvidenceCase):
+class TestElsewhere(CpuCase):
     """In a process of its own."""
-
-    def alone(self, *by: str, ticks: int = 1) -> subprocess.Popen[str]:
-        self.configure(('[libvirt]', 'uri =', '[perf]', 'enabled = off'))
-        process = subprocess.Popen(
-            [*by, sys.executable, '-c', ALONE,
-             str(self.state_dir.parent / 'agent.conf'), str(self.state_dir),
-             str(ticks), self.victim],
-            stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
-        self.addCleanup(self._end, process, None)
-        return process
-
-    def report(self, process: subprocess.Popen[str]) -> list[Any]:
-        output, _ = process.communicate(timeout=60 * base.pace())
-        report = json.loads(output.splitlines()[-1])
-        assert isinstance(report, list)
-        return report
 
     def test_killed_in_a_window(self) -> None:
         before = bpf_programs.loaded()
@@ -502,7 +389,7 @@ class TestElsewhere(EvidenceCase):
                                        key=answer['holders'].get))
 
 
-class TestLoop(EvidenceCase):
+class TestLoop(CpuCase):
     """Whatever ends a window leaves nothing open."""
 
     def test_what_ends_a_window(self) -> None:
@@ -515,12 +402,13 @@ class TestLoop(EvidenceCase):
             self.now += 1.0
 
         def opened() -> None:
-            wish.asks = ((self.victim, Resource.CPU),)
+            wish.asks = ((self.victim, Resource.CPU),
+                         (self.victim, Resource.DISK))
             tick()
-            self.assertNotEqual(set(), own_programs())
+            self.assertNotEqual(set(), evidence.own_programs())
 
         tick()
-        self.assertEqual(set(), own_programs())
+        self.assertEqual(set(), evidence.own_programs())
         opened()
         wish.asks = ()
         tick()

@@ -22,39 +22,13 @@ from scavenger_openstack import errors
 from scavenger_openstack.tests import descriptors
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional import bpf_programs
+from scavenger_openstack.tests.functional import loop_device
 from scavenger_openstack.types import DirectEvidence
 from scavenger_openstack.types import THE_HOST
 
 MODULE = disk_waits.__name__
-DISK_BYTES = 64 << 20
 PART_SECTORS = 2048, 65536
 
-READS = '''
-import mmap, os, random, threading, time
-def work():
-    fd, space = os.open({path!r}, os.O_RDONLY | os.O_DIRECT), mmap.mmap(
-        -1, {size})
-    blocks = os.lseek(fd, 0, os.SEEK_END) // {size}
-    while True:
-        while {period_s} and int(time.time() / {period_s}) % 2 != {turn}:
-            time.sleep(0.002)
-        os.preadv(fd, [space], random.randrange(blocks) * {size})
-        time.sleep({pause_s})
-for _ in range({threads}):
-    threading.Thread(target=work, daemon=True).start()
-print(flush=True)
-time.sleep(1e6)
-'''
-WRITES = '''
-import ctypes, os
-fd, data = os.open({path!r}, os.O_RDWR | os.O_CREAT), bytes(1 << 20)
-libc = ctypes.CDLL(None)
-print(flush=True)
-while True:
-    for number in range(16):
-        os.pwrite(fd, data, number << 20)
-    libc.syncfs(fd)     # by the threads of the kernel, as after 30 s
-'''
 ONE_READ = '''
 import mmap, os
 fd, space = os.open({path!r}, os.O_RDONLY | os.O_DIRECT), mmap.mmap(-1, 4096)
@@ -73,9 +47,6 @@ try:
 except errors.Unsupported as exc:
     print(exc)
 '''
-
-_AIO = {'x86_64': (206, 207, 208, 209), 'aarch64': (0, 1, 4, 2)}
-"""Numbers of io_setup, io_destroy, io_getevents and io_submit."""
 
 
 class Requests:
@@ -105,7 +76,7 @@ class Requests:
         os.close(self._fd)
 
     def _call(self, call: int, *arguments: object) -> None:
-        number = _AIO[platform.machine()][call]
+        number = loop_device.AIO[platform.machine()][call]
         if self._libc.syscall(number, *arguments) < 0:
             raise OSError(ctypes.get_errno(), os.strerror(
                 ctypes.get_errno()))
@@ -118,43 +89,14 @@ def name_of(process: int) -> str:
         return 'ended'
 
 
-class DiskWaitsTest(base.FunctionalTestCase):
+class DiskWaitsTest(loop_device.LoopDeviceTestCase):
 
     def setUp(self):
         super().setUp()
         self.before = bpf_programs.loaded()
-        self.path = self.disk()
         self.name = self.path.removeprefix('/dev/')
         self.number = pathlib.Path(
             f'/sys/block/{self.name}/dev').read_text().strip()
-
-    def disk(self) -> str:
-        """A loop device, whose requests are real ones of this machine's
-        disk."""
-        directory = self.useFixture(fixtures.TempDir(
-            rootdir='/var/tmp')).path
-        file = f'{directory}/disk'
-        with open(file, 'wb') as data:
-            for _ in range(DISK_BYTES >> 20):
-                data.write(os.urandom(1 << 20))
-            os.fsync(data.fileno())
-        try:
-            done = subprocess.run(
-                ['losetup', '--find', '--show', '--partscan',
-                 '--direct-io=on', file], capture_output=True, text=True,
-                check=True)
-        except (OSError, subprocess.CalledProcessError) as exc:
-            self.skipTest(f'needs loop devices: {exc}')
-        path = done.stdout.strip()
-        self.addCleanup(self.detach, path)
-        return path
-
-    def detach(self, path: str) -> None:
-        subprocess.run(['losetup', '--detach', path], check=False,
-                       capture_output=True)
-        self.wait_for('the loop device is free', lambda: subprocess.run(
-            ['losetup', path], capture_output=True,
-            check=False).returncode)
 
     def waits(self, **victims) -> disk_waits.DiskWaits:
         try:
@@ -163,17 +105,6 @@ class DiskWaitsTest(base.FunctionalTestCase):
             self.skipTest(str(exc))
         self.addCleanup(made.close)
         return made
-
-    def reads(self, path: str = '', *, size: int = 4096, threads: int = 1,
-              pause_s: float = 0.0, period_s: float = 0.0, turn: int = 0,
-              ) -> int:
-        """A process that reads."""
-        process = self.spawn(READS.format(
-            path=path or self.path, size=size, threads=threads,
-            pause_s=pause_s, period_s=period_s, turn=turn))
-        assert process.stdout is not None
-        process.stdout.readline()
-        return process.pid
 
     def evidence(self, reader: disk_waits.DiskWaits, owners: dict[int, str],
                  waited_s: float = 0.5) -> DirectEvidence:
@@ -264,20 +195,11 @@ class DiskWaitsTest(base.FunctionalTestCase):
             value.beside_s.get('victim', 0) for value in served), served)
 
     def test_buffered_writes_are_the_hosts(self):
-        where = self.useFixture(fixtures.TempDir()).path
-        for command in (['mkfs.ext4', '-q', self.path],
-                        ['mount', self.path, where]):
-            try:
-                subprocess.run(command, check=True, capture_output=True)
-            except (OSError, subprocess.CalledProcessError) as exc:
-                self.skipTest(f'needs a file system: {exc}')
-        self.addCleanup(subprocess.run, ['umount', where], check=True)
-        writer = self.spawn(WRITES.format(path=f'{where}/file'))
-        writer.stdout.readline()
+        writer = self.writes()
         victim = self.reads(pause_s=0.002)
         reader = self.waits(victim=[victim])
-        answer = self.evidence(reader, {writer.pid: 'writer',
-                                        victim: 'victim'}, 1.0)
+        answer = self.evidence(
+            reader, {writer: 'writer', victim: 'victim'}, 1.0)
         self.assertLess(answer.holders.get('writer', 0),
                         answer.holders[THE_HOST])
         self.assertIn('kworker', ' '.join(answer.threads))
@@ -360,10 +282,7 @@ class DiskWaitsTest(base.FunctionalTestCase):
             reader.close()
 
     def test_disk_removed_in_the_window(self):
-        victim = self.spawn(READS.format(
-            path=self.path, size=4096, threads=4, pause_s=0, period_s=0,
-            turn=0))
-        victim.stdout.readline()
+        victim = self.reader(threads=4)
         reader = self.waits(victim=[victim.pid])
         self.evidence(reader, {victim.pid: 'victim'}, 0.1)
         victim.kill()

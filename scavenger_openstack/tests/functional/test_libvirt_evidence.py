@@ -7,19 +7,26 @@ from __future__ import annotations
 import os
 import pathlib
 import subprocess
+import time
 
 import fixtures
 
+from scavenger_openstack.drivers import base as drivers_base
 from scavenger_openstack.drivers.kernel import cpu_waits
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional import hypervisor
+from scavenger_openstack.tests.functional import loop_device
 from scavenger_openstack.tests.functional import virtual_host
 from scavenger_openstack.types import Resource
 
 IN_MACHINE = '''
-import os, time
 with open({procs!r}, 'w') as file:
     file.write('0')
+'''
+"""What plays a thread of a QEMU: guests that are due would take long."""
+
+BUSY = '''
+import os, time
 os.sched_setaffinity(0, {{{cpu}}})
 print('up')
 while True:
@@ -27,10 +34,10 @@ while True:
     while {busy} or time.perf_counter() < end_s: pass
     time.sleep(0.005)
 '''
-"""What plays a thread of a QEMU: guests that are due would take long."""
 
 
-class TestVms(virtual_host.VirtualHostTestCase):
+class TestVms(virtual_host.VirtualHostTestCase,
+              loop_device.LoopDeviceTestCase):
 
     def setUp(self) -> None:
         super().setUp()
@@ -40,41 +47,69 @@ class TestVms(virtual_host.VirtualHostTestCase):
         except errors.Unsupported as exc:
             self.skipTest(str(exc))
 
-    def thread(self, bench: hypervisor.Hypervisor, name: str, part: str, *,
-               busy: bool) -> subprocess.Popen[str]:
+    def thread(self, bench: hypervisor.Hypervisor, name: str, part: str,
+               code: str) -> subprocess.Popen[str]:
         machine, = bench.tree.path('cpu', '/machine').glob(
             f'qemu-*-{name}.libvirt-qemu')
         process = self.spawn(IN_MACHINE.format(
-            procs=str(machine / part / 'cgroup.procs'), busy=busy,
-            cpu=max(os.sched_getaffinity(0))))
+            procs=str(machine / part / 'cgroup.procs')) + code)
         assert process.stdout is not None
-        self.assertEqual('up\n', process.stdout.readline())
+        self.assertNotEqual('', process.stdout.readline())
         return process
 
-    def test_which_vm_ran_while_another_waited(self) -> None:
+    def busy(self, bench: hypervisor.Hypervisor, name: str, part: str, *,
+             always: bool) -> subprocess.Popen[str]:
+        return self.thread(bench, name, part, BUSY.format(
+            busy=always, cpu=max(os.sched_getaffinity(0))))
+
+    def host(self) -> tuple[hypervisor.Hypervisor, drivers_base.Driver]:
+        """With the VMs ``victim`` and ``hog``."""
         bench = self.hypervisor()
         # Whatever else this machine does hardly counts beside this.
         bench.tree.put('weight', '', '262144')
-        victim, hog = map(virtual_host.tiny, ('victim', 'hog'))
-        bench.start_all([victim, hog])
+        self.victim, self.hog = map(virtual_host.tiny, ('victim', 'hog'))
+        bench.start_all([self.victim, self.hog])
         agent = virtual_host.HostAgent(bench, pathlib.Path(
             self.useFixture(fixtures.TempDir()).path))
         self.addCleanup(agent.close)
         driver = agent.driver
-        self.wait_for('both', lambda: {victim.uuid, hog.uuid} <= {
+        self.wait_for('both', lambda: {
+            self.victim.uuid, self.hog.uuid} <= {
             one.workload.id for one in driver.sample().workloads})
-        waiting = self.thread(bench, 'victim', 'emulator', busy=False)
+        return bench, driver
+
+    def test_which_vm_ran_while_another_waited(self) -> None:
+        bench, driver = self.host()
+        waiting = self.busy(bench, 'victim', 'emulator', always=False)
         for part in 'emulator', 'vcpu0', '':
-            self.thread(bench, 'hog', part, busy=True)
+            self.busy(bench, 'hog', part, always=True)
         schedstat = pathlib.Path(f'/proc/{waiting.pid}/schedstat')
         before_ns = int(schedstat.read_text().split()[1])
-        driver.ask([(victim.uuid, Resource.CPU)])
+        driver.ask([(self.victim.uuid, Resource.CPU)])
         self.wait_for('the victim waits', lambda: int(
             schedstat.read_text().split()[1]) - before_ns > 5e8)
         driver.ask(())
         answer, = driver.sample().direct
-        self.assertEqual((victim.uuid, False),
+        self.assertEqual((self.victim.uuid, False),
                          (answer.workload, answer.shared))
         self.assertGreater(answer.waited_s, 0.4)
-        self.assertGreater(answer.holders[hog.uuid], 0.6 * answer.waited_s,
-                           answer)
+        self.assertGreater(answer.holders[self.hog.uuid],
+                           0.6 * answer.waited_s, answer)
+
+    def test_which_vm_a_disk_served_while_another_waited(self) -> None:
+        bench, driver = self.host()
+        self.thread(bench, 'hog', 'emulator', self.deep())
+        self.thread(bench, 'victim', 'emulator', loop_device.READS.format(
+            path=self.path, size=4096, threads=1, pause_s=0.005, period_s=0,
+            turn=0))
+        driver.ask([(self.victim.uuid, Resource.DISK)])
+        until_s = time.monotonic() + 1.5
+        self.wait_for('a while', lambda: time.monotonic() > until_s)
+        driver.ask(())
+        answer, = driver.sample().direct
+        self.assertEqual((self.victim.uuid, Resource.DISK, False),
+                         (answer.workload, answer.resource, answer.shared))
+        self.assertGreater(answer.waited_s, 0.05)
+        self.assertGreater(answer.holders[self.hog.uuid],
+                           0.8 * answer.waited_s, answer)
+        self.assertGreater(answer.holders[self.victim.uuid], 0.0)

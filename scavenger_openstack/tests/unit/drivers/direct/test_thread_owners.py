@@ -5,6 +5,9 @@
 from __future__ import annotations
 
 import os
+import pathlib
+import subprocess
+import time
 
 import fixtures
 import testtools
@@ -115,6 +118,32 @@ class TestOwners(HostCase):
         self.assertEqual(frozenset(), owners.listed('/m/a'))
 
 
+    def test_since_when_a_thread_is_there(self) -> None:
+        owners, tick_s = self.host(1), thread_owners.TICK_S
+        stat = pathlib.Path('/proc/self/stat').read_text()
+        now_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+        for name, state, there in (
+                ('cat', 'S', True), ('a) Z (b', 'R', True),
+                ('cat', 'Z', False), ('cat', 'X', False)):
+            fields = stat.rpartition(') ')[2].split()[1:]
+            self.files.put('proc/7/stat', f'7 ({name}) {state} '
+                           + ' '.join((*fields[:18], '1234', *fields[19:])))
+            began_s = owners.began_s(7)
+            if there:
+                self.assertEqual(1234, round((began_s or 0) / tick_s))
+            else:
+                self.assertIsNone(began_s)
+        self.assertIsNone(owners.began_s(8))
+        process = subprocess.Popen(['sleep', '60'])
+        self.addCleanup(process.wait, 30)
+        self.addCleanup(process.kill)
+        began_s = thread_owners.ThreadOwners({}).began_s(process.pid)
+        assert began_s is not None
+        self.assertGreaterEqual(began_s + tick_s, now_s)
+        self.assertLess(began_s,
+                        time.clock_gettime(time.CLOCK_BOOTTIME))
+
+
 class TestListed(HostCase):
 
     def test_threads_of_a_cgroup_and_below(self) -> None:
@@ -127,5 +156,9 @@ class TestListed(HostCase):
                     tasks.write(text)
             self.assertEqual({1, 2, 3}, owners.listed(top))
             self.assertEqual(frozenset(), owners.listed(f'{top}/gone'))
+            with open(f'{top}/cgroup.procs', 'w') as processes:
+                processes.write('1\n1\n')
+            self.assertEqual({1}, owners.listed(
+                top, cgroup_members.PROCESSES))
             with fixtures.MonkeyPatch(f'{thread_owners.__name__}.MOST', 2):
                 self.assertRaises(cgroup_members.TooMany, owners.listed, top)

@@ -8,22 +8,28 @@ import fixtures
 import testtools
 
 from scavenger_openstack.drivers import base
-from scavenger_openstack.drivers.direct import cpu
+from scavenger_openstack.drivers.direct.cpu import CpuEvidence
+from scavenger_openstack.drivers.direct.disk import DiskEvidence
+from scavenger_openstack.drivers.direct import windows
 from scavenger_openstack.drivers.qemu import cgroup_overlap
 from scavenger_openstack.types import DirectEvidence
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Resource
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
 
 
-class TestWindows(testtools.TestCase):
+class TestCpus(testtools.TestCase):
+
+    kind: type[CpuEvidence | DiskEvidence] = CpuEvidence
+    resource = Resource.CPU
 
     def setUp(self) -> None:
         super().setUp()
         self.log = self.useFixture(fixtures.FakeLogger())
         # No hierarchy of cgroups tells whose a thread is.
-        self.evidence = cpu.CpuEvidence({}, cgroup_overlap.DomainCgroups({}))
+        self.evidence = self.kind({}, cgroup_overlap.DomainCgroups({}))
         self.now = 100.0
 
     def tick(self, *victims: str, after_s: float = 1.0
@@ -34,14 +40,18 @@ class TestWindows(testtools.TestCase):
         self.evidence.follow(HostSample(
             'h', 'b', self.now, self.now, tuple(WorkloadSample(
                 Workload(name, Priority.FOREGROUND), cpu_s=self.now,
-                run_delay_s=self.now) for name in ('v', 'w'))))
+                run_delay_s=self.now, io_wait_s=self.now)
+                for name in ('v', 'w', *map(str, range(9))))))
         self.evidence.ask(victims, self.now)
         return answers
 
     def answered(self, *victims: str) -> dict[str, float]:
         """By victim, how long the window was."""
-        return {answer.workload: answer.window_s
-                for answer in self.tick(*victims)}
+        answers = self.tick(*victims)
+        for answer in answers:
+            self.assertEqual((self.resource, True),
+                             (answer.resource, answer.shared))
+        return {answer.workload: answer.window_s for answer in answers}
 
     def test_one_window_after_another(self) -> None:
         for _ in range(2):
@@ -52,16 +62,31 @@ class TestWindows(testtools.TestCase):
             self.assertEqual({}, self.answered())
 
     def test_all_victims_of_a_window(self) -> None:
-        self.tick('v')
         self.tick('v', 'w')
         self.tick('w')
         self.tick()
-        self.assertEqual({'v': 3.0, 'w': 3.0}, self.answered())
+        self.assertEqual({'v': 2.0, 'w': 2.0}, self.answered())
+
+    def test_others_have_the_next_window(self) -> None:
+        self.tick('v')
+        self.tick('v', 'w')
+        self.tick('w')
+        self.assertEqual({'v': 2.0}, self.answered('w'))
+        self.tick()
+        self.assertEqual({'w': 2.0}, self.answered())
+
+    def test_more_than_one_window_has_room_for(self) -> None:
+        names = [str(number) for number in range(9)]
+        self.tick(*names)
+        self.tick('8', after_s=2.0)
+        self.assertEqual(dict.fromkeys(names[:8], 2.0), self.answered('8'))
+        self.tick()
+        self.assertEqual({'8': 2.0}, self.answered())
 
     def test_a_window_ends_by_itself(self) -> None:
         self.tick('v')
         seen = [self.answered('v') for _ in range(30)]
-        self.assertEqual([{'v': cpu.LONGEST_S}], list(filter(None, seen)))
+        self.assertEqual([{'v': windows.LONGEST_S}], list(filter(None, seen)))
         # It is not asked any more, and then again.
         self.assertEqual({}, self.answered())
         self.tick('v')
@@ -78,7 +103,7 @@ class TestWindows(testtools.TestCase):
     def test_an_answer_that_nothing_took_is_dropped(self) -> None:
         self.tick('v')
         self.tick()
-        self.now += cpu.LONGEST_S
+        self.now += windows.LONGEST_S
         self.assertEqual({}, self.answered())
 
     def test_what_is_no_workload(self) -> None:
@@ -101,3 +126,9 @@ class TestWindows(testtools.TestCase):
         self.assertEqual(1, self.log.output.count('no direct evidence'))
         self.assertIs(False, self.evidence.facts()['on'])
         self.assertIn('no cgroup controller', self.evidence.why)
+
+
+class TestDisks(TestCpus):
+
+    kind = DiskEvidence
+    resource = Resource.DISK

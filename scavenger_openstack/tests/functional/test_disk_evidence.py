@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which workloads a disk served while one waited, told by this machine's
+kernel."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import time
+import uuid
+
+from scavenger_openstack.drivers import base as drivers_base
+from scavenger_openstack.drivers.direct import disk
+from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
+from scavenger_openstack.drivers.qemu import cgroup_overlap
+from scavenger_openstack.tests.functional import base
+from scavenger_openstack.tests.functional import bpf_programs
+from scavenger_openstack.tests.functional import delays
+from scavenger_openstack.tests.functional import evidence
+from scavenger_openstack.tests.functional import loop_device
+from scavenger_openstack.types import DirectEvidence
+from scavenger_openstack.types import HostSample
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Resource
+from scavenger_openstack.types import THE_HOST
+from scavenger_openstack.types import Workload
+from scavenger_openstack.types import WorkloadSample
+
+WINDOW_S = 1.5
+
+
+class DiskCase(evidence.EvidenceCase, loop_device.LoopDeviceTestCase):
+
+    resource = Resource.DISK
+
+    def setUp(self) -> None:
+        super().setUp()
+        # What else this machine does takes no CPU from what reads.
+        self.tree.put('weight', '',
+                      '262144' if self.tree.version == 1 else '10000')
+
+    def run_in(self, below: str, pause_s: float) -> subprocess.Popen[str]:
+        return self.reader(pause_s=pause_s, tree=self.tree, below=below)
+
+    def disturbs(self) -> subprocess.Popen[str]:
+        process = self.spawn(self.deep(), self.tree, '/batch/a')
+        assert process.stdout is not None
+        self.assertEqual('\n', process.stdout.readline())
+        return process
+
+    def suffers(self) -> subprocess.Popen[str]:
+        return self.run_in('/services/s', 0.005)
+
+    def goes_on(self, host: drivers_base.Driver, *resources: Resource
+                ) -> None:
+        """Tick for as long as a window is."""
+        until_s = time.monotonic() + WINDOW_S
+
+        def ticked() -> bool:
+            host.sample()
+            host.ask([(self.victim, resource)
+                      for resource in resources or (self.resource,)])
+            return time.monotonic() > until_s
+
+        self.wait_for('the end of the window', ticked)
+
+    def share(self, answer: DirectEvidence, workload: str) -> float:
+        return answer.holders.get(workload, 0.0) / answer.waited_s
+
+
+class TestEvidence(DiskCase):
+
+    def test_what_was_there_first(self) -> None:
+        self.disturbs()
+        self.run_in('/batch/b', 0.02)
+        self.suffers()
+        host = self.host()
+        for _ in range(2):      # no window knows of another
+            self.open(host)
+            self.goes_on(host)
+            answer = self.answer(host)
+            self.assertGreater(self.share(answer, self.hog), 0.8, answer)
+            self.assertLess(self.share(answer, self.innocent), 0.05, answer)
+            self.assertGreater(self.share(answer, self.victim), 0.0, answer)
+            self.assertLess(0.05, answer.waited_s)
+            self.assertLess(answer.waited_s, 1.1 * answer.window_s)
+
+    def test_both_resources_at_once(self) -> None:
+        self.disturbs()
+        self.suffers()
+        host, both = self.host(), (Resource.CPU, Resource.DISK)
+        self.assertEqual((), host.sample().direct)
+        self.goes_on(host, *both)
+        answers = {one.resource: one for one in self.answers(host)}
+        self.assertEqual(set(both), set(answers))
+        for answer in answers.values():
+            self.assertEqual((self.victim, False),
+                             (answer.workload, answer.shared))
+        self.assertGreater(self.share(answers[Resource.DISK], self.hog), 0.8)
+        # One window ends, the other goes on.
+        self.goes_on(host, *both)
+        self.goes_on(host, Resource.CPU)
+        self.assertEqual({Resource.CPU}, {
+            one.resource for one in self.answers(host)})
+        grade = host.facts().grade
+        assert grade is not None
+        self.assertEqual(dict.fromkeys(('cpu', 'disk'), {
+            'on': True, 'why': ''}), grade['direct'])
+
+    def test_buffered_writes_are_the_hosts(self) -> None:
+        self.writes(self.tree, '/batch/a')
+        self.suffers()
+        host = self.host()
+        self.open(host)
+        self.goes_on(host)
+        answer = self.answer(host)
+        self.assertGreater(self.share(answer, THE_HOST),
+                           self.share(answer, self.hog), answer)
+        self.assertTrue(any(name.startswith('kworker')
+                            for name in answer.threads), answer)
+
+    def test_a_victim_that_begins_in_the_window(self) -> None:
+        self.disturbs()
+        host = self.host()
+        self.open(host)
+        self.suffers()
+        self.goes_on(host)
+        answer = self.answer(host)
+        self.assertGreater(self.share(answer, self.hog), 0.8, answer)
+
+    def test_processes_that_ended(self) -> None:
+        """Whose they were cannot be told."""
+        hog = self.disturbs()
+        self.suffers()
+        host = self.host()
+        self.open(host)
+        self.goes_on(host)
+        self.end(hog)
+        answer = self.answer(host)
+        self.assertNotIn(self.hog, answer.holders)
+        self.assertGreater(answer.waited_s, 0.05)
+        self.assertLess(sum(answer.holders.values()), 0.5 * answer.waited_s)
+
+    def test_an_id_that_another_process_has_now(self) -> None:
+        """The disk served it not, and it waited not."""
+        for taken in 'hog', 'victim':
+            hog, victim, host = self.disturbs(), self.suffers(), self.host()
+            self.open(host)
+            self.goes_on(host)
+            ended = hog if taken == 'hog' else victim
+            self.end(ended)
+            self.take_id(ended.pid,
+                         '/batch/b' if taken == 'hog' else '/services/s')
+            answers = self.answers(host)
+            if taken == 'hog':
+                answer, = answers
+                self.assertGreater(answer.waited_s, 0.05)
+                self.assertNotIn(self.innocent, answer.holders)
+                self.assertNotIn(self.hog, answer.holders)
+            else:
+                self.assertEqual((), answers)
+            self.end(hog, victim)
+
+
+class TestVersion2(DiskCase):
+    """There the kernel knows the cgroup of a process that ended."""
+
+    def test_processes_that_ended(self) -> None:
+        top = base.unified()
+        if top is None:
+            self.skipTest('needs a cgroup tree of version 2')
+        name = f'/scv-test-{uuid.uuid4().hex[:8]}'
+        for below in ('', '/hog', '/hog/inner', '/victim'):
+            path = pathlib.Path(f'{top}{name}{below}')
+            path.mkdir()
+            self.addCleanup(base.remove_cgroup, path)
+        hog, victim = self.disturbs(), self.suffers()
+        for process, below in ((hog, '/hog/inner'), (victim, '/victim')):
+            pathlib.Path(f'{top}{name}{below}/cgroup.procs').write_text(
+                str(process.pid))
+        disks = disk.DiskEvidence({'unified': Mount(str(top), 2)},
+                                  cgroup_overlap.DomainCgroups({}))
+        self.addCleanup(disks.close)
+        disks.follow(HostSample('h', 'b', 1.0, 1.0, tuple(
+            WorkloadSample(Workload(f'{name}/{one}', Priority.FOREGROUND))
+            for one in ('hog', 'victim'))))
+        disks.ask([f'{name}/victim'], 1.0)
+        until_s = time.monotonic() + WINDOW_S
+        self.wait_for('a while', lambda: time.monotonic() > until_s)
+        self.end(hog)
+        disks.ask((), 2.0)
+        answer, = disks.answers(2.0)
+        self.assertGreater(self.share(answer, f'{name}/hog'), 0.8, answer)
+        self.assertIn(f'{name}/victim', answer.holders)
+
+
+class TestElsewhere(DiskCase):
+    """In a process of its own."""
+
+    def test_killed_in_a_window(self) -> None:
+        before = bpf_programs.loaded()
+        process = self.alone(ticks=1000)
+        assert process.stdout is not None
+        self.assertEqual('asked\n', process.stdout.readline())
+        programs = bpf_programs.loaded() - before
+        self.assertNotEqual(set(), programs)
+        process.kill()
+        process.wait(30)
+        self.wait_for('the programs leave the kernel',
+                      lambda: not bpf_programs.loaded() & programs)
+
+    def test_without_the_right_to(self) -> None:
+        """Shares of the use have to do."""
+        self.useFixture(delays.DelayAccounting()).set('1')
+        self.disturbs()
+        self.run_in('/batch/b', 0.05)
+        self.suffers()
+        process = self.alone('setpriv', '--bounding-set=-bpf,-perfmon,'
+                             '-sys_admin', ticks=drivers_base.LOOK_TICKS)
+        state, missing, (answer,) = self.report(process)
+        self.assertIs(False, state['on'])
+        self.assertIn('CAP_BPF', state['why'])
+        self.assertTrue(any('CAP_BPF' in line for line in missing
+                            if line.startswith('disk: ')), missing)
+        self.assertEqual((self.victim, 'disk', True), (
+            answer['workload'], answer['resource'], answer['shared']))
+        self.assertGreater(answer['waited_s'], 0.0)
+        self.assertGreater(answer['holders'][self.hog],
+                           0.8 * answer['waited_s'])
+        self.assertIn(self.innocent, answer['holders'])
