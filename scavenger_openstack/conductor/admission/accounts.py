@@ -75,6 +75,10 @@ WITHOUT_NOVA = Rate(12_000 / 86_400, 12_000)
 POINTS_PER_ROW = 40
 """So many values of evidence take as much as a row."""
 
+LIGHT_BYTES = 128 << 10
+"""Of a larger report it is clear that it adds rows, before it is decoded,
+which would keep others waiting."""
+
 MOST_SENDERS = 40_000
 """Accounts that are kept; of more, those that were used last."""
 
@@ -165,8 +169,10 @@ class Accounts:
             if account is None:
                 self._newcomer(self._newcomers, now_s)
             else:
-                self._check(sender, account, (CPU, BURST, BYTES, REPORTS),
-                            now_s)
+                self._check(sender, account, (
+                    CPU, BURST, BYTES, REPORTS,
+                    *((ROWS, AUDIT) if size_bytes > LIGHT_BYTES else ())),
+                    now_s)
                 account.take({BYTES: size_bytes, REPORTS: 1}, now_s)
             self._at_work.add(sender)
 

@@ -78,6 +78,14 @@ class Accounts(testtools.TestCase):
             self.now_s += 25_000 / accounts.HOST[accounts.ROWS].per_s
             self.assertTrue(self.sent(), name)
 
+    def test_what_adds_rows_is_refused_by_its_size(self) -> None:
+        """Once there are too many, before it is decoded."""
+        self.assertTrue(self.sent(rows=60_000))
+        self.now_s += 10
+        self.assertRaises(errors.Busy, self.accounts.begin, ONE,
+                          accounts.LIGHT_BYTES + 1)
+        self.accounts.begin(ONE, accounts.LIGHT_BYTES)
+
     def test_one_report_of_a_host_at_once(self) -> None:
         self.assertTrue(self.sent())
         self.accounts.begin(ONE, 1)
