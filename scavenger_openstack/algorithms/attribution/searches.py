@@ -40,9 +40,11 @@ from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
 
-LASTING_SAMPLES, CHANGED_SAMPLES = 1, 6
-"""Samples for which a victim has to suffer; for more if it was better before:
-timing may explain it then."""
+LASTING_S = 5.0
+"""For so long a victim has to suffer: direct evidence comes first."""
+
+CHANGED_SAMPLES = 6
+"""For so many samples, if it was better before: timing may explain it."""
 
 IN_VAIN = 0.1
 """Share of the time of a host that searches may take which find nothing."""
@@ -103,8 +105,8 @@ class Searches:
             return []
         return sorted(
             [harm for harm in suffered
-             if now - self._since_s[harm.pair] >= sample_s * (
-                 CHANGED_SAMPLES if harm.changed else LASTING_SAMPLES)
+             if now - self._since_s[harm.pair] >= max(
+                 LASTING_S, CHANGED_SAMPLES * sample_s * harm.changed)
              and now >= self._rests.get(harm.pair, (now, 0.0, 0))[0]],
             key=lambda harm: -harm.effect)
 

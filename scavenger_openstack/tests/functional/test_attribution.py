@@ -13,6 +13,36 @@ DEADLINE_S = 60.0
 QUOTA = 'cpu.cfs_quota_us'
 
 
+FIRST_S = 30.0
+
+
+class FirstThereTest(suspects.SuspectsTestCase):
+
+    def test_what_never_rests_is_named(self) -> None:
+        """It works before the agent does, and nothing limits it."""
+        for _ in range(3):
+            self.run_along('/back/hog', 'work(1e9, 1.0)')
+        self.run_innocents()
+        hog = f'{self.tree.name}/back/hog'
+        status = self.agent()
+        kinds: set[str] = set()
+
+        def named() -> bool:
+            if status.look():
+                for one in status.last['incidents']:
+                    self.assertLessEqual(
+                        set(one.get('antagonists', ())), {hog})
+                    kinds.update(ground['kind'] for ground
+                                 in one.get('grounds', ())
+                                 if ground['workload'] == hog)
+            return bool(kinds)
+
+        self.wait_for('the hog is named', named, FIRST_S)
+        self.assertEqual({'direct'}, kinds)
+        self.assertEqual([], status.caps())
+        self.end()
+
+
 class AttributionTest(suspects.SuspectsTestCase):
 
     def quota(self, below: str) -> int:
