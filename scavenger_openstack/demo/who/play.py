@@ -311,7 +311,7 @@ class Who:
                  'threshold': one['threshold'],
                  'outcome': one['outcome'],
                  'antagonists': [who.removeprefix(name)
-                                 for who in one['antagonists']]}
+                                 for who in one.get('antagonists', ())]}
                 for one in status.last.get('incidents') or ()],
             'work': {group: sum(load.read_integers(directory / file))
                      for group, file in ((CRUNCH, 'crunch.out'),
