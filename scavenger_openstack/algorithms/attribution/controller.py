@@ -263,6 +263,8 @@ class Controller:
                 not disturbance.suffers_now
                 or now in disturbance.active_s.values()):
             return True
+        if self._direct.will_tell(now, harm.pair[1], harm.levels):
+            return True
         holders = self._direct.of(harm.pair[1], list(harm.levels), new=False)
         return holders is not None and holders.known
 

@@ -115,11 +115,12 @@ class DirectAnswers:
 
     def __init__(self) -> None:
         self._asked: tuple[Ask, ...] = ()
-        self._began_s = self._ended_s = -math.inf
+        self._began_s = self._ended_s = self._answered_s = -math.inf
         self._answers: dict[Ask, tuple[float, DirectEvidence]] = {}
         self._rests: dict[Ask, tuple[float, float]] = {}
         self._last_s: dict[Ask, float] = {}
         self._levels: dict[Ask, float] = {}
+        self._wanted: Collection[Ask] = ()
         self._new: set[Ask] = set()
 
     def take(self, now: float, answers: Iterable[DirectEvidence]) -> None:
@@ -127,6 +128,7 @@ class DirectAnswers:
         for answer in filter(_sound, answers):
             ask = answer.workload, answer.resource
             self._answers[ask] = now, answer
+            self._answered_s = now
             self._new.add(ask)
         if self._answers:
             self._answers = {
@@ -140,6 +142,7 @@ class DirectAnswers:
         :param wanted: those that suffer, the worst first, and how much
         :param share: of the time that may be spent so
         """
+        self._wanted = wanted
         if self._asked:
             if now - self._began_s < WINDOW_S:
                 return self._asked
@@ -176,6 +179,15 @@ class DirectAnswers:
         """Another workload has this name now, or none has."""
         self._answers = {ask: taken for ask, taken in self._answers.items()
                          if ask[0] != name and name not in taken[1].holders}
+
+    def will_tell(self, now: float, signal: str, members: Collection[str]
+                  ) -> bool:
+        """Whether a group waits for its turn to be asked about."""
+        resource = RESOURCES.get(signal)
+        if resource is None or now - self._answered_s >= LONGEST_REST_S:
+            return False
+        return any(ask in self._wanted and ask not in self._last_s
+                   for ask in ((name, resource) for name in members))
 
     def latest(self, name: str, resource: Resource) -> DirectEvidence | None:
         """The latest answer about a workload."""

@@ -331,6 +331,16 @@ class AskingTest(DirectCase):
         self.assertEqual({f'vm{n}' for n in range(20)}, {
             name for asks in self.asked for name, _ in asks})
 
+    def test_those_that_wait_for_their_turn_are_not_searched_for(self
+                                                                 ) -> None:
+        self.held = {}
+        self.idle = 1.0
+        self.workloads = [*(Workload(f'vm{n}', Priority.FOREGROUND)
+                            for n in range(20)), *BACKGROUND]
+        self.waits = {f'vm{n}': 0.4 for n in range(20)}
+        for decision in self.turn(90):
+            self.assertEqual([], decision.facts['examined'])
+
     def test_feigning_costs_less_and_less(self) -> None:
         """What nothing is named for is asked about less often."""
         self.held = {'web': 1.0}
