@@ -338,6 +338,7 @@ class AskingTest(DirectCase):
         self.workloads = [*(Workload(f'vm{n}', Priority.FOREGROUND)
                             for n in range(20)), *BACKGROUND]
         self.waits = {f'vm{n}': 0.4 for n in range(20)}
+        self.cores |= {f'vm{n}': 0.6 for n in range(20)}
         for decision in self.turn(90):
             self.assertEqual([], decision.facts['examined'])
 
