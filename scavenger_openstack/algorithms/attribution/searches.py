@@ -46,6 +46,9 @@ LASTING_S = 5.0
 CHANGED_SAMPLES = 6
 """For so many samples, if it was better before: timing may explain it."""
 
+LEAST_RUN = 1e-3
+"""Part of its runnable time that a victim runs at least."""
+
 IN_VAIN = 0.1
 """Share of the time of a host that searches may take which find nothing."""
 
@@ -253,8 +256,12 @@ def attributed(now: float, harm: Harm, found: Found, limits: Thresholds
     if by < direct.EACH * limits.min_effect[signal]:
         return None
     new = harm.disturbance(now, min(limits.min_effect[signal], by), base)
+    before, after = mean, mean * result.limited / result.free
+    if signal == 'run_delay':   # of seconds run, not of runnable time
+        before, after = (share / max(LEAST_RUN, 1 - share)
+                         for share in (before, after))
     new.named[found.name] = Ground(
-        found.name, GroundKind.TRIAL, chance=result.chance, before=mean,
-        after=mean * result.limited / result.free)
+        found.name, GroundKind.TRIAL, chance=result.chance, before=before,
+        after=after)
     new.scores = [(found.name, 1 - result.chance)]
     return new

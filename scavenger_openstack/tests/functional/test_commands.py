@@ -122,7 +122,7 @@ class Commands(testtools.TestCase):
                 'for a CPU (within 2 s)',
                 f'the host itself (kworker, {victim}) ran during 5 %',
                 'r = 0.93', 'probability of 0.001',
-                'was 0.41 s waited per s of CPU time before'):
+                'was 0.41 s waited per s of CPU time without a limit'):
             self.assertIn(fact, text)
         grounds = self.json('interference', 'incident', 'show',
                             INCIDENT)['grounds']
