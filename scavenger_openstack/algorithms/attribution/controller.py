@@ -275,8 +275,8 @@ class Controller:
             self._searches.end(now, rest_s)
         ended = self._searches.step(now, rates, rest_s)
         if ended is not None and self._history.samples:
-            harm, found = ended
-            new = attributed(now, harm, found, self._limits)
+            harm, finding = ended
+            new = attributed(now, harm, finding, self._limits)
             known = self._disturbances.get(harm.pair)
             if new is not None and known is not None and known.named:
                 known.learn(new, self._caps.limited(known))

@@ -119,7 +119,7 @@ class Experiment:
         if len(free) < PAIRS - 1 or not sum(free) > 0:
             return None
         return Result(sum(free) / len(free), sum(limited) / len(limited),
-                      chance([one - two for one, two
+                      chance([without - with_ for without, with_
                               in zip(free, limited, strict=True)]))
 
     def _at(self, now: float) -> float:

@@ -65,8 +65,9 @@ class Presence:
             return None
         self._workloads = workloads
         there: dict[str, KnownRun] = {
-            one.id: (None if one.instance else one.created_s, one.priority)
-            for one in workloads}
+            workload.id: (None if workload.instance else workload.created_s,
+                          workload.priority)
+            for workload in workloads}
         before = {**self._there, **{
             name: known for name, (_, known) in self._away.items()}}
         until_s = now + remember_s
@@ -81,7 +82,8 @@ class Presence:
                       and before.get(name) in (None, known)}
         self._there = there
         return Changes(
-            [one for one in workloads if before.get(one.id) != there[one.id]],
+            [workload for workload in workloads
+             if before.get(workload.id) != there[workload.id]],
             [name for name, known in before.items()
              if there.get(name) != known])
 

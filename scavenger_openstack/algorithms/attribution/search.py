@@ -32,7 +32,7 @@ class Suspect(NamedTuple):
     weight: float
 
 
-class Found(NamedTuple):
+class Finding(NamedTuple):
     """The suspect that disturbs, and what the experiment with it has shown."""
 
     name: str
@@ -63,7 +63,7 @@ class Search:
         self._done = 0
         self._experiment: Experiment | None = None
         self._guilty: list[str] = []
-        self.found: Found | None = None
+        self.finding: Finding | None = None
         self.unheld: set[str] = set()
         self._next()
 
@@ -95,7 +95,7 @@ class Search:
 
     def step(self, now: float, rates: Rates) -> dict[str, float]:
         """Take a tick; the limits that are to be in force now."""
-        by_name = {one.workload.id: one for one in rates.workloads}
+        by_name = {rate.workload.id: rate for rate in rates.workloads}
         while self._experiment is not None:
             limits = {name: self._limit(name, by_name[name])
                       for name in self.names if name in by_name}
@@ -139,12 +139,12 @@ class Search:
                     self.groups.insert(0, kept)
         elif result.chance <= self._max_chance:
             if len(names) == 1:
-                self.found = Found(names[0], result)
+                self.finding = Finding(names[0], result)
                 self.groups = []
             else:
                 self._guilty = names
                 self.groups = experiment.halves(
-                    {name: one.weight for name, one
+                    {name: suspect.weight for name, suspect
                      in self._suspects.items()}, names)
         self._next()
 

@@ -26,7 +26,7 @@ from scavenger_openstack.algorithms.attribution.harm import Harm
 from scavenger_openstack.algorithms.attribution.harm import Pair
 from scavenger_openstack.algorithms.attribution.history import Points
 from scavenger_openstack.algorithms.attribution import search as search_
-from scavenger_openstack.algorithms.attribution.search import Found
+from scavenger_openstack.algorithms.attribution.search import Finding
 from scavenger_openstack.algorithms.attribution.search import Search
 from scavenger_openstack.algorithms.attribution.search import Suspect
 from scavenger_openstack.algorithms.attribution import use as use_
@@ -126,9 +126,9 @@ class Searches:
         signal, pair = harm.pair[1], harm.pair
         suspects = _suspects(signal, harm.levels, sample, topology, limits,
                              limited)
-        means = {one.workload.id: level for one in rates.workloads
-                 if one.workload.id in harm.levels
-                 and (level := search_.level_of(signal, one)) is not None
+        means = {rate.workload.id: level for rate in rates.workloads
+                 if rate.workload.id in harm.levels
+                 and (level := search_.level_of(signal, rate)) is not None
                  and level > 0}
         searched = self._rests.get(pair, (0.0, 0.0, 0))[2]
         # Half of the chance for each search: there is one for all of them.
@@ -141,7 +141,8 @@ class Searches:
             kept := [name for name in group if name in suspects])]
         search = Search(
             signal, means, suspects, left or experiment.halves(
-                {name: one.weight for name, one in suspects.items()},
+                {name: suspect.weight for name, suspect
+                 in suspects.items()},
                 suspects), max_chance, max(
                     experiment.TURN_S,
                     experiment.TURN_TICKS * rates.interval_s),
@@ -152,7 +153,7 @@ class Searches:
         return True
 
     def step(self, now: float, rates: Rates, first_s: float
-             ) -> tuple[Harm, Found] | None:
+             ) -> tuple[Harm, Finding] | None:
         """Take a tick.
 
         :param first_s: how long the group rests after its first search
@@ -161,18 +162,18 @@ class Searches:
         search, harm = self._search, self._harm
         if search is None or harm is None:
             return None
-        present = {one.workload.id for one in rates.workloads
-                   if one.workload.priority is Priority.BACKGROUND}
+        present = {rate.workload.id for rate in rates.workloads
+                   if rate.workload.priority is Priority.BACKGROUND}
         self.forget([name for name in search.names if name not in present])
         self._limits = search.step(now, rates)
         if not search.over:
             return None
-        if search.found is None:
+        if search.finding is None:
             self.end(now, first_s)
             return None
         self._search, self._harm, self._limits = None, None, {}
         self._left.pop(harm.pair, None)
-        return harm, search.found
+        return harm, search.finding
 
     def forget(self, names: Collection[str]) -> None:
         """These are gone, or are other workloads now."""
@@ -239,15 +240,15 @@ def _suspects(signal: str, victims: Mapping[str, float], sample: Points,
             suspects[name] = Suspect(use, weight)
     # Many that use a little each are together as likely as one.
     least = total * min(limits.min_share, 0.5 / max(1, len(suspects)))
-    return {name: one for name, one in suspects.items()
-            if one.weight >= least > 0}
+    return {name: suspect for name, suspect in suspects.items()
+            if suspect.weight >= least > 0}
 
 
-def attributed(now: float, harm: Harm, found: Found, limits: Thresholds
+def attributed(now: float, harm: Harm, finding: Finding, limits: Thresholds
                ) -> Disturbance | None:
     """What the suspect that a search found does to the group; ``None`` where
     that is too little to be an antagonist."""
-    signal, raised, result = harm.pair[1], harm.raised, found.result
+    signal, raised, result = harm.pair[1], harm.raised, finding.result
     mean = sum(harm.levels.values()) / len(harm.levels)
     # A limit takes a part of its use away, and so of what it does.
     base = raised * (1 - min(
@@ -260,8 +261,8 @@ def attributed(now: float, harm: Harm, found: Found, limits: Thresholds
     if signal == 'run_delay':   # of seconds run, not of runnable time
         before, after = (share / max(LEAST_RUN, 1 - share)
                          for share in (before, after))
-    new.named[found.name] = Ground(
-        found.name, GroundKind.TRIAL, chance=result.chance, before=before,
+    new.named[finding.name] = Ground(
+        finding.name, GroundKind.TRIAL, chance=result.chance, before=before,
         after=after)
-    new.scores = [(found.name, 1 - result.chance)]
+    new.scores = [(finding.name, 1 - result.chance)]
     return new
