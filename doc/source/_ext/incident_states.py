@@ -22,7 +22,7 @@ from scavenger_openstack.algorithms.attribution.antagonist import TABLE
 PLACES = {
     State.SUSPECTED: (110, 150), State.ON_TRIAL: (380, 40),
     State.CONFIRMED: (650, 90), State.LOOSENING: (650, 260),
-    State.REMEMBERED: (380, 310)}
+    State.REMEMBERED: (380, 310), State.EXAMINED: (110, 40)}
 """Middle of each box."""
 
 WIDTH, HEIGHT, BOX, TALL = 760, 350, 130, 40

@@ -146,8 +146,9 @@ class SuspectsTestCase(delays.DelaysTestCase):
         """What attribution names now; never one that is not allowed."""
         found: set[str] = set()
         for one in self.incidents(status):
-            self.assertEqual((self.victim_id, 'run_delay'),
-                             (one['victim'], one['signal']))
+            if one['victim'] != self.victim_id:
+                continue    # another service on its CPU
+            self.assertEqual('run_delay', one['signal'])
             found.update(one.get('antagonists', ()))
         self.assertLessEqual(found, allowed)
         return found
