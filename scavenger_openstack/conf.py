@@ -286,8 +286,11 @@ class LogFilter(logging.Filter):
         self._beside = beside
 
     def filter(self, record: logging.LogRecord) -> bool:
-        record.msg = printable(self._beside(record.getMessage()))
-        record.args = None
+        try:
+            text = record.getMessage()
+        except (TypeError, ValueError):     # of a library: not a line less
+            text = f'{record.msg} {record.args!r}'
+        record.msg, record.args = printable(self._beside(text)), None
         return True
 
 

@@ -280,6 +280,8 @@ def _anonymous_ground(others: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     found = {**dict.fromkeys(GROUND), **strongest, 'threads': []}
     if found['kind'] == grounds.GroundKind.TIMING:
         found.update(share=None, chance=None)
+    elif found['share'] is not None:    # not how much another tenant used
+        found['share'] = round(found['share'], 1)
     return found
 
 

@@ -46,13 +46,14 @@ class Sender(NamedTuple):
 TRUSTED = 'transport'
 
 CPU, BURST, BYTES, REPORTS = 'cpu_s', 'cpu_burst_s', 'bytes', 'reports'
-ROWS, AUDIT, HOURS = 'rows', 'audit', 'hours'
+ROWS, AUDIT, HOURS, LARGE = 'rows', 'audit', 'hours', 'large'
 
 HOST: Mapping[str, Rate] = {
     CPU: Rate(0.05, 30.0), BURST: Rate(0.25, 1.0),
     BYTES: Rate(64 << 10, 64 << 20),
     REPORTS: Rate(2.0, 1000), ROWS: Rate(2.0, 50_000),
-    AUDIT: Rate(0.1, 2000), HOURS: Rate(2 / 3600, 48)}
+    AUDIT: Rate(0.1, 2000), HOURS: Rate(2 / 3600, 48),
+    LARGE: Rate(1 / 60, 1)}
 """Of each sender.  ``cpu_burst_s`` is the same CPU time as ``cpu_s``: what
 takes it at once, others wait behind.  ``hours`` are those that its statistics
 of one application are of: an hour may come in two reports."""
@@ -72,22 +73,26 @@ WITHOUT_NOVA = Rate(12_000 / 86_400, 12_000)
 """Names that are new where Nova is not read: 10,000 hosts may start at once.
 """
 
+GROUND_POINTS = 8
+"""Values and names of a ground."""
+
 POINTS_PER_ROW = 40
 """So many values of evidence take as much as a row."""
 
 LIGHT_BYTES = 128 << 10
-"""Of a larger report it is clear that it adds rows, before it is decoded,
-which would keep others waiting."""
+"""What is larger keeps others waiting while it is decoded.  Of a host that
+has no rows left one in a while is looked at, since directives come with the
+answer."""
 
 MOST_SENDERS = 40_000
 """Accounts that are kept; of more, those that were used last."""
 
 
 def points(report: wire.Report) -> int:
-    """How many values of evidence a report has."""
-    return sum(len(series.times_s) for entry in report.entries
-               if isinstance(entry, wire.Incident)
-               for series in entry.evidence)
+    """How many values of evidence a report has, grounds included."""
+    return sum(GROUND_POINTS * len(entry.grounds) + sum(
+        len(series.times_s) for series in entry.evidence)
+        for entry in report.entries if isinstance(entry, wire.Incident))
 
 
 class Bucket:
@@ -169,10 +174,12 @@ class Accounts:
             if account is None:
                 self._newcomer(self._newcomers, now_s)
             else:
-                self._check(sender, account, (
-                    CPU, BURST, BYTES, REPORTS,
-                    *((ROWS, AUDIT) if size_bytes > LIGHT_BYTES else ())),
-                    now_s)
+                self._check(sender, account, (CPU, BURST, BYTES, REPORTS),
+                            now_s)
+                if (size_bytes > LIGHT_BYTES
+                        and account.overdrawn((ROWS, AUDIT), now_s)):
+                    self._check(sender, account, (LARGE,), now_s)
+                    account.take({LARGE: 1}, now_s)
                 account.take({BYTES: size_bytes, REPORTS: 1}, now_s)
             self._at_work.add(sender)
 

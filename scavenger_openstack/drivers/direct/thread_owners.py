@@ -18,6 +18,9 @@ from scavenger_openstack.types import printable
 CONTROLLERS = ('cpu', 'cpuacct', 'unified')
 """Where threads are looked for, the first that is mounted."""
 
+MOST_BELOW = 500
+"""Cgroups below one workload that are looked at for what has ended."""
+
 MOST = 32768
 """Threads of one workload, and cgroups in it, that are listed."""
 
@@ -98,18 +101,23 @@ class ThreadOwners:
         """The cgroups of workloads and below by their inodes, by which the
         kernel knows those of version 2; none with version 1.
 
+        What has more than :data:`MOST_BELOW` is left out: a tenant can make
+        many.
+
         :param workloads: as for :meth:`owner`
-        :raises TooMany: more than :data:`MOST` in one of them.
         :raises OSError: one may not be read.
         """
         mount = self._mounts.get(self.controller() or '')
-        inodes = {}
+        inodes: dict[int, str] = {}
         for path, workload in workloads.items():
             if mount is None or mount.version == 1:
                 break
-            with contextlib.suppress(FileNotFoundError):
-                for below, _ in cgroup_members.nodes_of(mount.path + path,
-                                                        MOST):
+            nodes: list[tuple[str, int]] = []
+            with contextlib.suppress(FileNotFoundError,
+                                     cgroup_members.TooMany):
+                nodes = cgroup_members.nodes_of(mount.path + path, MOST_BELOW)
+            for below, _ in nodes:
+                with contextlib.suppress(FileNotFoundError):
                     inodes[os.stat(below).st_ino] = workload
         return inodes
 

@@ -38,8 +38,11 @@ from scavenger_openstack.types import Resource
 
 LOG = logging.getLogger(__name__)
 
+TOO_OLD_S = 60.0
+"""An answer that nothing took for so long is about another time."""
+
 LONGEST_S = 10.0
-"""A window ends after this, and an answer that nothing took is too old."""
+"""A window ends after this."""
 
 MOST_VICTIMS = 8
 """Of one window; others have the next."""
@@ -151,7 +154,7 @@ class Windows(abc.ABC, Generic[C]):
         :param now: CLOCK_MONOTONIC
         """
         answers, self._answers = self._answers, ()
-        return answers if now - self._answered_s <= LONGEST_S else ()
+        return answers if now - self._answered_s <= TOO_OLD_S else ()
 
     def follow(self, sample: HostSample) -> None:
         """Take note of the last sample."""

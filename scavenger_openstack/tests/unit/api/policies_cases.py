@@ -198,7 +198,7 @@ class Policies:
             'workload': None, 'instance': None, 'name': None,
             'project': None, 'threads': [], 'before': None, 'after': None,
             'chance': None}
-        self.assertEqual({**nothing, 'kind': 'direct', 'share': 0.61,
+        self.assertEqual({**nothing, 'kind': 'direct', 'share': 0.6,
                           'waited_s': 1.9, 'window_s': 2.0}, other)
         with connect.writing(self.engine) as connection:
             connection.execute(update(tables.incidents).values(grounds=[

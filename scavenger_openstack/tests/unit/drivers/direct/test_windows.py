@@ -103,7 +103,7 @@ class TestCpus(testtools.TestCase):
     def test_an_answer_that_nothing_took_is_dropped(self) -> None:
         self.tick('v')
         self.tick()
-        self.now += windows.LONGEST_S
+        self.now += windows.TOO_OLD_S
         self.assertEqual({}, self.answered())
 
     def test_what_is_no_workload(self) -> None:
