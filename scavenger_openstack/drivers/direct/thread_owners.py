@@ -29,6 +29,7 @@ TICK_S = 1 / os.sysconf('SC_CLK_TCK')
 
 _GONE = frozenset((errno.ENOENT, errno.ESRCH))
 _DEAD = frozenset('ZX')
+_FLAGS, _KERNEL_THREAD = 6, 0x00200000
 _START = 22 - 3
 _READ_SIZE = 4096
 _OF_CPU = re.compile(r'/(?:R|u?\d+)(?::\d+[A-Z]?)?(?=[-+]|$)')
@@ -139,9 +140,17 @@ class ThreadOwners:
         """The :func:`common_name` of a thread, in printable characters; ''
         when it is gone.
 
+        Of one that is not the kernel's it says so: a program is called what
+        it likes.
+
         :raises OSError: it cannot be read.
         """
-        return printable(common_name(self._read(tid, 'comm').rstrip('\n')))
+        name = printable(common_name(self._read(tid, 'comm').rstrip('\n')))
+        fields = self._stat(tid)
+        if name and len(fields) > _FLAGS and not int(
+                fields[_FLAGS]) & _KERNEL_THREAD:
+            return f'program {name}'
+        return name
 
     def began_s(self, tid: int) -> float | None:
         """When a thread began, of CLOCK_BOOTTIME, up to :data:`TICK_S` later;

@@ -157,7 +157,7 @@ class TestEvidence(CpuCase):
         answer = self.answer(host)
         self.assertLess(abs(answer.waited_s - waited_s), 0.2, answer)
         self.assertGreater(answer.holders[self.hog], 0.7 * answer.waited_s)
-        self.assertLess(answer.threads.get('scv-moment', 0.0),
+        self.assertLess(answer.threads.get('program scv-moment', 0.0),
                         0.2 * answer.waited_s)
 
     def test_threads_of_the_host(self) -> None:
@@ -168,7 +168,7 @@ class TestEvidence(CpuCase):
         self.wait_waiting(victim.pid)
         answer = self.answer(host)
         self.assertGreater(answer.holders[THE_HOST], 0.6 * answer.waited_s)
-        self.assertGreater(answer.threads['scv-spin'],
+        self.assertGreater(answer.threads['program scv-spin'],
                            0.5 * answer.holders[THE_HOST])
 
     def test_all_victims_of_one_window(self) -> None:

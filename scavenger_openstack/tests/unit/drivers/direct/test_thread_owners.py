@@ -111,6 +111,17 @@ class TestOwners(HostCase):
         (self.files.root / 'proc/3/comm').write_bytes(b'a\x1b[31m\xff/1\n')
         self.assertTrue(owners.name(3).isprintable())
 
+    def test_a_program_that_calls_itself_a_thread_of_the_kernel(self) -> None:
+        owners = self.host(2)
+        for tid, flags in (3, 0x400100), (4, 0x208040):
+            (self.files.root / f'proc/{tid}').mkdir()
+            (self.files.root / f'proc/{tid}/comm').write_text('kswapd0\n')
+            (self.files.root / f'proc/{tid}/stat').write_text(
+                f'{tid} (kswapd0) S 2 0 0 0 -1 {flags} 0 0 0 0 0 0 0 0 20 0 '
+                '1 0 5 0 0\n')
+        self.assertEqual(['program kswapd0', 'kswapd0'],
+                         [owners.name(tid) for tid in (3, 4)])
+
     def test_no_hierarchy_of_cpus(self) -> None:
         owners = thread_owners.ThreadOwners({'memory': Mount('/m', 1)})
         self.assertIsNone(owners.controller())
