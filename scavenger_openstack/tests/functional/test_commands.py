@@ -160,7 +160,7 @@ class Commands(testtools.TestCase):
             HTTP_X_USER_ID='u'))
         text = self.text('interference', 'incident', 'show', INCIDENT,
                          '-c', 'grounds')
-        self.assertIn('another workload or the host itself ran during 86 % '
+        self.assertIn('another workload or the host itself ran during 90 % '
                       'of the 1.9 s', text)
         for hidden in (SCAN, 'kworker', '0.93'):
             self.assertNotIn(hidden, text)
