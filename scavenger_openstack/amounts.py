@@ -93,9 +93,9 @@ def of_ground(ground: Ground, victim: str, signal: str,
     names = names or {}
     workload = names.get(ground.workload) or (
         'the host itself' if ground.workload == THE_HOST else ground.workload)
-    who = printable(workload + (
+    holder = printable(workload + (
         f' ({", ".join(ground.threads)})' if ground.threads else ''))
-    whom = printable(names.get(victim) or victim)
+    waiter = printable(names.get(victim) or victim)
     held, what, use = _WORDS[_resource_of(signal)]
     share, waited_s, window_s, chance = (
         None if value is None or not math.isfinite(value) else value
@@ -103,16 +103,17 @@ def of_ground(ground: Ground, victim: str, signal: str,
                       ground.chance))
     part = 'part' if share is None else f'{of_number(100 * share, 2)} %'
     waited = 'time' if waited_s is None else f'{of_number(waited_s)} s'
-    waited = f'the {waited} that {whom} waited for {what}' + (
+    waited = f'the {waited} that {waiter} waited for {what}' + (
         '' if window_s is None else f' (within {of_number(window_s)} s)')
     if ground.kind == GroundKind.DIRECT:
-        return f'{held.format(who)} during {part} of {waited}'
+        return f'{held.format(holder)} during {part} of {waited}'
     if ground.kind == GroundKind.SHARE:
-        return (f'{who} used {part} of {use} in {waited}: taken from shares '
-                'of use')
+        return (f'{holder} used {part} of {use} in {waited}: taken from '
+                'shares of use')
     if ground.kind == GroundKind.TIMING:
-        return (f'{printable(signal)} of {whom} follows what {who} uses of '
-                + use + ('' if share is None else f': r = {of_number(share)}')
+        return (f'{printable(signal)} of {waiter} follows what {holder} '
+                f'uses of {use}'
+                + ('' if share is None else f': r = {of_number(share)}')
                 + ('' if chance is None else
                    '; an innocent workload seems so guilty with a '
                    f'probability of {of_number(chance)}'))
@@ -122,11 +123,11 @@ def of_ground(ground: Ground, victim: str, signal: str,
             else of_signal(signal, value)
             for value in (ground.before, ground.after))
         if ground.before is None and ground.after is None:
-            return (f'{who} is limited for some seconds at a time, to see '
-                    f'whether {printable(signal)} of {whom} falls')
-        return (f'{printable(signal)} of {whom} was {before} without a limit '
-                f'on {who}, and {after} with one')
-    return f'{who}: evidence of the kind {printable(ground.kind)}'
+            return (f'{holder} is limited for some seconds at a time, to '
+                    f'see whether {printable(signal)} of {waiter} falls')
+        return (f'{printable(signal)} of {waiter} was {before} without a '
+                f'limit on {holder}, and {after} with one')
+    return f'{holder}: evidence of the kind {printable(ground.kind)}'
 
 
 _WORDS: dict[Resource | None, tuple[str, str, str]] = {

@@ -243,6 +243,8 @@ class Controller:
         self._suffered = {harm.pair for harm in suffered}
         limits = {key: one.state for key, one in self._caps.antagonists.items()
                   if one.limit is not None or one.state is State.REMEMBERED}
+        self._searches.forget([name for name, knob in self._searches.examined
+                               if (name, knob) in limits])
         if State.ON_TRIAL in limits.values():
             return      # one thing at a time
         for harm in self._searches.due(now, suffered, self._sample_s):

@@ -106,7 +106,7 @@ class Holders(NamedTuple):
         return self.unknown <= 0.5
 
     def clears(self, name: str) -> bool:
-        """Whether it held next to nothing, whoever held the rest."""
+        """Whether it held next to nothing, whatever held the rest."""
         return self.shares.get(name, 0.0) + self.unknown < CLEARED
 
 
@@ -134,6 +134,7 @@ class DirectAnswers:
             self._answers = {
                 ask: taken for ask, taken in self._answers.items()
                 if now - taken[0] < KEPT_S}
+            self._new &= self._answers.keys()
 
     def asks(self, now: float, wanted: Mapping[Ask, float], share: float
              ) -> tuple[Ask, ...]:
@@ -244,8 +245,8 @@ def _sound(answer: DirectEvidence) -> bool:
 
 def wanted(history: History, topology: Mapping[int, Cpu], limits: Thresholds
            ) -> dict[Ask, float]:
-    """What evidence would be of use now, for whom it is worst first, and how
-    much that is.
+    """What evidence would be of use now, of the worst victims first, and how
+    much each suffers.
 
     Of what waits for CPUs for more than ``min_effect`` of its runnable time,
     whatever was before, and of what waits for a disk that others use.

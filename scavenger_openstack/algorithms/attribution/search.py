@@ -87,9 +87,12 @@ class Search:
         nothing."""
         for name in names:
             self._suspects.pop(name, None)
-        self.groups = [kept for group in self.groups if (
+        broken = not set(names).isdisjoint(self.names)
+        # The others of the experiment are not cleared by that.
+        groups = [self.names, *self.groups] if broken else self.groups
+        self.groups = [kept for group in groups if (
             kept := [name for name in group if name in self._suspects])]
-        if not set(names).isdisjoint(self.names):
+        if broken:
             self._experiment = None
             self._next()
 

@@ -46,7 +46,7 @@ class Sender(NamedTuple):
 TRUSTED = 'transport'
 
 CPU, BURST, BYTES, REPORTS = 'cpu_s', 'cpu_burst_s', 'bytes', 'reports'
-ROWS, AUDIT, HOURS, LARGE = 'rows', 'audit', 'hours', 'large'
+ROWS, AUDIT, HOURS, LARGE = 'rows', 'audit', 'hours', 'large_reports'
 
 HOST: Mapping[str, Rate] = {
     CPU: Rate(0.05, 30.0), BURST: Rate(0.25, 1.0),

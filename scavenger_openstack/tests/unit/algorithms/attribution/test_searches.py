@@ -14,15 +14,19 @@ from scavenger_openstack.algorithms.allowance import Budget
 from scavenger_openstack.algorithms import attribution
 from scavenger_openstack.algorithms.attribution import experiment
 from scavenger_openstack.algorithms.attribution.looks import Looks
+from scavenger_openstack.algorithms.attribution.search import Search
+from scavenger_openstack.algorithms.attribution.search import Suspect
 from scavenger_openstack.algorithms.cpi2 import specs
 from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack.tests.unit.algorithms.attribution.shop import BATCH
 from scavenger_openstack.tests.unit.algorithms.attribution.shop import ShopCase
 from scavenger_openstack.types import Decision
+from scavenger_openstack.types import DirectEvidence
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import LIMIT
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
+from scavenger_openstack.types import Resource
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadRates
 
@@ -303,6 +307,41 @@ class BoundsTest(SearchCase):
                 name for incident in decision.incidents
                 for name in incident.antagonists})
             self.assertNotIn('hog', {cap.workload for cap in decision.caps})
+
+    def test_another_that_is_gone_clears_nothing(self) -> None:
+        """What was examined together with it is examined again."""
+        search = Search('cpi', {'shop0': 1.0}, {
+            name: Suspect(1.0, 1.0) for name in ('hog', 'mate', 'other')},
+            [['hog', 'mate'], ['other']], 0.05, 3.0, lambda: True, '')
+        search.forget(['mate'])
+        self.assertEqual((['hog'], [['other']]),
+                         (search.names, search.groups))
+
+    def test_no_suspect_has_two_limits(self) -> None:
+        """Direct evidence names what is in an experiment for another."""
+        self.until(lambda decision: decision.caps)
+        rates = self.rates
+        web = Workload('web', Priority.FOREGROUND)
+
+        def both() -> Rates:
+            host = rates()
+            asked = ('web', Resource.CPU) in self.decision.asks
+            return dataclasses.replace(host, workloads=(
+                *host.workloads, WorkloadRates(
+                    web, 1.0, cpu_cores=0.5, run_delay=1.0,
+                    throttled_share=0.0)), direct=(DirectEvidence(
+                        'web', Resource.CPU, 2.0, 1.0, {'hog': 0.9}),
+                        ) if asked else ())
+
+        self.rates = both  # type: ignore[method-assign]
+        named = False
+        for decision in self.turn(60):
+            keys = [cap[:2] for cap in decision.caps]
+            self.assertEqual(len(set(keys)), len(keys), str(keys))
+            named |= 'hog' in {name for incident in decision.incidents
+                               if incident.victim == 'web'
+                               for name in incident.antagonists}
+        self.assertTrue(named)
 
     def test_churn_beside_does_not_end_it(self) -> None:
         """Something small comes and goes, and the hog is named all the same.
