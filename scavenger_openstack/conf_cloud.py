@@ -78,5 +78,17 @@ EVICTION_OPTS: list[cfg.Opt] = [
                     'those of operators count.'),
 ]
 
+NOTIFICATIONS_OPTS: list[cfg.Opt] = [
+    cfg.ListOpt('topics', default=[],
+                help='Send versioned notifications of incidents, limits and '
+                     'the kill switch to these topics of the message bus, '
+                     'such as interference_notifications.  A conductor sends '
+                     'them to [oslo_messaging_notifications] transport_url, '
+                     'else to transport_url.  Set it for conductors and the '
+                     'API alike.  Something has to consume each topic: '
+                     'brokers keep what nothing takes.  Empty: none are '
+                     'made.'),
+]
+
 SECTIONS = {'placement': PLACEMENT_OPTS, 'nova': NOVA_OPTS,
-            'eviction': EVICTION_OPTS}
+            'eviction': EVICTION_OPTS, 'notifications': NOTIFICATIONS_OPTS}

@@ -23,7 +23,7 @@ DATABASE_OPTS: list[cfg.Opt] = [
     cfg.IntOpt('max_connections', default=20, min=1, max=1000,
                help='Connections to the database that one process has open '
                     'at the same time, at most; scavenger-conductor has up '
-                    'to 6 more, for what one of all conductors does.  All '
+                    'to 7 more, for what one of all conductors does.  All '
                     'processes together need fewer than the server allows.  '
                     'Not for SQLite.'),
     cfg.IntOpt('keep_days', default=30, min=0, max=36500,

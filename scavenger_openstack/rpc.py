@@ -10,6 +10,7 @@ has forgotten it by then, and the conductor applies its entries once.
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Mapping
 from importlib import util
 import json
 import math
@@ -46,8 +47,7 @@ TOPIC = 'scavenger-conductor'
 VERSION = '1.0'
 
 ANSWERS = '1.99'
-"""Any minor version: what it adds is in the texts, and ignored by the other
-side."""
+"""Any minor version: what it adds is in the texts, and ignored by others."""
 
 MISMATCH = (f'this agent speaks version {VERSION} of the call to the '
             'conductor, and the conductor another: upgrade the older of the '
@@ -67,8 +67,8 @@ MESSAGE = 1000
 """So much of the other end's refusal is shown."""
 
 REBUILD_AFTER = 3
-"""Timeouts in a row after which an agent connects again: the queue of its
-answers may have expired, which a healthy connection does not show."""
+"""Timeouts in a row after which an agent connects again: its queue of answers
+may have expired, unseen."""
 
 IDLE_S = 60.0
 """A conductor that no call has reached for so long calls itself."""
@@ -91,7 +91,6 @@ RABBIT: dict[str, Any] = {
     'rpc_conn_pool_size': THREADS,
 }
 """What fits many agents and few conductors better than the defaults."""
-
 
 SignedAnswer = Callable[[bytes, proof.Proof], dict[str, str]]
 
@@ -290,6 +289,46 @@ class Server:
             self._stop.wait(IDLE_S if self._started.is_set() else 1.0)
 
 
+class Notifier:
+    """Sends notifications, each in the envelope of oslo.messaging.
+
+    :param conf: with ``[notifications] topics`` and ``transport_url``
+    :param publisher: a name of this process
+    :raises ConfigError: ``transport_url`` cannot be used
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, publisher: str) -> None:
+        register(conf)
+        self._transport = _transport(conf, notifies=True)
+        self._topics = conf.notifications.topics
+        self._publisher = publisher
+
+    def send(self, event: str, message_id: str, time: str,
+             payload: Mapping[str, object]) -> None:
+        """
+        :param time: when it happened
+        :raises Unreachable: the broker does not take it now
+        """
+        message = {'message_id': message_id, 'event_type': event,
+                   'publisher_id': self._publisher, 'priority': 'INFO',
+                   'timestamp': time, 'payload': payload}
+        for topic in self._topics:
+            try:
+                # oslo.messaging's own Notifier does not tell of failures.
+                self._transport._send_notification(
+                    oslo_messaging.Target(topic=f'{topic}.info'), {}, message,
+                    version=2.0, retry=0)
+            except Exception as exc:    # also of the libraries below
+                raise errors.Unreachable(
+                    f'the message broker does not take {event} for {topic}: '
+                    + printable(str(exc).partition('\n')[0]
+                                or type(exc).__name__)[:MESSAGE]) from exc
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._transport.cleanup()
+
+
 class _Endpoint:
     """What is called, by its name."""
 
@@ -384,12 +423,14 @@ def _make(transport: Any, target: Any, dispatcher: Any, executor: Any) -> Any:
         transport, target, _Dispatcher(dispatcher.endpoints), executor)
 
 
-def _transport(conf: cfg.ConfigOpts) -> Any:
+def _transport(conf: cfg.ConfigOpts, *, notifies: bool = False) -> Any:
     """
+    :param notifies: it is for notifications, not for calls
     :raises ConfigError: ``transport_url`` cannot be used
     """
     try:
-        return oslo_messaging.get_rpc_transport(conf)
+        return (oslo_messaging.get_notification_transport if notifies
+                else oslo_messaging.get_rpc_transport)(conf)
     except (oslo_messaging.InvalidTransportURL,
             oslo_messaging.DriverLoadFailure) as exc:
         raise errors.ConfigError(f'transport_url: {exc}') from exc

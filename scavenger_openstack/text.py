@@ -13,10 +13,12 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+import datetime
 import json
 import math
 import re
 from typing import Any
+from typing import overload
 from typing import TextIO
 import unicodedata
 
@@ -151,6 +153,26 @@ def over(stream: TextIO, words: str = '') -> None:
 def bar(share: float) -> str:
     """How much of something is done."""
     return f'[{"#" * round(share * BAR):.<{BAR}}]'
+
+
+@overload
+def iso(time_s: float) -> str: ...
+
+
+@overload
+def iso(time_s: None) -> None: ...
+
+
+def iso(time_s: float | None) -> str | None:
+    """Such as ``2026-11-22T23:57:44.250Z``; ``None`` for what no calendar
+    has."""
+    if time_s is None or not math.isfinite(time_s):
+        return None
+    try:
+        at = datetime.datetime.fromtimestamp(time_s, datetime.UTC)
+    except (OverflowError, ValueError, OSError):
+        return None
+    return at.isoformat(timespec='milliseconds').replace('+00:00', 'Z')
 
 
 def without_ids(line: str) -> str:

@@ -5,28 +5,8 @@
 from __future__ import annotations
 
 import datetime
-import math
-from typing import overload
 
-
-@overload
-def iso(time_s: float) -> str: ...
-
-
-@overload
-def iso(time_s: None) -> None: ...
-
-
-def iso(time_s: float | None) -> str | None:
-    """Such as ``2026-11-22T23:57:44.250Z``; ``None`` for what no calendar
-    has."""
-    if time_s is None or not math.isfinite(time_s):
-        return None
-    try:
-        at = datetime.datetime.fromtimestamp(time_s, datetime.UTC)
-    except (OverflowError, ValueError, OSError):
-        return None
-    return at.isoformat(timespec='milliseconds').replace('+00:00', 'Z')
+from scavenger_openstack.text import iso as iso
 
 
 def seconds(text: str) -> float:

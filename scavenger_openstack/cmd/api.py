@@ -73,7 +73,8 @@ def run(options: argparse.Namespace) -> int:
         _end_with(options.parent)
     conf_.set_up_log(conf)
     engine = connect.engine(conf_control.database(conf),
-                            connections=conf.database.max_connections)
+                            connections=conf.database.max_connections,
+                            notifies=bool(conf.notifications.topics))
     server = server_.Server(app.create(engine, conf), conf.api.port)
     server.warm_up()
     engine.dispose()

@@ -34,7 +34,7 @@ LOG = logging.getLogger(__name__)
 
 PROG = 'scavenger-conductor'
 
-LEADERS = 6
+LEADERS = 7
 """Threads that do what one of all conductors does, with a connection each."""
 
 LOOK_S = 10.0
@@ -73,6 +73,7 @@ def run(options: argparse.Namespace) -> int:
     from oslo_config import cfg
 
     from scavenger_openstack.conductor import leader
+    from scavenger_openstack.conductor import notifications
     from scavenger_openstack.conductor import service
     from scavenger_openstack.conductor import silence
     from scavenger_openstack import conf as conf_
@@ -88,9 +89,11 @@ def run(options: argparse.Namespace) -> int:
     state_report.register(conf)
     conf_.load(conf, command_line.configuration(options), PROG)
     url = conf_control.database(conf)
-    engine = connect.engine(url, connections=conf.database.max_connections)
+    notifies = bool(conf.notifications.topics)
+    engine = connect.engine(url, connections=conf.database.max_connections,
+                            notifies=notifies)
     of_leaders = connect.engine(url, statement_s=leader.STATEMENT_S,
-                                connections=LEADERS)
+                                connections=LEADERS, notifies=notifies)
     with connect.reading(engine) as connection:
         schema.check(connection)
         without = enrollment.without_token(connection)
@@ -110,6 +113,10 @@ def run(options: argparse.Namespace) -> int:
     leaders = [
         silence.make_leader(of_leaders, conf.api.silent_s, conductor.name),
         *leaders_of(conf, of_leaders, conductor.name)]
+    if notifies:
+        leaders.append(notifications.make_leader(
+            of_leaders, rpc.Notifier(conf, conductor.name), conductor.name,
+            time.time))
     works: list[leader.Leader | service.Conductor] = [*leaders, conductor]
     state_report.on_sigusr2(conf, PROG)
     server.start()

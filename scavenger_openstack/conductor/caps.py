@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from scavenger_openstack.conductor import clocks
 from scavenger_openstack.db import reports
+from scavenger_openstack.db.resources import notifications
 from scavenger_openstack.wire.report import Limit
 
 SAME_S = 1e-3
@@ -49,6 +50,8 @@ def apply(connection: reports.Connection, host_id: int,
                             {entry.knob for entry, *_ in timed},
                             min(since_s for *_, since_s in timed) - SAME_S):
         rows.setdefault((one['workload'], one['knob']), []).append(one)
+    in_force = {row['id'] for of_knob in rows.values() for row in of_knob
+                if row['removed_s'] is None}
     touched: dict[int, reports.Row] = {}
     for entry, time_s, moved, since_s in timed:
         of_knob = rows.setdefault((entry.workload, entry.knob), [])
@@ -70,9 +73,16 @@ def apply(connection: reports.Connection, host_id: int,
         if entry.what == 'removed':
             row.update(removed_s=time_s, why=entry.why)
         touched[id(row)] = row
-    reports.add_caps(connection, [
-        {**identity_of(row['workload'], identities), **row}
-        for row in touched.values() if 'id' not in row])
+    new = [{**identity_of(row['workload'], identities), **row}
+           for row in touched.values() if 'id' not in row]
+    notifications.add_limits(connection, notifications.Event.SET, host_id,
+                             new, now)
+    notifications.add_limits(
+        connection, notifications.Event.REMOVED, host_id, [
+            *(row for row in touched.values() if row.get('id') in in_force
+              and row['removed_s'] is not None),
+            *(row for row in new if row['removed_s'] is not None)], now)
+    reports.add_caps(connection, new)
     reports.update_caps(connection, [
         {name: row[name] for name in CHANGED}
         for row in touched.values() if 'id' in row])

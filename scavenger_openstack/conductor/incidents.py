@@ -16,6 +16,8 @@ from typing import Any
 from scavenger_openstack.conductor import clocks
 from scavenger_openstack.conductor import interference
 from scavenger_openstack.db import reports
+from scavenger_openstack.db.resources import notifications
+from scavenger_openstack.db import rows
 from scavenger_openstack.db import tables
 from scavenger_openstack.db import totals
 from scavenger_openstack import errors
@@ -85,7 +87,29 @@ def apply(connection: reports.Connection, host_id: int,
     _sum(connection, host_id, interference.difference(
         [before[uuid] for uuid in after if uuid in before], after.values()),
         identities)
+    notifications.add_incidents(connection, _events(before, after), now)
     return sorted(found.keys() - before.keys())
+
+
+def _events(before: Mapping[str, reports.Row],
+            after: Mapping[str, reports.Row]
+            ) -> dict[notifications.Event, list[str]]:
+    """What has happened to which incidents."""
+    return {
+        notifications.Event.OPENED: [
+            uuid for uuid in after if uuid not in before],
+        notifications.Event.NAMED: [
+            uuid for uuid, row in after.items() if _antagonists(row)
+            - _antagonists(before.get(uuid))],
+        notifications.Event.CLOSED: [
+            uuid for uuid, row in after.items()
+            if row['ended_s'] is not None and (
+                uuid not in before or before[uuid]['ended_s'] is None)]}
+
+
+def _antagonists(row: reports.Row | None) -> set[str]:
+    return {suspect.workload for suspect in row['suspects']
+            if suspect.antagonist} if row else set()
 
 
 def merged(row: reports.Row | None, entry: Incident, time_s: float,
@@ -124,7 +148,7 @@ def merged(row: reports.Row | None, entry: Incident, time_s: float,
             {'workload': one.workload, 'signal': one.signal,
              'times_s': [time + moved_s for time in one.times_s],
              'values': one.values} for one in entry.evidence]
-    return reports.cut(tables.incidents, row)
+    return rows.cut(tables.incidents, row)
 
 
 def _new(host_id: int, uuid: str, row: Mapping[str, Any],
@@ -150,12 +174,12 @@ def _sum(connection: reports.Connection, host_id: int,
     """Add changes to the hourly sums, and to the totals of these."""
     if not changes:
         return
-    rows = reports.hours(connection, host_id, {key[0] for key in changes},
-                         {key[1] for key in changes})
+    hours = reports.hours(connection, host_id, {key[0] for key in changes},
+                          {key[1] for key in changes})
     new, changed, empty = [], [], []
     counted: list[tuple[reports.Row | None, reports.Row | None]] = []
     for key, sums in sorted(changes.items()):
-        row = rows.get(key)
+        row = hours.get(key)
         if row is not None:
             sums = interference.Sums(**{
                 name: row[name] for name in interference.Sums._fields
@@ -172,7 +196,7 @@ def _sum(connection: reports.Connection, host_id: int,
             continue
         hour_s, workload, victim, cause = key
         identity = identities.get(workload, reports.Identity())
-        new.append(reports.cut(tables.antagonist_hours, {
+        new.append(rows.cut(tables.antagonist_hours, {
             'host_id': host_id, 'hour_s': hour_s, 'workload': workload,
             'instance': identity.instance, 'project': identity.project,
             'application': identity.application, 'victim': victim,

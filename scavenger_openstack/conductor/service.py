@@ -24,14 +24,14 @@ from oslo_log import log
 from scavenger_openstack.conductor.admission import accounts
 from scavenger_openstack.conductor.admission import keys
 from scavenger_openstack.conductor.admission import refusals
-from scavenger_openstack.conductor import advancing
 from scavenger_openstack.conductor import directives
 from scavenger_openstack.conductor.nova import flavor_tags
-from scavenger_openstack.conductor import purging
 from scavenger_openstack.conductor import specs
 from scavenger_openstack.conductor import sync as sync_
+from scavenger_openstack.conductor import upkeep
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import reports
+from scavenger_openstack.db import rows
 from scavenger_openstack.db import schema
 from scavenger_openstack.db import tables
 from scavenger_openstack import errors
@@ -81,7 +81,7 @@ class Conductor:
     :param engine: of a database with the tables
     :param clock: UNIX time in seconds
     :param require_token: see :func:`.sync.sync`
-    :param keep_days: see :func:`.purging.make_periodic`; so are
+    :param keep_days: see :func:`.upkeep.make_purging`; so are
         ``keep_audit_days``, ``keep_rows`` and ``elapsed``
     :param pace: see :class:`.accounts.Accounts`
     """
@@ -108,9 +108,9 @@ class Conductor:
         self._keep_days = keep_days
         self._deletes = bool(keep_days or keep_audit_days or keep_rows)
         own = engine, self.name, clock, self._stop.is_set, elapsed
-        self.advancing = advancing.make_periodic(*own)
+        self.advancing = upkeep.make_advancing(*own)
         self.specs = specs.make_periodic(*own)
-        self.purging = purging.make_periodic(
+        self.purging = upkeep.make_purging(
             *own, days=keep_days, audit_days=keep_audit_days, rows=keep_rows)
         self._thread: threading.Thread | None = None
 
@@ -250,13 +250,13 @@ class Conductor:
                 authenticated: str | None, now: float, cost: Cost) -> Answer:
         """Store a report; what agents get, and what it has cost."""
         def work(connection: reports.Connection) -> Answer:
-            reports.added(connection)   # of a transaction that failed
+            rows.added_rows(connection)   # of a transaction that failed
             cost.admitted.clear()
             answer = sync_.sync(
                 connection, report, now, authenticated=authenticated,
                 require_token=self._require_token, wishes=self._wishes,
                 admit=admit, take_hours=take_hours)
-            cost.rows.update(reports.added(connection))
+            cost.rows.update(rows.added_rows(connection))
             return answer
 
         def admit(name: str, has_service: bool | None) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from scavenger_openstack.db import reports
+from scavenger_openstack.db import rows
 from scavenger_openstack.db import tables
 from scavenger_openstack.wire.report import Workload
 
@@ -38,7 +39,7 @@ def apply(connection: reports.Connection, host_id: int,
 
 
 def _row(one: Workload) -> reports.Row:
-    return reports.cut(tables.workloads, {
+    return rows.cut(tables.workloads, {
         'name': one.id, 'kind': one.kind,
         'instance': one.instance, 'display_name': one.display_name,
         'flavor': one.flavor, 'project': one.project,

@@ -47,11 +47,14 @@ RECYCLE_S = 3600
 IDLE_S = 5.0
 """A connection that was idle for longer is tried before it is used again."""
 
+NOTIFIES = 'scavenger_notifies'
+"""Execution option: what happens is to be sent to the message bus."""
+
 _WRITES = 'scavenger_writes'
 
 
 def engine(url: str, *, statement_s: float = STATEMENT_S,
-           connections: int = 20) -> Engine:
+           connections: int = 20, notifies: bool = False) -> Engine:
     """Where connections to a database come from.  Connects to nothing yet.
 
     :param url: such as ``sqlite:////var/lib/scavenger/scavenger.sqlite``,
@@ -60,12 +63,14 @@ def engine(url: str, *, statement_s: float = STATEMENT_S,
     :param statement_s: after this a statement is given up; 0: never, and
         not for SQLite
     :param connections: open at the same time, at most
+    :param notifies: see :data:`NOTIFIES`
     :raises DatabaseError: it is no such URL, or its driver is not installed.
     """
     parsed = _parsed(url)
     name = parsed.get_backend_name()
     options: dict[str, Any] = {'connect_args': _connect_args(
-        parsed, name, statement_s)}
+        parsed, name, statement_s), 'execution_options': {
+            NOTIFIES: notifies}}
     if name != 'sqlite':
         options |= {'isolation_level': 'READ COMMITTED',
                     'pool_recycle': RECYCLE_S,

@@ -19,7 +19,6 @@ from sqlalchemy import select
 from sqlalchemy import tuple_
 
 from scavenger_openstack.db import claims
-from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import aggregates
 from scavenger_openstack.db.resources.aggregates import ByHost
 from scavenger_openstack.db.resources import services
@@ -249,7 +248,7 @@ def specs(connection: Connection, cpu_model: str,
         _workloads.project == table.project,
         _workloads.until_s.is_(None)).limit(1).offset(
             least_tasks - 1).scalar_subquery()
-    for pairs in reports.batches(sorted(applications)):
+    for pairs in rows.batches(sorted(applications)):
         found += [{**row, 'n': round(row['n'])} for row in connection.execute(
             select(table.project, table.application, table.cpu_model,
                    table.signal, table.mean, table.stddev, table.n,

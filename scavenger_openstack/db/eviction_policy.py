@@ -17,7 +17,6 @@ from sqlalchemy import or_
 from sqlalchemy import select
 
 from scavenger_openstack.db import evictions
-from scavenger_openstack.db import reports
 from scavenger_openstack.db import rows
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db import tables
@@ -87,7 +86,7 @@ def short(connection: Connection, slack_cores: float, now: float
         .where(_H.enforcing.is_(True), _H.last_seen_s > now - SEEN_S,
                most.c.held > cores + slack_cores))
     held: dict[int, float] = {}
-    for ids in reports.batches(row['host_id'] for row in hosts):
+    for ids in rows.batches(row['host_id'] for row in hosts):
         held.update(connection.execute(
             select(_W.host_id, func.sum(_W.vcpus))
             .join_from(tables.workloads, tables.hosts)
@@ -132,7 +131,7 @@ def recommended(connection: Connection, instances: Collection[str]
                 ) -> set[str]:
     """Those of these instances that were, and not too long ago."""
     recommended: set[str] = set()
-    for some in reports.batches(sorted(set(instances))):
+    for some in rows.batches(sorted(set(instances))):
         recommended.update(connection.scalars(select(_R.instance).where(
             _R.instance.in_(some))))
     return recommended

@@ -19,7 +19,7 @@ from sqlalchemy import select
 from sqlalchemy import update
 
 from scavenger_openstack.db import host_rows
-from scavenger_openstack.db import reports
+from scavenger_openstack.db import rows
 from scavenger_openstack.db import tables
 from scavenger_openstack import host_names
 
@@ -89,7 +89,7 @@ def forget(connection: Connection, instance: str) -> None:
 def touch(connection: Connection, instances: Collection[str], now_s: float
           ) -> None:
     """Note that what is known of these instances was told now."""
-    for some in reports.batches(sorted(instances)):
+    for some in rows.batches(sorted(instances)):
         connection.execute(update(tables.flavor_tags).where(
             _T.instance.in_(some)).values(changed_s=now_s))
 
@@ -118,7 +118,7 @@ def others(connection: Connection, there: Collection[str], before_s: float
             _T.instance > page[-1]).order_by(_T.instance).limit(PAGE)).all()
         found += set(page).difference(there)
     old: set[str] = set()
-    for some in reports.batches(found):
+    for some in rows.batches(found):
         old.update(connection.scalars(select(_T.instance).where(
             _T.instance.in_(some), _T.changed_s < before_s)))
     return sorted(old)
@@ -143,4 +143,4 @@ def forget_all(connection: Connection, instances: Sequence[str],
     """Forget the tags of these from before that time; how many they were."""
     return sum(connection.execute(delete(tables.flavor_tags).where(
         _T.instance.in_(some), _T.changed_s < before_s)).rowcount
-        for some in reports.batches(instances))
+        for some in rows.batches(instances))

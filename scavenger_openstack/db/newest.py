@@ -19,6 +19,7 @@ from sqlalchemy import text
 from sqlalchemy import TextClause
 
 from scavenger_openstack.db import reports
+from scavenger_openstack.db import rows
 from scavenger_openstack.db import tables
 from scavenger_openstack.types import Priority
 
@@ -43,12 +44,12 @@ def workloads(connection: Connection, pairs: Collection[tuple[int, str]]
     each minute of a month: that of the workload that is there, else that of
     the one that ended last."""
     there: set[tuple[int, str]] = set()
-    for some in reports.batches(sorted(set(pairs))):
+    for some in rows.batches(sorted(set(pairs))):
         for row in connection.execute(select(*_SHOWN).where(_among(some))
                                       .order_by(_W.id)):
             there.add((row.host_id, row.name))
             yield row
-    for some in reports.batches(sorted(set(pairs) - there)):
+    for some in rows.batches(sorted(set(pairs) - there)):
         values: dict[str, Any] = {}
         for number, (host_id, name) in enumerate(some):
             values |= {f'h{number}': host_id, f'n{number}': name}

@@ -14,7 +14,7 @@ from sqlalchemy import select
 
 from scavenger_openstack.db import claims
 from scavenger_openstack.db import host_rows
-from scavenger_openstack.db import reports
+from scavenger_openstack.db import rows
 from scavenger_openstack.db import tables
 
 _T = tables.flavor_tags.c
@@ -101,7 +101,7 @@ def elsewhere(connection: Connection, host_id: int, host: str,
     if not connection.execute(select(_C.name).where(
             _C.name == READ, _C.expires_s > now)).first():
         return
-    for some in reports.batches(sorted(instances)):
+    for some in rows.batches(sorted(instances)):
         yield from connection.execute(
             select(_T.instance, _T.host).select_from(tables.flavor_tags.join(
                 tables.workloads, _T.instance == _W.instance))

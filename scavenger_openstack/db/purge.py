@@ -24,6 +24,7 @@ from sqlalchemy import Table
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import placed
 from scavenger_openstack.db import reports
+from scavenger_openstack.db.rows import batches
 from scavenger_openstack.db import tables
 from scavenger_openstack.db import totals
 
@@ -256,7 +257,7 @@ def _some_gone(connection: Connection, table: Table,
         return None, 0
     rows = connection.execute(sqlalchemy.select(table).where(
         id_ > after, id_ <= ids[-1], gone)).mappings().all()
-    for some in reports.batches(row['id'] for row in rows):
+    for some in batches(row['id'] for row in rows):
         connection.execute(sqlalchemy.delete(table).where(id_.in_(some)))
     if table is tables.rules:
         reports.add_audit(connection, [{

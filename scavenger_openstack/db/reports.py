@@ -11,14 +11,11 @@ that host.  Texts that are longer than their column are cut.
 from __future__ import annotations
 
 from collections.abc import Collection
-from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
 
-import sqlalchemy
 from sqlalchemy import bindparam
 from sqlalchemy import case
 from sqlalchemy import Connection
@@ -26,28 +23,21 @@ from sqlalchemy import delete
 from sqlalchemy import func
 from sqlalchemy import insert
 from sqlalchemy import select
-from sqlalchemy import Table
 from sqlalchemy import update
 
 from scavenger_openstack.db import generation
 from scavenger_openstack.db import host_rows
+from scavenger_openstack.db.resources import notifications
+from scavenger_openstack.db.rows import batches
+from scavenger_openstack.db.rows import count_added
+from scavenger_openstack.db.rows import cut
+from scavenger_openstack.db.rows import insert_rows
+from scavenger_openstack.db.rows import Row
+from scavenger_openstack.db.rows import update_rows
 from scavenger_openstack.db import tables
 from scavenger_openstack.outcomes import OUTCOME_OF
 
-Row = dict[str, Any]
-"""Column to value."""
-
 HOUR_S = 3600
-
-AT_ONCE = 500
-"""Values of one IN list; SQLite takes some 30,000 in a statement."""
-
-LENGTHS = {table.name: {
-    column.name: column.type.length for column in table.c
-    if isinstance(column.type, sqlalchemy.String) and column.type.length}
-    for table in tables.METADATA.sorted_tables}
-
-ADDED = 'scavenger_added'
 
 _hosts, _runs = tables.hosts.c, tables.runs.c
 _tags = tables.flavor_tags.c
@@ -166,11 +156,11 @@ def workloads(connection: Connection, host_id: int) -> dict[str, Row]:
 
 
 def add_workloads(connection: Connection, rows: Sequence[Row]) -> None:
-    _insert(connection, tables.workloads, rows)
+    insert_rows(connection, tables.workloads, rows)
 
 
 def update_workloads(connection: Connection, rows: Sequence[Row]) -> None:
-    _update(connection, tables.workloads, rows)
+    update_rows(connection, tables.workloads, rows)
 
 
 def end_workloads(connection: Connection, host_id: int,
@@ -210,7 +200,7 @@ def incidents(connection: Connection, uuids: Collection[str]
 def add_incidents(connection: Connection, rows: Sequence[Row]
                   ) -> dict[str, int]:
     """Insert incidents; uuid to id."""
-    _insert(connection, tables.incidents, rows)
+    insert_rows(connection, tables.incidents, rows)
     table = tables.incidents.c
     ids: dict[str, int] = {}
     for some in batches(sorted(row['uuid'] for row in rows)):
@@ -221,7 +211,7 @@ def add_incidents(connection: Connection, rows: Sequence[Row]
 
 
 def update_incidents(connection: Connection, rows: Sequence[Row]) -> None:
-    _update(connection, tables.incidents, rows)
+    update_rows(connection, tables.incidents, rows)
 
 
 def end_incidents(connection: Connection, host_id: int, now: float,
@@ -232,13 +222,16 @@ def end_incidents(connection: Connection, host_id: int, now: float,
     :param ever: as of :func:`end_caps`
     """
     table = tables.incidents.c
-    statement = update(tables.incidents).where(
-        table.host_id == host_id, table.ended_s.is_(None))
+    which = [table.host_id == host_id, table.ended_s.is_(None)]
     if not ever:
-        statement = statement.where(table.changed_s < now)
-    connection.execute(statement.values(
+        which.append(table.changed_s < now)
+    uuids = (connection.scalars(select(table.uuid).where(*which)).all()
+             if notifications.are_wanted(connection) else ())
+    connection.execute(update(tables.incidents).where(*which).values(
         ended_s=_later(table.changed_s, now), outcome=case(
             OUTCOME_OF[True], value=table.outcome, else_=table.outcome)))
+    notifications.add_incidents(
+        connection, {notifications.Event.CLOSED: uuids}, now)
 
 
 def set_suspects(connection: Connection, had: Collection[int],
@@ -252,7 +245,7 @@ def set_suspects(connection: Connection, had: Collection[int],
         count_added(connection, tables.suspects, -connection.execute(delete(
             tables.suspects).where(tables.suspects.c.incident_id.in_(some))
             ).rowcount)
-    _insert(connection, tables.suspects, rows)
+    insert_rows(connection, tables.suspects, rows)
 
 
 def caps(connection: Connection, host_id: int, names: Collection[str],
@@ -273,11 +266,11 @@ def caps(connection: Connection, host_id: int, names: Collection[str],
 
 
 def add_caps(connection: Connection, rows: Sequence[Row]) -> None:
-    _insert(connection, tables.caps, rows)
+    insert_rows(connection, tables.caps, rows)
 
 
 def update_caps(connection: Connection, rows: Sequence[Row]) -> None:
-    _update(connection, tables.caps, rows)
+    update_rows(connection, tables.caps, rows)
 
 
 def end_caps(connection: Connection, host_id: int, now: float, why: str,
@@ -290,13 +283,18 @@ def end_caps(connection: Connection, host_id: int, now: float, why: str,
         since; they end when they last changed
     """
     table = tables.caps.c
-    statement = update(tables.caps).where(
-        table.host_id == host_id, table.removed_s.is_(None))
+    which = [table.host_id == host_id, table.removed_s.is_(None)]
     if not ever:
-        statement = statement.where(table.changed_s <= now)
+        which.append(table.changed_s <= now)
     if names is not None:
-        statement = statement.where(table.workload.in_(names))
-    connection.execute(statement.values(
+        which.append(table.workload.in_(names))
+    if notifications.are_wanted(connection):
+        notifications.add_limits(
+            connection, notifications.Event.REMOVED, host_id, [
+                {**row, 'removed_s': max(row['changed_s'], now), 'why': why}
+                for row in connection.execute(select(tables.caps).where(
+                    *which)).mappings()], now)
+    connection.execute(update(tables.caps).where(*which).values(
         removed_s=_later(table.changed_s, now), why=why))
 
 
@@ -326,15 +324,15 @@ def set_hours(connection: Connection, new: Sequence[Row],
 
     :param empty: ids of those that nothing is left of
     """
-    _insert(connection, tables.antagonist_hours, new)
-    _update(connection, tables.antagonist_hours, changed)
+    insert_rows(connection, tables.antagonist_hours, new)
+    update_rows(connection, tables.antagonist_hours, changed)
     for some in batches(sorted(empty)):
         connection.execute(delete(tables.antagonist_hours).where(
             tables.antagonist_hours.c.id.in_(some)))
 
 
 def add_statistics(connection: Connection, rows: Sequence[Row]) -> None:
-    _insert(connection, tables.statistics, rows)
+    insert_rows(connection, tables.statistics, rows)
 
 
 def add_audit(connection: Connection, rows: Sequence[Row], *,
@@ -344,55 +342,9 @@ def add_audit(connection: Connection, rows: Sequence[Row], *,
 
     :param by_agent: an agent is the cause, and nothing else is wanted
     """
-    _insert(connection, tables.audit, [
+    insert_rows(connection, tables.audit, [
         {'project': '', 'request_id': '', 'before': None, 'after': None,
          'actor_name': row['actor'], 'by_agent': by_agent, **row}
         for row in rows])
     if rows and not by_agent:
         generation.count(connection)
-
-
-def added(connection: Connection) -> Row:
-    """How many rows each table has got over this connection since the last
-    call, as far as functions of this module added them."""
-    counts: Row = connection.info.pop(ADDED, {})
-    return counts
-
-
-def count_added(connection: Connection, table: Table, rows: int) -> None:
-    """Note that a table has got so many rows."""
-    counts = connection.info.setdefault(ADDED, {})
-    counts[table.name] = counts.get(table.name, 0) + rows
-
-
-def _insert(connection: Connection, table: Table, rows: Sequence[Row]
-            ) -> None:
-    if rows:
-        connection.execute(insert(table), [cut(table, row) for row in rows])
-        count_added(connection, table, len(rows))
-
-
-def _update(connection: Connection, table: Table, rows: Sequence[Row]
-            ) -> None:
-    """Update rows by their ``id``; each has the same columns."""
-    if rows:
-        connection.execute(
-            update(table).where(table.c.id == bindparam('row')),
-            [{**cut(table, {name: value for name, value in row.items()
-                             if name != 'id'}), 'row': row['id']}
-             for row in sorted(rows, key=lambda row: int(row['id']))])
-
-
-def cut(table: Table, row: Row) -> Row:
-    """The row with each text cut to what its column takes."""
-    lengths = LENGTHS[table.name]
-    return {name: value[:lengths[name]]
-            if name in lengths and isinstance(value, str) else value
-            for name, value in row.items()}
-
-
-def batches(values: Iterable[Any]) -> Iterator[list[Any]]:
-    """The values in lists of at most :data:`AT_ONCE`, as for an IN list."""
-    found = list(values)
-    for begin in range(0, len(found), AT_ONCE):
-        yield found[begin:begin + AT_ONCE]

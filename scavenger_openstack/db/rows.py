@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Rows as dictionaries, and pages of them."""
+"""Rows as dictionaries: pages of them, and how they are written."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import functools
 from typing import Any
 
+import sqlalchemy
+from sqlalchemy import bindparam
 from sqlalchemy import cast
 from sqlalchemy import Column
 from sqlalchemy import Connection
@@ -17,6 +20,7 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects import sqlite
 from sqlalchemy import func
+from sqlalchemy import insert
 from sqlalchemy import Insert
 from sqlalchemy import RowMapping
 from sqlalchemy import select
@@ -24,14 +28,24 @@ from sqlalchemy import Select
 from sqlalchemy import Table
 from sqlalchemy import Text
 from sqlalchemy import tuple_
+from sqlalchemy import update
 
 from scavenger_openstack.db import paging
+from scavenger_openstack.db import tables
 
 Row = dict[str, Any]
 """One row: column -> value."""
 
 AT_ONCE = 500
-"""Rows of one statement that inserts."""
+"""Rows of one statement, or values of one IN list; SQLite takes some 30,000
+in a statement."""
+
+LENGTHS = {table.name: {
+    column.name: column.type.length for column in table.c
+    if isinstance(column.type, sqlalchemy.String) and column.type.length}
+    for table in tables.METADATA.sorted_tables}
+
+_ADDED = 'scavenger_added'
 
 
 def newest(connection: Connection, query: Select, table: Table,
@@ -121,9 +135,56 @@ def _put(table: Table, key: tuple[str, ...], values: tuple[str, ...],
         return statement.on_conflict_do_update(
             index_elements=list(key), set_={
                 name: statement.excluded[name] for name in values})
-    insert = mysql.insert(table)
-    return insert.on_duplicate_key_update({
-        name: insert.inserted[name] for name in values})
+    upsert = mysql.insert(table)
+    return upsert.on_duplicate_key_update({
+        name: upsert.inserted[name] for name in values})
+
+
+def added_rows(connection: Connection) -> Row:
+    """How many rows each table has got over this connection since the last
+    call, as far as :func:`insert_rows` added them."""
+    counts: Row = connection.info.pop(_ADDED, {})
+    return counts
+
+
+def count_added(connection: Connection, table: Table, rows: int) -> None:
+    """Note that a table has got so many rows."""
+    counts = connection.info.setdefault(_ADDED, {})
+    counts[table.name] = counts.get(table.name, 0) + rows
+
+
+def insert_rows(connection: Connection, table: Table, new: Sequence[Row]
+                ) -> None:
+    """Insert rows, count them; a text is cut to what its column takes."""
+    if new:
+        connection.execute(insert(table), [cut(table, row) for row in new])
+        count_added(connection, table, len(new))
+
+
+def update_rows(connection: Connection, table: Table, changed: Sequence[Row]
+                ) -> None:
+    """Update rows by their ``id``; each has the same columns."""
+    if changed:
+        connection.execute(
+            update(table).where(table.c.id == bindparam('row')),
+            [{**cut(table, {name: value for name, value in row.items()
+                             if name != 'id'}), 'row': row['id']}
+             for row in sorted(changed, key=lambda row: int(row['id']))])
+
+
+def cut(table: Table, row: Row) -> Row:
+    """The row with each text cut to what its column takes."""
+    lengths = LENGTHS[table.name]
+    return {name: value[:lengths[name]]
+            if name in lengths and isinstance(value, str) else value
+            for name, value in row.items()}
+
+
+def batches(values: Iterable[Any]) -> Iterator[list[Any]]:
+    """The values in lists of at most :data:`AT_ONCE`, as for an IN list."""
+    listed = list(values)
+    for begin in range(0, len(listed), AT_ONCE):
+        yield listed[begin:begin + AT_ONCE]
 
 
 def _plain(row: RowMapping) -> Row:

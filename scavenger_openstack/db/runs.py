@@ -13,6 +13,7 @@ from sqlalchemy import select
 from sqlalchemy import update
 
 from scavenger_openstack.db import reports
+from scavenger_openstack.db import rows
 from scavenger_openstack.db import tables
 
 MOST = 1000
@@ -52,7 +53,7 @@ def set_progress(connection: Connection, host_id: int, run: str,
         return
     connection.execute(insert(tables.runs), {
         **row, 'host_id': host_id, 'run_id': run})
-    reports.count_added(connection, tables.runs, 1)
+    rows.count_added(connection, tables.runs, 1)
     oldest = connection.execute(
         select(_R.id).where(_R.host_id == host_id).order_by(
             _R.id.desc()).limit(1).offset(MOST)).scalar()

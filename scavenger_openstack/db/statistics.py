@@ -14,7 +14,6 @@ from sqlalchemy import func
 from sqlalchemy import Row
 from sqlalchemy import select
 
-from scavenger_openstack.db import reports
 from scavenger_openstack.db import rows
 from scavenger_openstack.db import tables
 
@@ -59,7 +58,7 @@ def waiting(connection: Connection, after: int, most: int
 def remove(connection: Connection, ids: Sequence[int]) -> int:
     """Delete rows; how many of them were there."""
     return sum(connection.execute(delete(tables.statistics).where(
-        _S.id.in_(some))).rowcount for some in reports.batches(ids))
+        _S.id.in_(some))).rowcount for some in rows.batches(ids))
 
 
 def specs(connection: Connection, keys: Collection[tuple[str, ...]]
@@ -67,7 +66,7 @@ def specs(connection: Connection, keys: Collection[tuple[str, ...]]
     """The specs of these keys that there are, locked until the transaction
     ends: key, then n, mean, m2, cores and day."""
     found: list[Row[Any]] = []
-    for some in reports.batches(sorted(keys)):
+    for some in rows.batches(sorted(keys)):
         found += connection.execute(select(
             *(_T[name] for name in KEY), _T.n, _T.mean, _T.m2, _T.cpu_cores,
             _T.day_s).where(rows.keyed(
@@ -86,4 +85,4 @@ def end_specs(connection: Connection, before_s: float, most: int) -> int:
     ids = connection.scalars(select(_T.id).where(
         _T.day_s < before_s).limit(most)).all()
     return sum(connection.execute(delete(tables.specs).where(
-        _T.id.in_(some))).rowcount for some in reports.batches(ids))
+        _T.id.in_(some))).rowcount for some in rows.batches(ids))

@@ -445,6 +445,14 @@ audit = _table(
     Index('ix_audit_actor_name', 'actor_name', 'id'),
     Index('ix_audit_action', 'action', 'id'))
 
+# What is to be sent to the message bus, the oldest first, and not yet is.
+notifications = _table(
+    'notifications', _id(),
+    Column('uuid', String(32), nullable=False),
+    Column('event', String(64), nullable=False),
+    Column('time_s', Double, nullable=False, index=True),
+    Column('payload', JSON, nullable=False))
+
 # Work that is done once: the holder until expires_s.
 claims = _table(
     'claims',

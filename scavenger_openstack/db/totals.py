@@ -27,7 +27,6 @@ from sqlalchemy import select
 from sqlalchemy import tuple_
 from sqlalchemy import update
 
-from scavenger_openstack.db import reports
 from scavenger_openstack.db.reports import HOUR_S
 from scavenger_openstack.db.reports import Row
 from scavenger_openstack.db import rows
@@ -99,7 +98,7 @@ def change(connection: Connection, host_id: int,
     """
     names = {row['workload'] for pair in changes for row in pair if row}
     hour_s, before = 0, {}
-    for some in reports.batches(sorted(names)):
+    for some in rows.batches(sorted(names)):
         for end_s, span_s, workload, parts in connection.execute(
                 _OF_HOST, {'host_id': host_id, 'names': some}):
             hour_s = end_s
@@ -223,7 +222,7 @@ def _leave(connection: Connection, hosts: Mapping[int, int], hour_s: int
         select(tables.antagonist_hours).where(
             _H.host_id.in_(hosts), _H.hour_s.in_(hours_s))).mappings()]
     before: dict[Key, Parts] = {}
-    for some in reports.batches(sorted({(row['host_id'], row['workload'])
+    for some in rows.batches(sorted({(row['host_id'], row['workload'])
                                      for row in leaving})):
         for host_id, span_s, workload, parts in connection.execute(
                 select(_T.host_id, _T.span_s, _T.workload, _T.parts).where(
@@ -296,7 +295,7 @@ def _store(connection: Connection, before: Mapping[Key, Parts],
                     'parts': [[*part, *sums] for part, sums in parts.items()]
                     if scope == ALL else None})
     rows.put(connection, tables.antagonist_totals, _KEY, _VALUES, changed)
-    for keys in reports.batches(gone):
+    for keys in rows.batches(gone):
         connection.execute(delete(tables.antagonist_totals).where(tuple_(
             *(_T[name] for name in _KEY)).in_(keys)))
 

@@ -37,7 +37,8 @@ def _create() -> app.Application:
         raise errors.ConfigError(*found)
     return app.create(connect.engine(
         conf_control.database(conf),
-        connections=conf.database.max_connections), conf)
+        connections=conf.database.max_connections,
+        notifies=bool(conf.notifications.topics)), conf)
 
 
 application = _create()

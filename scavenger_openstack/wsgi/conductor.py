@@ -36,7 +36,8 @@ def _create() -> http.Application:
     conf_.set_up_log(conf)
     state_report.on_file(conf, 'scavenger-conductor')
     engine = connect.engine(conf_control.database(conf),
-                            connections=conf.database.max_connections)
+                            connections=conf.database.max_connections,
+                            notifies=bool(conf.notifications.topics))
     connect.read(engine, schema.check)
     engine.dispose()    # no connection is shared by processes that fork
     conductor = service.Conductor(

@@ -20,6 +20,7 @@ from scavenger_openstack.api import times
 from scavenger_openstack.db import generation
 from scavenger_openstack.db.resources import caps
 from scavenger_openstack.db.resources import hosts as db_hosts
+from scavenger_openstack.db.resources import notifications
 from scavenger_openstack.db.resources import workloads
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import parse_cpus
@@ -159,6 +160,8 @@ def put(call: Call, connection: Any) -> dict[str, Any]:
     call.record(connection, 'override.set', _target(host, key),
                 before=before and _stored(before), after=_stored(after),
                 reason=call.body['reason'])
+    notifications.add_override(connection, host['name'], after, call.now_s,
+                               is_set=True)
     return {'override': _shape(after, host, names_.of(
         connection, workload['instance']))}
 
@@ -173,6 +176,8 @@ def delete(call: Call, connection: Any) -> None:
             call.record(connection, 'override.delete', _target(host, key),
                         before=_stored(before), after=None,
                         reason=call.query.get('reason', ''))
+            notifications.add_override(connection, host['name'], before,
+                                       call.now_s, is_set=False)
             return
     raise faults.missing(
         f'override of {call.path["knob"]} on host {call.path["host"]} for',

@@ -14,6 +14,7 @@ from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
 from scavenger_openstack.api import times
 from scavenger_openstack.db.resources import hosts as db_hosts
+from scavenger_openstack.db.resources import notifications
 from scavenger_openstack.db.resources import switches
 
 SCOPES = schemas.one_of(('cloud', 'aggregate', 'host'))
@@ -68,6 +69,9 @@ def set_protection(call: Call, connection: Any) -> dict[str, Any]:
                          changed_by=call.caller.name, changed_s=call.now_s)
     _record(call, connection, 'protection.set', before and
             _protection(before), _protection(after))
+    if (before or _CLOUD)['protection'] != after['protection']:
+        notifications.add(connection, notifications.Event.PROTECTION,
+                          [_protection(after)], call.now_s)
     count = db_hosts.count(connection, after['scope'], after['target'],
                            call.now_s - call.silent_s)
     return {'protection': {

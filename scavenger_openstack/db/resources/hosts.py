@@ -69,7 +69,7 @@ def names(connection: Connection) -> list[str]:
 def by_names(connection: Connection, names: Iterable[str]) -> list[Row]:
     """The hosts of these names, those that are there, in order."""
     found: list[Row] = []
-    for some in reports.batches(sorted(set(names))):
+    for some in rows.batches(sorted(set(names))):
         found += rows.rows(connection, select(*_SHOWN).where(
             tables.hosts.c.name.in_(some)))
     return found
@@ -81,7 +81,7 @@ def of_workloads(connection: Connection, instances: Iterable[str]
     so."""
     table = tables.workloads.c
     found: dict[str, Row] = {}
-    for some in reports.batches(sorted(set(instances))):
+    for some in rows.batches(sorted(set(instances))):
         for row in rows.rows(connection, select(
                 table.instance, *_SHOWN).join_from(
                     tables.workloads, tables.hosts).where(

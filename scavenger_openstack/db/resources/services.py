@@ -14,7 +14,7 @@ from sqlalchemy import Select
 from sqlalchemy import select
 
 from scavenger_openstack.db import generation
-from scavenger_openstack.db import reports
+from scavenger_openstack.db import rows
 from scavenger_openstack.db import tables
 from scavenger_openstack import host_names
 
@@ -54,7 +54,7 @@ def follow(connection: Connection, names: Collection[str]) -> int:
     """Make these all that there are; how many were not, or are no more."""
     had = set(connection.scalars(select(_S.host)))
     has = {name.rstrip(' ') for name in names}
-    for some in reports.batches(sorted(had - has)):
+    for some in rows.batches(sorted(had - has)):
         connection.execute(delete(tables.compute_services).where(
             _S.host.in_(some)))
     if has - had:

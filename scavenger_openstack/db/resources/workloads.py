@@ -11,7 +11,6 @@ from sqlalchemy import func
 from sqlalchemy import select
 
 from scavenger_openstack.db import newest
-from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import aggregates
 from scavenger_openstack.db import rows
 from scavenger_openstack.db.rows import Row
@@ -81,7 +80,7 @@ def names_of(connection: Connection, instances: Iterable[str]
              ) -> dict[str, str]:
     """UUID of an instance -> the name that its project gave it last."""
     found: dict[str, str] = {}
-    for some in reports.batches(sorted(set(instances))):
+    for some in rows.batches(sorted(set(instances))):
         for uuid, name in connection.execute(select(
                 _W.instance, _W.display_name).where(
                     _W.instance.in_(some)).order_by(_W.id)):

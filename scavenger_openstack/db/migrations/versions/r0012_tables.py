@@ -371,6 +371,13 @@ audit = _table(
     Index('ix_audit_actor_name', 'actor_name', 'id'),
     Index('ix_audit_action', 'action', 'id'))
 
+notifications = _table(
+    'notifications', _id(),
+    Column('uuid', String(32), nullable=False),
+    Column('event', String(64), nullable=False),
+    Column('time_s', Double, nullable=False, index=True),
+    Column('payload', JSON, nullable=False))
+
 claims = _table(
     'claims',
     Column('name', String(64), primary_key=True),

@@ -10,7 +10,9 @@ from typing import Any
 
 from scavenger_openstack.api.routes import ROUTES
 from scavenger_openstack.api import times
+from scavenger_openstack.db import connect
 from scavenger_openstack.db import generation
+from scavenger_openstack.db.resources import notifications
 from scavenger_openstack.tests.unit.api import cloud
 from scavenger_openstack.tests.unit.api.policies_cases import BODIES
 
@@ -175,6 +177,30 @@ class Writes:
             error = self.refused(400, 'PUT', '/v1/protection',
                                  {**off, **changes})
             self.assertEqual(field, error['field'])
+
+    def test_notifications(self) -> None:
+        """Of what an operator changes, once for each change."""
+        self.engine.update_execution_options(**{connect.NOTIFIES: True})
+        url = f'{CAPS}/cpu_cores/%2Fbatch%2Fnoisy'
+        self.ok('PUT', url, wish())
+        self.ok('DELETE', url)
+        switch = {'scope': 'cloud', 'reason': 'we look'}
+        for enabled in (True, False, False, True):
+            self.ok('PUT', '/v1/protection', {**switch, 'enabled': enabled})
+        with self.engine.begin() as connection:
+            waiting = notifications.oldest(connection, 10)
+        self.assertEqual([
+            ('interference.limit.overridden', True),
+            ('interference.limit.overridden', False),
+            ('interference.protection.changed', False),
+            ('interference.protection.changed', True)], [
+                (row['event'], row['payload'].get(
+                    'set', row['payload'].get('enabled')))
+                for row in waiting])
+        self.assertEqual(
+            (cloud.HOST, cloud.BATCH, 0.2, 'ann'),
+            tuple(waiting[0]['payload'][name] for name in (
+                'host', 'workload', 'value', 'created_by')))
 
     def test_a_host_by_its_name_with_a_domain(self) -> None:
         full = f'{cloud.HOST}.example.org'

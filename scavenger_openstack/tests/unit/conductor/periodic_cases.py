@@ -9,7 +9,7 @@ from collections.abc import Generator
 import sqlalchemy
 
 from scavenger_openstack.conductor import periodic
-from scavenger_openstack.conductor import purging
+from scavenger_openstack.conductor import upkeep
 from scavenger_openstack.db import claims
 from scavenger_openstack.db import placed
 from scavenger_openstack.db import purge
@@ -97,7 +97,7 @@ class Periodic(cloud.Mixin):
                 {'time_s': NOW - 40 * DAY_S, 'actor': 'a', 'action': 'b',
                  'target': 'c', 'reason': ''}
                 for _ in range(purge.BATCH + 2)])
-        work = purging.make_periodic(
+        work = upkeep.make_purging(
             self.engine, 'one', lambda: self.now, lambda: self.stopped,
             days=0, audit_days=30, rows=0)
         self.stopped = True
@@ -110,7 +110,7 @@ class Periodic(cloud.Mixin):
         for days in (2, 100, 400):
             self.add(tables.audit, time_s=NOW - days * DAY_S, actor='a',
                      action='b', target=f'{days}', reason='')
-        purging.make_periodic(
+        upkeep.make_purging(
             self.engine, 'one', lambda: self.now, bool, days=30,
             audit_days=365, rows=0).turn()
         self.assertEqual(['2', '100'], self.rows(tables.audit, 'target'))
@@ -134,7 +134,7 @@ class Periodic(cloud.Mixin):
         put(5)
         self.now = NOW + 60
         for rows, admins, agents in ((100, 6, 100), (4, 4, 4)):
-            purging.make_periodic(
+            upkeep.make_purging(
                 self.engine, 'one', lambda: self.now, bool, days=0,
                 audit_days=0, rows=rows).turn()
             self.now += 7200
@@ -164,7 +164,7 @@ class Periodic(cloud.Mixin):
         self.add(tables.rules, uuid='p', kind='priority', scope='project',
                  target='u-gone', value='background', reason='',
                  created_by='op', created_s=NOW)
-        work = purging.make_periodic(
+        work = upkeep.make_purging(
             self.engine, 'one', lambda: self.now, bool,
             lambda: self.now, days=30,
             audit_days=365, rows=0)

@@ -14,9 +14,9 @@ import sqlalchemy
 
 from scavenger_openstack.conductor.admission import refusals
 from scavenger_openstack.conductor import periodic
-from scavenger_openstack.conductor import purging
 from scavenger_openstack.conductor import service
 from scavenger_openstack.conductor import specs
+from scavenger_openstack.conductor import upkeep
 from scavenger_openstack.db import claims
 from scavenger_openstack.db import enrollment
 from scavenger_openstack.db import tables
@@ -109,7 +109,7 @@ class Service(cloud.Mixin):
                 host=f'node-{number}'))
 
         def purges(name: str) -> periodic.Periodic:
-            return purging.make_periodic(
+            return upkeep.make_purging(
                 self.engine, name, lambda: NOW + self.passed_s + self.step_s,
                 bool, lambda: self.passed_s, days=3, audit_days=0, rows=0)
 
@@ -132,7 +132,7 @@ class Service(cloud.Mixin):
 
     def test_deleting_after_a_failure(self) -> None:
         """It is tried again after a minute."""
-        one, other = (purging.make_periodic(
+        one, other = (upkeep.make_purging(
             self.engine, name, lambda: self.now, bool, days=3,
             audit_days=3, rows=0)
             for name in ('one', 'other'))
@@ -157,7 +157,7 @@ class Service(cloud.Mixin):
         self.now += 40 * 86400.0
         tables_ = tables.incidents, tables.caps
         for left, stopped in ((1, True), (0, False)):
-            work = purging.make_periodic(
+            work = upkeep.make_purging(
                 self.engine, f'of {stopped}', lambda: self.now,
                 lambda stopped=stopped: stopped,    # type: ignore[misc]
                 days=3, audit_days=0, rows=0)

@@ -14,7 +14,7 @@ import sqlalchemy
 from sqlalchemy import insert
 from sqlalchemy import update
 
-from scavenger_openstack.conductor import advancing
+from scavenger_openstack.conductor import upkeep
 from scavenger_openstack.db import claims
 from scavenger_openstack.db import purge
 from scavenger_openstack.db import reports
@@ -229,8 +229,8 @@ class Totals(Summed):
         for host in HOSTS:
             self.sync(cloud.report(cloud.incident(1), host=host), NOW)
         with self.engine.begin() as connection:
-            claims.take(connection, advancing.CLAIM, 'another', NOW, NOW + 9)
-        mine, early = (advancing.make_periodic(
+            claims.take(connection, upkeep.TOTALS, 'another', NOW, NOW + 9)
+        mine, early = (upkeep.make_advancing(
             self.engine, name, clock, bool) for name, clock in (
                 ('mine', lambda: NOW + 7200), ('early', lambda: NOW + 5)))
         self.assertEqual(None, early.turn())
@@ -248,7 +248,7 @@ class Totals(Summed):
             'scavenger_openstack.db.totals.HOSTS', 1))
         for host in HOSTS:
             self.sync(cloud.report(cloud.incident(1), host=host), NOW)
-        ends, other = (advancing.make_periodic(
+        ends, other = (upkeep.make_advancing(
             self.engine, name, lambda: NOW + 7200, stopped)
             for name, stopped in (('ends', lambda: True), ('other', bool)))
         self.assertEqual((1, 2), (ends.turn(), other.turn()))
