@@ -20,7 +20,7 @@ MOST = 4096
 ROWS = ('caps', 'would', 'incidents', 'actions')
 """What has UUIDs in a status."""
 _UUID = re.compile(patterns.UUID)
-_PLAIN = re.compile(r'[\w.-]+')
+_PLAIN = re.compile(r'[\w. -]+')
 _CHARS = 32
 
 
@@ -73,14 +73,14 @@ class Names:
     def beside(self, text: str) -> str:
         """The text, each UUID as ``instance-00000003 (web-1, UUID)`` unless
         the text has the name of the instance already; a name in Nova of more
-        than letters, digits, ``.``, ``_`` and ``-`` in quotes."""
+        than letters, digits, spaces, ``.``, ``_`` and ``-`` in quotes."""
         return _UUID.sub(lambda found: self._named(found[0], text), text)
 
     def _named(self, uuid: str, text: str) -> str:
         one = self._known.get(uuid)
         if one is None or one.name in text:
             return uuid
-        given = one.display_name[:_CHARS]
+        given = one.display_name[:_CHARS].replace('\n', ' ')
         if given and not _PLAIN.fullmatch(given):
             # It could be taken for what the line itself says.
             given = json.dumps(given, ensure_ascii=False)
