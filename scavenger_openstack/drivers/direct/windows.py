@@ -273,7 +273,7 @@ class Windows(abc.ABC, Generic[C]):
             window.listings[victim] = listing
             if tasks[victim]:
                 window.listed.add(victim)
-        self._incomplete = window.listed - window.complete
+        self._incomplete = window.listings.keys() - window.complete
         return tasks
 
     def _path(self, workload: str) -> str | None:

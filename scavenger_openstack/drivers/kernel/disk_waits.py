@@ -8,6 +8,11 @@ that passed on this disk since the completion before: the disk's time.  It
 needs no past, and a request is in flight while it waits for a place in the
 queue, too.
 
+A disk that rotates serves one request after the other, so that this is the
+time that it took.  Another one serves many at once, and what completes most
+often need not be what holds it: there the time that a victim waited is divided
+as what was served meanwhile, in bytes and 16 KiB per request.
+
 Requests are known by disk and first sector, and followed when they are split
 and merged.  What threads of the kernel queue counts as theirs: the writeback
 of buffered writes, and what dm-crypt, a thin pool, md, a loop device or a

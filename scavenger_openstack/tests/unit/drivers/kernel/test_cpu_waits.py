@@ -22,7 +22,7 @@ RUNS, SLEEPS = 0, 1
 
 
 class Cpus:
-    """Threads on two CPUs; times in us.  The id of a process is that of its
+    """Threads on two CPUs; times in ms.  The id of a process is that of its
     first thread, and that of its cgroup 7."""
 
     def __init__(self, pairs: int = 16, cgroups: int = 4, ended: int = 8
@@ -48,19 +48,19 @@ class Cpus:
         return {struct.unpack('=I', key)[0]
                 for key in self.machine.tables[MAPS.watched]}
 
-    def switch(self, us: int, to: int, state: int = RUNS, cpu: int = 0,
+    def switch(self, ms: float, to: int, state: int = RUNS, cpu: int = 0,
                process: int | None = None) -> None:
         """Another thread gets the CPU; what had it ``state``."""
         previous, self.running[cpu] = self.running[cpu], to
-        self.at(us, cpu, process or previous)
+        self.at(ms, cpu, process or previous)
         self.machine.tables[MAPS.cpus] = self.cpus[cpu]
         record = bytearray(32)
         struct.pack_into('=I4xQI', record, 8, previous, state, to)
         self.machine.run(cpu_waits.switch_program(SWITCH, MAPS),
                          bytes(record))
 
-    def at(self, us: int, cpu: int, process: int) -> None:
-        self.machine.now_ns = 1000 * (us + 1000)
+    def at(self, ms: float, cpu: int, process: int) -> None:
+        self.machine.now_ns = round(1e6 * (ms + 1000))
         self.machine.cpu, self.machine.process = cpu, process
 
     def event(self, program: bytes, thread: int, cpu: int = 0) -> None:
@@ -68,13 +68,13 @@ class Cpus:
         struct.pack_into('=I4xI', record, 8, thread, cpu)
         self.machine.run(program, bytes(record))
 
-    def wake(self, us: int, thread: int, cpu: int = 0) -> None:
-        self.at(us, cpu, OTHER)
+    def wake(self, ms: float, thread: int, cpu: int = 0) -> None:
+        self.at(ms, cpu, OTHER)
         self.event(cpu_waits.wakeup_program(PID, MAPS), thread, cpu)
 
     def pairs(self) -> dict[int, int]:
-        """What ran while V waited, in us."""
-        return {process: struct.unpack('=Q', value)[0] // 1000
+        """What ran while V waited, in ms."""
+        return {process: struct.unpack('=Q', value)[0] // 1000000
                 for table in (MAPS.pairs, MAPS.rest)
                 for key, value in self.machine.tables[table].items()
                 for _, process, victim in [struct.unpack('=QII', key)]
@@ -82,7 +82,7 @@ class Cpus:
 
     def unknown(self) -> int:
         return struct.unpack('=Q', self.machine.tables[MAPS.unknown][
-            bytes(4)])[0] // 1000
+            bytes(4)])[0] // 1000000
 
 
 class TestSwitch(testtools.TestCase):
@@ -121,14 +121,28 @@ class TestSwitch(testtools.TestCase):
         cpus = Cpus()
         cpus.switch(0, HOG)
         cpus.wake(10, V)
-        for number in range(100):
+        for number in range(200):
             cpus.switch(110 + 2 * number, MOMENT + number % 3)
-        cpus.switch(310, V)
+        cpus.switch(510, V)
+        self.assertLess(cpu_waits.SLICES, 200)
         known = sum(cpus.pairs().values())
         self.assertEqual({MOMENT, MOMENT + 1, MOMENT + 2},
                          cpus.pairs().keys())
-        self.assertEqual((2 * cpu_waits.SLICES, 300 - known),
+        self.assertEqual((2 * cpu_waits.SLICES, 500 - known),
                          (known, cpus.unknown()))
+
+    def test_what_ran_for_a_moment(self) -> None:
+        """It takes no room, so that more is known of the others."""
+        cpus = Cpus()
+        cpus.switch(0, HOG)
+        cpus.wake(0, V)
+        for number in range(2 * cpu_waits.SLICES):
+            cpus.switch(10 + 0.01 * number, MOMENT + number)
+        cpus.switch(10 + 0.01 * number + 0.01, OTHER, SLEEPS)
+        cpus.switch(20, V)
+        # What is not known of 20 ms is 1.28.
+        self.assertEqual(({HOG: 10, OTHER: 8}, 1),
+                         (cpus.pairs(), cpus.unknown()))
 
     def test_on_another_cpu(self) -> None:
         cpus = Cpus()
