@@ -4,7 +4,8 @@
 
 ``watched`` has the number of a victim by the id of a thread or process, as it
 was listed.  What a watched one starts is watched, too, and what ends is not
-any more, so that another one that gets its id is none of the victim's.
+any more, so that another one that gets its id is none of the victim's; but for
+what ends in the moment between the listing and the map.
 
 ``ended`` has the processes of the host whose first thread ended, at which
 another process may get the id.  What has no room there is counted.
