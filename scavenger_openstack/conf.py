@@ -19,6 +19,7 @@ import io
 import logging
 import os
 import pathlib
+import traceback
 
 from oslo_config import cfg
 from oslo_log import log
@@ -278,6 +279,9 @@ class LogFilter(logging.Filter):
     """Keeps what terminals obey, and ends of lines, out of what is logged:
     tenants choose names, and others say what is wrong with them.
 
+    Each line of a traceback is indented: none can be taken for a line of the
+    log, whatever the text of the exception is.
+
     :param beside: changes each line before that
     """
 
@@ -291,6 +295,16 @@ class LogFilter(logging.Filter):
         except (TypeError, ValueError):     # of a library: not a line less
             text = f'{record.msg} {record.args!r}'
         record.msg, record.args = printable(self._beside(text)), None
+        more = record.stack_info or ''
+        if isinstance(record.exc_info, tuple):
+            more = ''.join(traceback.format_exception(
+                *record.exc_info)) + more
+        if more:
+            record.exc_text = '\n'.join(
+                f'    {printable(self._beside(line))}'
+                for line in more.rstrip('\n').split('\n'))
+        # Else a formatter does it again.
+        record.exc_info = record.stack_info = None
         return True
 
 
