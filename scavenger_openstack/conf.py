@@ -36,6 +36,7 @@ from scavenger_openstack import conf_cloud
 from scavenger_openstack import conf_control
 from scavenger_openstack import conf_host
 from scavenger_openstack import conf_libraries
+from scavenger_openstack import conf_metrics
 from scavenger_openstack import conf_params
 from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
@@ -140,15 +141,20 @@ CGROUPS_OPTS: list[cfg.Opt] = [
       for knob, text in FLOORS.items()),
 ]
 
-SECTIONS: dict[str, list[cfg.Opt]] = {'agent': conf_agent.AGENT_OPTS,
+SECTIONS: dict[str, list[cfg.Opt]] = {'agent': [
+                                          *conf_agent.AGENT_OPTS,
+                                          *conf_metrics.SECTIONS['agent']],
                                       'cgroups': CGROUPS_OPTS,
                                       'network': conf_host.NETWORK_OPTS,
                                       'libvirt': conf_host.LIBVIRT_OPTS,
                                       'perf': conf_host.PERF_OPTS,
-                                      'conductor': conf_control.CONDUCTOR_OPTS,
+                                      'conductor': [
+                                          *conf_control.CONDUCTOR_OPTS,
+                                          *conf_metrics.SECTIONS['conductor']],
                                       'replay': conf_agent.REPLAY_OPTS,
                                       'database': conf_control.DATABASE_OPTS,
-                                      'api': conf_control.API_OPTS,
+                                      'api': [*conf_control.API_OPTS,
+                                              *conf_metrics.SECTIONS['api']],
                                       **conf_cloud.SECTIONS}
 
 
