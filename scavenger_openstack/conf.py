@@ -36,9 +36,9 @@ from scavenger_openstack import conf_cloud
 from scavenger_openstack import conf_control
 from scavenger_openstack import conf_host
 from scavenger_openstack import conf_libraries
-from scavenger_openstack import conf_metrics
 from scavenger_openstack import conf_params
 from scavenger_openstack import errors
+from scavenger_openstack.metrics import options as metrics_options
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import printable
@@ -143,18 +143,18 @@ CGROUPS_OPTS: list[cfg.Opt] = [
 
 SECTIONS: dict[str, list[cfg.Opt]] = {'agent': [
                                           *conf_agent.AGENT_OPTS,
-                                          *conf_metrics.SECTIONS['agent']],
+                                          *metrics_options.SECTIONS['agent']],
                                       'cgroups': CGROUPS_OPTS,
                                       'network': conf_host.NETWORK_OPTS,
                                       'libvirt': conf_host.LIBVIRT_OPTS,
                                       'perf': conf_host.PERF_OPTS,
                                       'conductor': [
                                           *conf_control.CONDUCTOR_OPTS,
-                                          *conf_metrics.SECTIONS['conductor']],
+                                          *metrics_options.SECTIONS['conductor']],
                                       'replay': conf_agent.REPLAY_OPTS,
                                       'database': conf_control.DATABASE_OPTS,
                                       'api': [*conf_control.API_OPTS,
-                                              *conf_metrics.SECTIONS['api']],
+                                              *metrics_options.SECTIONS['api']],
                                       **conf_cloud.SECTIONS}
 
 

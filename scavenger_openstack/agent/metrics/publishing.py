@@ -24,16 +24,16 @@ from scavenger_openstack.agent.metrics import page
 from scavenger_openstack.agent.metrics.text_format import Row
 from scavenger_openstack.agent.metrics import totals
 from scavenger_openstack.agent import transitions
-from scavenger_openstack import conf_metrics
 from scavenger_openstack import errors
 from scavenger_openstack.log_once import LogOnce
+from scavenger_openstack.metrics import options
 from scavenger_openstack.restore import files
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import KnobKey
 from scavenger_openstack import version
 
 if TYPE_CHECKING:
-    from scavenger_openstack.agent.metrics import listener
+    from scavenger_openstack.metrics import listener
 
 LOG = log.getLogger(__name__)
 
@@ -65,6 +65,7 @@ class Metrics:
         self._version = version()
         self._made_s = 0.0
         self._json = b'{}'
+        self._page = b''
         self._document: Mapping[str, Any] = {}
 
     def happened(self, events: Iterable[transitions.Event]) -> None:
@@ -136,15 +137,17 @@ class Metrics:
                 if self._logged.over('file'):
                     LOG.info('metrics_file %s is written again', self._path)
         if self._listen:
-            self._serve(data)
+            self._page = data
+            self._serve()
 
-    def _serve(self, data: bytes) -> None:
+    def _serve(self) -> None:
         if self._listener is None:
-            from scavenger_openstack.agent.metrics import listener
+            from scavenger_openstack.metrics import listener
             try:
                 self._listener = listener.Listener(
-                    *conf_metrics.address(self._listen))
-            except (OSError, errors.ScavengerError) as exc:
+                    *options.address(self._listen),
+                    lambda: self._page)
+            except (OSError, RuntimeError) as exc:
                 if self._logged.due('listen', str(exc)):
                     LOG.warning('metrics_listen %s: nothing listens there: '
                                 '%s; tried again every %.0f s', self._listen,
@@ -152,4 +155,3 @@ class Metrics:
                 return
             self._logged.over('listen')
             LOG.info('metrics are served at http://%s/metrics', self._listen)
-        self._listener.publish(data)

@@ -16,8 +16,6 @@ from typing import NamedTuple
 
 from scavenger_openstack.types import printable
 
-CONTENT_TYPE = 'text/plain; version=0.0.4; charset=utf-8'
-
 MOST_LABEL = 255
 """Characters of a label's value; the rest is left out."""
 
