@@ -163,9 +163,12 @@ class Served:
         """Return all metrics in Prometheus' text format."""
         return prometheus_client.generate_latest(self._all)
 
-    def start(self) -> None:
+    def start(self, *, shared: bool = False) -> None:
         """Serve them, unless this process does or has just tried; may be
-        called with each request, as some servers fork after loading."""
+        called with each request, as some servers fork after loading.
+
+        :param shared: there are other processes, of which one may do so
+        """
         if not self._listen:
             return
         pid, tried_s = self._tried
@@ -178,7 +181,8 @@ class Served:
             self._listener = listener.Listener(
                 *options.address(self._listen), self.page)
         except (OSError, RuntimeError) as exc:
-            log_it = LOG.debug if pid == os.getpid() else LOG.warning
+            log_it = (LOG.debug if pid == os.getpid() else
+                      LOG.info if shared else LOG.warning)
             log_it('metrics_listen %s: this process does not listen there: '
                    '%s', self._listen, exc)
         else:
@@ -294,7 +298,7 @@ def beside(application: Callable[..., Iterable[bytes]], served: Served
     to serve the metrics, too."""
     def called(environ: dict[str, Any], start_response: Any
                ) -> Iterable[bytes]:
-        served.start()
+        served.start(shared=True)
         return application(environ, start_response)
     return called
 

@@ -59,10 +59,11 @@ class Metrics(cloud.Mixin):
         return found
 
     def test_states_of_hosts(self) -> None:
-        for number, (seen_s, more) in enumerate((
-                (0.0, {}), (NOW - 121, {'enforcing': True}),
-                (NOW - 119, {'enforcing': True}), (NOW, {'enforcing': True}),
-                (NOW, {}), (NOW, {'removed_s': NOW}))):
+        hosts: tuple[tuple[float, dict[str, Any]], ...] = (
+            (0.0, {}), (NOW - 121, {'enforcing': True}),
+            (NOW - 119, {'enforcing': True}), (NOW, {'enforcing': True}),
+            (NOW, {}), (NOW, {'removed_s': NOW}))
+        for number, (seen_s, more) in enumerate(hosts):
             self.add_host(f'h{number}', seen_s, **more)
         samples = self.samples()
         self.assertEqual([1, 1, 2, 1], [
