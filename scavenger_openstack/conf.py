@@ -39,6 +39,7 @@ from scavenger_openstack import conf_host
 from scavenger_openstack import conf_libraries
 from scavenger_openstack import conf_params
 from scavenger_openstack import errors
+from scavenger_openstack.metrics import options as metrics_options
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import printable
@@ -141,15 +142,20 @@ CGROUPS_OPTS: list[cfg.Opt] = [
       for knob, text in FLOORS.items()),
 ]
 
-SECTIONS: dict[str, list[cfg.Opt]] = {'agent': conf_agent.AGENT_OPTS,
+SECTIONS: dict[str, list[cfg.Opt]] = {'agent': [
+                                          *conf_agent.AGENT_OPTS,
+                                          *metrics_options.SECTIONS['agent']],
                                       'cgroups': CGROUPS_OPTS,
                                       'network': conf_host.NETWORK_OPTS,
                                       'libvirt': conf_host.LIBVIRT_OPTS,
                                       'perf': conf_host.PERF_OPTS,
-                                      'conductor': conf_control.CONDUCTOR_OPTS,
+                                      'conductor': [
+                                          *conf_control.CONDUCTOR_OPTS,
+                                          *metrics_options.SECTIONS['conductor']],
                                       'replay': conf_agent.REPLAY_OPTS,
                                       'database': conf_control.DATABASE_OPTS,
-                                      'api': conf_control.API_OPTS,
+                                      'api': [*conf_control.API_OPTS,
+                                              *metrics_options.SECTIONS['api']],
                                       **conf_cloud.SECTIONS}
 
 

@@ -300,3 +300,13 @@ def _named(entries: Iterable[AnyEntry]) -> Iterator[str]:
             yield from (one.workload for one in entry.suspects)
         elif isinstance(entry, Limit | Kill):
             yield entry.workload
+
+
+def described_entries(report: Report) -> str:
+    """Return the entries of a report, for people."""
+    if not report.entries:
+        return 'no entry'
+    first, last = report.entries[0], report.entries[-1]
+    if first is last:
+        return f'entry {first.sequence} ({type(first).__name__})'
+    return f'entries {first.sequence} to {last.sequence}'

@@ -24,6 +24,7 @@ from typing import Any
 
 from oslo_log import log
 
+from scavenger_openstack.agent import capacity
 from scavenger_openstack.agent.control_plane import directives as directives_
 from scavenger_openstack.agent.control_plane import head
 from scavenger_openstack.agent.control_plane import reports
@@ -283,11 +284,8 @@ class Sync:
         if not rates.complete:
             return
         self._rates = rates
-        if sample.cpu_busy_s and before.cpu_busy_s:
-            busy_s = sum(max(0.0, total - before.cpu_busy_s.get(cpu, total))
-                         for cpu, total in sample.cpu_busy_s.items())
-            self._idle_cores = max(
-                0.0, len(sample.cpu_busy_s) - busy_s / rates.interval_s)
+        self._idle_cores = capacity.idle_cores(
+            before.cpu_busy_s, sample.cpu_busy_s, rates.interval_s)
         self._sums.add(rates.workloads, sample.cpu_model or '',
                        sample.wall_time_s + self._clock.behind_s(
                            sample.time_s, sample.wall_time_s))
