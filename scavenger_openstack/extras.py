@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 EXTRAS: Mapping[str, tuple[str, ...]] = {
+    'archive': ('fsspec', 'pyarrow'),
     'control': ('alembic', 'bcrypt', 'flask', 'jsonschema', 'keystoneauth1',
                 'keystonemiddleware', 'microversion_parse', 'msgspec',
                 'novaclient', 'oslo_messaging', 'oslo_middleware',

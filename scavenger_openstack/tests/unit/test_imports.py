@@ -30,7 +30,7 @@ LEVELS = {
     'conf': 2, 'rpc': 2, 'db': 2, 'drivers': 2, 'recording': 2,
     'simulator': 2,
     'agent': 3, 'conductor': 3, 'api': 3, 'nova': 3, 'osc': 3,
-    'demo': 3, 'state_report': 3,
+    'archive': 3, 'demo': 3, 'state_report': 3,
     'laboratory': 4, 'wsgi': 4,
     'cmd': 5,
 }
@@ -59,7 +59,8 @@ HOMES = {
                  'conductor', 'nova', 'wsgi', 'cmd', 'demo'),
     'libvirt': ('drivers.libvirt.client',),
     'stevedore': ('agent.parts',),
-    'pyarrow': ('recording.table_files',),
+    'pyarrow': ('recording.table_files', 'archive'),
+    'fsspec': ('archive',),
     'yaml': ('simulator.safe_yaml', 'simulator.scenario'),
     'msgspec': ('wire',),
     'sqlalchemy': ('db',),
