@@ -222,7 +222,7 @@ def bar(parts: Sequence[tuple[str, float | None]], total: float | None,
     known = [(name, max(0.0, amount or 0.0)) for name, amount in parts]
     whole = max(total or 0.0, sum(amount for _, amount in known)) or 1.0
     drawn, x = [], 0.0
-    for (name, amount), shade in zip(known, SHADES, strict=False):
+    for (_, amount), shade in zip(known, SHADES, strict=False):
         wide = (width - 2) * amount / whole
         if amount:
             drawn.append(

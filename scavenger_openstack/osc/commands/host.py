@@ -13,11 +13,11 @@ from typing import Any
 from osc_lib.command import command
 from osc_lib import exceptions
 
-from scavenger_openstack.osc import amounts
 from scavenger_openstack.osc import http
 from scavenger_openstack.osc import listing
 from scavenger_openstack.osc import scope
 from scavenger_openstack.osc import table
+from scavenger_openstack import typed_amounts
 
 
 def _precision(value: Any) -> str:
@@ -57,7 +57,7 @@ def _of_fact(name: str, value: Any) -> str:
     if name.endswith('_share'):
         return f'{100 * value:.2f} % of one CPU'
     if name.endswith('_bytes'):
-        return amounts.human('memory_bytes', value)
+        return typed_amounts.human('memory_bytes', value)
     return table.duration(value) if name.endswith('_s') else \
         table.plain(value)
 
