@@ -48,8 +48,6 @@ _UNIT = re.compile('_(at|bytes|s|share)$')
 
 def _of_fact(name: str, value: Any) -> str:
     """A fact with its unit, which is the end of its name."""
-    if name == 'used':
-        return table.amounts_by_name(value)
     if name.endswith('_at'):
         return f'{table.time(value)} (UTC)'
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -108,6 +106,7 @@ LONG = (
     *COLUMNS,
     table.Column('version', 'Version'),
     table.Column('headroom', 'Headroom', table.amounts_by_name),
+    table.Column('used', 'Used by Background', table.amounts_by_name),
     table.Column('capacity', 'Capacity', table.amounts_by_name),
     table.Column('precision', 'Precision', _precision),
     table.Column('missing', 'Missing'),
