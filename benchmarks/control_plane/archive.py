@@ -27,7 +27,7 @@ from typing import Any
 import duckdb
 import sqlalchemy
 
-from scavenger_openstack import archive
+from scavenger_openstack.archive import files
 from scavenger_openstack.db import connect
 from scavenger_openstack.db.resources import archive as rows
 from scavenger_openstack.db import schema
@@ -37,7 +37,7 @@ DAYS = 7
 INCIDENTS = 3
 NOW = 1_750_032_000.0 // rows.DAY_S * rows.DAY_S
 
-QUERIES = pathlib.Path(archive.__file__).parents[1].joinpath(
+QUERIES = pathlib.Path(files.__file__).parents[2].joinpath(
     'etc', 'scavenger', 'archive')
 
 SPARK = '''
@@ -46,6 +46,7 @@ from pyspark.sql import SparkSession
 top, parts, *files = sys.argv[1:]
 spark = (SparkSession.builder.master('local[2]')
          .config('spark.ui.enabled', 'false')
+         .config('spark.ui.showConsoleProgress', 'false')
          .config('spark.sql.shuffle.partitions', 4)
          .config('spark.log.level', 'ERROR').getOrCreate())
 for part in parts.split(','):
@@ -71,17 +72,17 @@ def main() -> None:
         schema.upgrade(engine)
         fill(engine, asked.hosts)
         began_s, cpu_s = time.monotonic(), time.process_time()
-        written = list(archive.write(engine, str(top), NOW))
+        written = list(files.write(engine, str(top), NOW))
         print(f'{asked.hosts} hosts, {DAYS} days: {len(written)} files, '
               f'{sum(one.rows for one in written)} rows, '
               f'{sum(one.size_bytes for one in written) / 1e6:.1f} MB in '
               f'{time.monotonic() - began_s:.1f} s '
               f'({time.process_time() - cpu_s:.1f} s of CPU)')
-        files = sorted(QUERIES.glob('*.sql'))
-        by_duckdb = dict(zip(files, of_duckdb(top, files), strict=True))
-        by_spark = dict(zip(files, of_spark(asked.spark, top, files),
+        queries = sorted(QUERIES.glob('*.sql'))
+        by_duckdb = dict(zip(queries, of_duckdb(top, queries), strict=True))
+        by_spark = dict(zip(queries, of_spark(asked.spark, top, queries),
                             strict=True)) if asked.spark else {}
-        for file in files:
+        for file in queries:
             seconds, answer = by_duckdb[file]
             line = (f'{file.stem}: {len(answer)} rows, DuckDB '
                     f'{seconds:.2f} s')
@@ -171,7 +172,7 @@ def of_duckdb(top: pathlib.Path, files: list[pathlib.Path]
             connection.execute(
                 f'CREATE VIEW {part.name} AS SELECT * FROM read_parquet('
                 f"'{top}/{part.name}/*/*.parquet', hive_partitioning = true)")
-        for file in files:
+        for file in queries:
             began_s = time.monotonic()
             answer = connection.execute(file.read_text()).fetchall()
             yield time.monotonic() - began_s, answer

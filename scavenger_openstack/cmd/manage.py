@@ -232,24 +232,24 @@ def _purge(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
 
 
 def _archive(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
-    from scavenger_openstack import extras
     from scavenger_openstack.db import connect
     from scavenger_openstack.db import schema
+    from scavenger_openstack import extras
     try:
-        from scavenger_openstack import archive
+        from scavenger_openstack.archive import files
     except ImportError as exc:
         raise errors.ConfigError(extras.missing(exc, 'archive') or str(exc)
                                  ) from exc
-    files = rows = size_bytes = 0
+    count = rows = size_bytes = 0
     with _engine(conf, statement_s=PURGE_S) as engine:
         connect.read(engine, schema.check)
-        for written in archive.write(engine, options.url, time.time()):
+        for written in files.write(engine, options.url, time.time()):
             print(f'{written.name} {written.day}: '
                   f'{amounts.counted(written.rows, "row")}, '
                   f'{amounts.of_bytes(written.size_bytes)}', flush=True)
-            files, rows = files + 1, rows + written.rows
+            count, rows = count + 1, rows + written.rows
             size_bytes += written.size_bytes
-    print(f'{amounts.counted(files, "file")} written, '
+    print(f'{amounts.counted(count, "file")} written, '
           f'{amounts.counted(rows, "row")}, {amounts.of_bytes(size_bytes)}')
     return 0
 

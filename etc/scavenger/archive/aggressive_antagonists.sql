@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Which workloads disturbed an application most in a window?  CPI2, section 5.
 WITH asked AS (
-  SELECT 'shop' AS application, '2026-01-01' AS first_day,
+  SELECT 'shop' AS application, '2000-01-01' AS first_day,
          '2099-12-31' AS last_day)
 SELECT a.workload, a.instance, a.project, a.application,
        SUM(a.interference_s) / 60 AS interference_minutes,

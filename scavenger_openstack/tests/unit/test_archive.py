@@ -11,7 +11,7 @@ import fixtures
 import fsspec
 import sqlalchemy
 
-from scavenger_openstack import archive
+from scavenger_openstack.archive import files
 from scavenger_openstack.db.resources import archive as rows
 from scavenger_openstack.db import tables
 from scavenger_openstack import errors
@@ -24,7 +24,7 @@ DAY = 1_750_032_000.0 // DAY_S * DAY_S
 
 NOW = DAY + 4 * DAY_S
 
-QUERIES = pathlib.Path(archive.__file__).parents[1].joinpath(
+QUERIES = pathlib.Path(files.__file__).parents[2].joinpath(
     'etc', 'scavenger', 'archive')
 
 
@@ -68,8 +68,8 @@ class ArchiveCase(cloud.Mixin, cloud.Sqlite):
                  removed_s=day_s + 360)
 
     def write(self, url: str = '', now_s: float = NOW
-              ) -> list[archive.Written]:
-        return list(archive.write(self.engine, url or str(self.top), now_s))
+              ) -> list[files.Written]:
+        return list(files.write(self.engine, url or str(self.top), now_s))
 
     def ask(self, name: str) -> list[tuple[Any, ...]]:
         """What DuckDB answers to a file."""
@@ -118,9 +118,11 @@ class Writing(ArchiveCase):
         self.patch(rows, 'AT_ONCE', 4)
         self.assertEqual({'incidents': 25, 'suspects': 50}, {
             written.name: written.rows for written in self.write()
-            if written.name in ('incidents', 'suspects')})
+            if written.name in ('incidents', 'suspects')
+            and written.day == '2025-06-16'})
         self.assertEqual([(0.25, 25, 50), (0.35, 25, 25)], [
-            row[:3] for row in self.ask('other_threshold')])
+            (float(row[0]), *row[1:3]) for row in self.ask(
+                'other_threshold')])
 
     def test_another_file_system(self) -> None:
         self.add_day()
