@@ -10,4 +10,7 @@ from scavenger_openstack.dashboard.admin import views
 
 urlpatterns = [
     path('', views.Index.as_view(), name='index'),
+    path('limits/set/', views.SetLimit.as_view(), name='cap_set'),
+    path('limits/lift/', views.UnsetLimit.as_view(), name='cap_unset'),
+    path('protection/', views.Protection.as_view(), name='protection'),
 ]
