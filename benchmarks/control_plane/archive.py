@@ -172,7 +172,7 @@ def of_duckdb(top: pathlib.Path, files: list[pathlib.Path]
             connection.execute(
                 f'CREATE VIEW {part.name} AS SELECT * FROM read_parquet('
                 f"'{top}/{part.name}/*/*.parquet', hive_partitioning = true)")
-        for file in queries:
+        for file in files:
             began_s = time.monotonic()
             answer = connection.execute(file.read_text()).fetchall()
             yield time.monotonic() - began_s, answer

@@ -67,6 +67,8 @@ RULES = [
           'PATCH /v1/aggregates/{aggregate}'),
     _rule('summary:show', READER, 'Show all hosts, and the cloud, at a '
           'glance.', 'GET /v1/summary', 'GET /v1/overview'),
+    _rule('report:show', READER, 'Report what a span of time was like.',
+          'GET /v1/report'),
     _rule('workloads:list', READER, 'List workloads.', 'GET /v1/workloads'),
     _rule('incidents:list', VICTIM, 'List the incidents of one\'s project.',
           'GET /v1/incidents'),

@@ -18,6 +18,7 @@ from scavenger_openstack.api.resources import evictions
 from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api.resources import incidents
 from scavenger_openstack.api.resources import overview
+from scavenger_openstack.api.resources import report
 from scavenger_openstack.api.resources import rules
 from scavenger_openstack.api.resources import specs
 from scavenger_openstack.api.resources import summary
@@ -97,6 +98,9 @@ ROUTES: tuple[Route, ...] = (
           'Show summary', _NOTHING, None, summary.ANSWER),
     Route('GET', '/v1/overview', 'overview', 'summary:show', overview.show,
           'Show overview', _NOTHING, None, overview.ANSWER),
+    Route('GET', '/v1/report', 'report', 'report:show', report.show,
+          'Show report', schemas.fields(report.FILTERS, *report.FILTERS),
+          None, schemas.thing('report', report.FIELDS)),
     _list('/v1/workloads', 'workloads', 'workloads:list', workloads.list_,
           'List workloads', workloads.FIELDS, workloads.FILTERS),
     _list('/v1/incidents', 'incidents', '', incidents.list_,

@@ -435,6 +435,56 @@ class Reads:
                                       'interference_s')))
         self.refused(403, 'GET', '/v1/overview', role='reader')
 
+    def test_report(self) -> None:
+        """Of full hours, the worst first; totals are of all rows."""
+        hour_s = reports.hour(cloud.NOW_S)
+        with connect.writing(self.engine) as connection:
+            one, two = connection.scalars(
+                select(tables.hosts.c.id).order_by(tables.hosts.c.id)).all()
+            for hours, host, victim, project, seconds in (
+                    (0, one, 'web', 'p1', 7777.0), (1, one, 'web', 'p1', 60.0),
+                    (2, one, 'web', 'p1', 30.0), (2, two, 'web', 'p1', 5.0),
+                    (3, two, 'db', 'p2', 10.0),
+                    (24 * 7 + 1, two, 'db', 'p2', 9999.0)):
+                at_s = hour_s - 3600 * hours
+                connection.execute(insert(tables.victim_hours).values(
+                    host_id=host, hour_s=at_s, victim=victim,
+                    project=project, application='shop', incidents=1,
+                    interference_s=seconds))
+                connection.execute(insert(tables.background_hours).values(
+                    host_id=host, hour_s=at_s, core_s=10 * seconds,
+                    byte_s=seconds))
+        found = self.ok('GET', '/v1/report')['report']
+        self.assertEqual((4, 105.0, 1050.0, 105.0), tuple(
+            found[name] for name in (
+                'incidents', 'interference_s', 'background_core_s',
+                'background_byte_s')))
+        self.assertEqual(
+            [('p1', 'shop', 2, 3, 95.0), ('p2', 'shop', 1, 1, 10.0)],
+            [tuple(row.values()) for row in found['projects']])
+        self.assertEqual(
+            [(cloud.HOST, 2, 90.0, 900.0, 90.0),
+             (cloud.SILENT, 2, 15.0, 150.0, 15.0)],
+            [tuple(row.values()) for row in found['hosts']])
+        self.assertEqual([(cloud.BATCH, 50.5)], [
+            (row['workload'], row['interference_s'])
+            for row in found['antagonists']])
+        with connect.writing(self.engine) as connection:
+            connection.execute(update(tables.incidents).values(
+                begun_s=hour_s - 3600))
+        self.assertEqual(
+            [('attribution', 2, 0, 0)], [tuple(row.values()) for row in
+                                         self.ok('GET', '/v1/report')[
+                                             'report']['precision']])
+        some = self.ok('GET', '/v1/report?limit=1')['report']
+        self.assertEqual((1, 1, 105.0), (
+            len(some['projects']), len(some['hosts']),
+            some['interference_s']))
+        for query, field in ((f'since={cloud.at(0)}', 'since'),
+                             ('since=soon', 'since'), ('limit=0', 'limit')):
+            self.assertEqual(field, self.refused(
+                400, 'GET', f'/v1/report?{query}')['field'])
+
     def test_overview_of_nothing(self) -> None:
         with connect.writing(self.engine) as connection:
             for table in reversed(tables.METADATA.sorted_tables):
