@@ -57,30 +57,38 @@ def of_knob(knob: str, value: Value | None) -> str:
         return f'CPUs {value}' if knob == Knob.CPU_SET else value
     if knob == Knob.MEMORY_BYTES:
         return of_bytes(value)
-    if knob.endswith('_bytes_per_s'):
-        return of_bytes_per_s(value)
-    return f'{of_number(value)}{_UNITS.get(knob, "")}'
-
-
-_UNITS: dict[str, str] = {
-    Knob.CPU_CORES: ' cores', Knob.IO_OPS_PER_S: ' operations/s',
-    Knob.LLC_WAYS: ' ways'}
-"""What stands after a plain number."""
+    return _in_unit(value, *_unit_of_knob(knob))
 
 
 def of_signal(signal: str, value: float) -> str:
     """A value of a signal with its unit, or of the knob of that name."""
-    if signal == 'io_wait':
-        return f'{of_number(value * 1e3)} ms/operation'
-    if signal == 'llc_misses_per_s':
-        return f'{of_number(value / 1e6)} M misses/s'
-    if signal in _SIGNAL_UNITS:
-        return of_number(value) + _SIGNAL_UNITS[signal]
-    return of_knob(signal.partition(' ')[0], value)
+    name = signal.partition(' ')[0]     # of a device, perhaps
+    return _in_unit(value, *_SIGNAL_UNITS[name]) if name in _SIGNAL_UNITS \
+        else of_knob(name, value)
 
 
-_SIGNAL_UNITS = {'run_delay': ' s waited per s of CPU time',
-                 'cpi': ' cycles/instruction'}
+def unit(name: str) -> tuple[float, str]:
+    """Return (size, name) of the unit in which a signal or a knob is read."""
+    return _SIGNAL_UNITS.get(name) or _unit_of_knob(name)
+
+
+def _unit_of_knob(knob: str) -> tuple[float, str]:
+    return (1e6, 'MB/s') if knob.endswith('_bytes_per_s') else \
+        _KNOB_UNITS.get(knob, (1.0, ''))
+
+
+def _in_unit(value: float, size: float, words: str) -> str:
+    return f'{of_number(value / size)} {words}'.rstrip()
+
+
+_KNOB_UNITS: dict[str, tuple[float, str]] = {
+    Knob.CPU_CORES: (1.0, 'cores'), Knob.MEMORY_BYTES: (2.0 ** 20, 'MiB'),
+    Knob.IO_OPS_PER_S: (1.0, 'operations/s'), Knob.LLC_WAYS: (1.0, 'ways')}
+
+_SIGNAL_UNITS: dict[str, tuple[float, str]] = {
+    'run_delay': (1.0, 's waited per s of CPU time'),
+    'cpi': (1.0, 'cycles/instruction'), 'io_wait': (1e-3, 'ms/operation'),
+    'llc_misses_per_s': (1e6, 'M misses/s')}
 
 
 def of_ground(ground: Ground, victim: str, signal: str,

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 EXTRAS: Mapping[str, tuple[str, ...]] = {
+    'archive': ('fsspec', 'pyarrow'),
     'control': ('alembic', 'bcrypt', 'flask', 'jsonschema', 'keystoneauth1',
                 'keystonemiddleware', 'microversion_parse', 'msgspec',
                 'novaclient', 'oslo_messaging', 'oslo_middleware',
@@ -14,6 +15,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
                 'oslo_upgradecheck', 'prometheus_client', 'pymysql',
                 'sqlalchemy'),
     'rpc': ('msgspec', 'oslo_messaging', 'oslo_service'),
+    'dashboard': ('horizon', 'keystoneauth1', 'openstack_dashboard'),
     'libvirt': ('libvirt',),
     'osc': ('openstackclient', 'osc_lib'),
     'parquet': ('pyarrow',),

@@ -65,8 +65,10 @@ RULES = [
     _rule('aggregates:update', ADMIN,
           'Set modes and parameters of the hosts of an aggregate.',
           'PATCH /v1/aggregates/{aggregate}'),
-    _rule('summary:show', READER, 'Show all hosts at a glance.',
-          'GET /v1/summary'),
+    _rule('summary:show', READER, 'Show all hosts, and the cloud, at a '
+          'glance.', 'GET /v1/summary', 'GET /v1/overview'),
+    _rule('report:show', READER, 'Report what a span of time was like.',
+          'GET /v1/report'),
     _rule('workloads:list', READER, 'List workloads.', 'GET /v1/workloads'),
     _rule('incidents:list', VICTIM, 'List the incidents of one\'s project.',
           'GET /v1/incidents'),

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from scavenger_openstack.api.call import Call
+from scavenger_openstack.api import faults
 from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
@@ -15,6 +16,8 @@ from scavenger_openstack.db.resources import workloads
 
 FILTERS = {
     'host': schemas.NAME,
+    'name': described(schemas.NAME, 'What its host calls it; with '
+                                    '"host" only.'),
     'project': schemas.SHORT,
     'instance': schemas.UUID,
     'application': schemas.NAME,
@@ -44,10 +47,14 @@ FIELDS = {
 
 def list_(call: Call, connection: Any) -> dict[str, Any]:
     query = call.query
+    if 'name' in query and 'host' not in query:
+        raise faults.bad('name is of a workload on one host.', 'host',
+                         'the name of a host in /v1/hosts')
     return call.page(
         workloads.page(
             connection, host_id=hosts.known(connection, query.get('host')),
-            project=query.get('project'), instance=query.get('instance'),
+            name=call.name('name'), project=query.get('project'),
+            instance=query.get('instance'),
             application=call.name('application'),
             priority=query.get('priority'), gone=query.get('gone', False),
             after=call.after_id(), limit=call.limit + 1),

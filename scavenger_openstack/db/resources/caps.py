@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from sqlalchemy import Connection
+from sqlalchemy import func
 from sqlalchemy import insert
 from sqlalchemy import or_
 from sqlalchemy import select
@@ -58,6 +59,20 @@ def limited(connection: Connection, pairs: Iterable[tuple[int, str]]
             _C.removed_s.is_(None),
             or_(_C.incident != '', _C.owner == OWNER),
             rows.among(_C.host_id, _C.workload, wanted)))}
+
+
+def count_by_owner(connection: Connection) -> dict[str, int]:
+    """How many limits are in force, by what set them."""
+    return dict(connection.execute(
+        select(_C.owner, func.count()).where(_C.removed_s.is_(None))
+        .group_by(_C.owner)).tuples().all())
+
+
+def count_overrides(connection: Connection, now_s: float) -> int:
+    """How many overrides hold now."""
+    return int(connection.execute(select(func.count()).select_from(
+        tables.overrides).where(_O.deleted_s.is_(None),
+                                _O.expires_s > now_s)).scalar() or 0)
 
 
 def overrides(connection: Connection, *, now_s: float,

@@ -32,6 +32,8 @@ READ, WRITE = only(*READERS), only('admin')
 
 EXPECTED: dict[str, Allowed] = {
     'list_hosts': READ, 'show_host': READ, 'show_summary': READ,
+    'show_overview': READ,
+    'show_report': READ,
     'update_host': WRITE,
     'show_aggregate': READ, 'update_aggregate': WRITE,
     'list_workloads': READ,

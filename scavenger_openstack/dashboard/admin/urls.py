@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The URLs below /admin/interference/."""
+
+from __future__ import annotations
+
+from django.urls import path
+
+from scavenger_openstack.dashboard.admin import views
+
+urlpatterns = [
+    path('', views.Index.as_view(), name='index'),
+    path('limits/set/', views.SetLimit.as_view(), name='cap_set'),
+    path('limits/lift/', views.UnsetLimit.as_view(), name='cap_unset'),
+    path('protection/', views.Protection.as_view(), name='protection'),
+]
