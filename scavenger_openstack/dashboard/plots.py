@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import datetime
+import html
 import itertools
 import math
 import statistics
@@ -227,7 +228,8 @@ def bar(parts: Sequence[tuple[str, float | None]], total: float | None,
         if amount:
             drawn.append(
                 f"<rect x='{1 + x:.1f}' y='1' width='{wide:.1f}' "
-                f"height='{height - 2:g}' fill='{shade}'/>")
+                f"height='{height - 2:g}' fill='{shade}'>"
+                f'<title>{html.escape(name)}</title></rect>')
         x += wide
     drawn.append(f"<rect x='1' y='1' width='{width - 2:g}' "
                  f"height='{height - 2:g}' fill='none' stroke='{plot.FAINT}'"

@@ -200,17 +200,8 @@ def _suspect(one: Mapping[str, Any]) -> str:
 
 
 def _ground(one: Mapping[str, Any], incident: Mapping[str, Any]) -> str:
-    from scavenger_openstack.amounts import of_ground
-    from scavenger_openstack.grounds import Ground
-    fields = {field: one[field] for field in Ground._fields
-              if one.get(field) is not None}
-    workload = one.get('workload')
-    if workload is None:
-        fields['workload'] = 'another workload or the host itself'
-    return of_ground(
-        Ground(**fields), incident['victim'], incident['signal'], {
-            str(workload): one.get('name') or '',
-            incident['victim']: incident.get('victim_name') or ''})
+    from scavenger_openstack.amounts import of_incident_ground
+    return of_incident_ground(one, incident)
 
 
 def _limit(one: Mapping[str, Any]) -> str:
