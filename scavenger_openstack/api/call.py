@@ -90,11 +90,13 @@ class Call:
 
     def hide(self, hidden: Collection[str], filters: Collection[str]) -> None:
         """Refuse filters by which a reader of a project would learn of
-        others.
+        others; the caller's own project is what it sees anyway.
 
         :raises Fault: 400.
         """
-        wrong = sorted(self.query.keys() & set(hidden))
+        wrong = sorted(name for name, value in self.query.items()
+                       if name in hidden
+                       and (name, value) != ('project', self.caller.project))
         if wrong:
             raise faults.bad(
                 f'{wrong[0]} cannot be asked for by readers of a project.',

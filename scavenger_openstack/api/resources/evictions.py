@@ -31,10 +31,11 @@ from scavenger_openstack.types import Knob
 HOW = schemas.one_of(('live-migrate', 'pause', 'stop', 'shelve'))
 
 FILTERS = {'instance': schemas.UUID, 'host': schemas.NAME,
+           'project': schemas.SHORT,
            'state': schemas.one_of(evictions.STATES)}
 
-HIDDEN_FILTERS = frozenset(('host',))
-"""What tells readers of a project where an instance is."""
+HIDDEN_FILTERS = frozenset(('host', 'project'))
+"""What tells readers of a project of others, or where an instance is."""
 
 HIDDEN: Mapping[str, None] = dict.fromkeys((
     'host', 'reason', 'created_by', 'detail'))
@@ -76,7 +77,8 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
     row = None if host is None else hosts_.by_name(connection, host)
     found = evictions.page(
         connection, instance=query.get('instance'),
-        host=row['name'] if row else host, project=project,
+        host=row['name'] if row else host,
+        project=query.get('project') if project is None else project,
         state=query.get('state'),
         after=call.after_id() if project is None else call.after_row(
             [str], functools.partial(evictions.id_of, connection, project)),

@@ -225,9 +225,13 @@ class Policies:
                 error = self.refused(400, 'GET', f'/v1/{noun}?host={host}',
                                      role='reader')
                 self.assertNotIn('host', error['allowed'])
-        for noun in ('workloads', 'caps'):
+        for noun in ('workloads', 'caps', 'evictions', 'incidents'):
             self.refused(400, 'GET', f'/v1/{noun}?project={cloud.OTHER}',
                          role='reader')
+            self.assertEqual(
+                self.ok('GET', f'/v1/{noun}', role='reader'),
+                self.ok('GET', f'/v1/{noun}?project={cloud.ONE}',
+                        role='reader'))
 
     def test_the_victims_side_is_whole(self) -> None:
         shown = self.ok('GET', f'/v1/incidents/{cloud.INCIDENT}',
