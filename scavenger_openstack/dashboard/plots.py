@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import datetime
+import html
 import itertools
 import math
 import statistics
@@ -222,12 +223,13 @@ def bar(parts: Sequence[tuple[str, float | None]], total: float | None,
     known = [(name, max(0.0, amount or 0.0)) for name, amount in parts]
     whole = max(total or 0.0, sum(amount for _, amount in known)) or 1.0
     drawn, x = [], 0.0
-    for (_, amount), shade in zip(known, SHADES, strict=False):
+    for (name, amount), shade in zip(known, SHADES, strict=False):
         wide = (width - 2) * amount / whole
         if amount:
             drawn.append(
                 f"<rect x='{1 + x:.1f}' y='1' width='{wide:.1f}' "
-                f"height='{height - 2:g}' fill='{shade}'/>")
+                f"height='{height - 2:g}' fill='{shade}'>"
+                f'<title>{html.escape(name)}</title></rect>')
         x += wide
     drawn.append(f"<rect x='1' y='1' width='{width - 2:g}' "
                  f"height='{height - 2:g}' fill='none' stroke='{plot.FAINT}'"

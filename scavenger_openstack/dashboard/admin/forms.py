@@ -9,8 +9,8 @@ from typing import Any
 
 from django import http
 from django import urls
-from django.utils import timezone
 from django.utils.http import urlencode
+from django.utils import timezone
 from django.utils.translation import gettext as _now
 from django.utils.translation import gettext_lazy as _
 from horizon import forms

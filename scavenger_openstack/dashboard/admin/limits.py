@@ -28,7 +28,7 @@ class Limits(tabs.Tab):
     slug = 'limits'
     template_name = 'interference/admin/limits.html'
     preload = False
-    policy_rules = (('interference', 'interference:caps:list'),)
+    policy_rules = (('interference', 'interference:caps:all'),)
 
     def get_context_data(self, request: Any, **kwargs: Any
                          ) -> dict[str, Any]:
