@@ -8,8 +8,8 @@ import datetime
 from typing import Any
 
 from django import urls
-from django.utils import timezone
 from django.utils.http import urlencode
+from django.utils import timezone
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy
 from horizon.utils import http as http_utils
@@ -54,7 +54,9 @@ class Index(_View):
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         return {**super().get_context_data(**kwargs),
-                **fragment.context(lambda: load(self.request))}
+                **fragment.context(
+                    lambda: load(self.request),
+                    refresh_url=self.request.get_full_path())}
 
 
 class Show(_View):
@@ -68,7 +70,9 @@ class Show(_View):
         pk = self.kwargs['pk']
         return {**super().get_context_data(**kwargs),
                 'index': urls.reverse('horizon:project:disturbances:index'),
-                **fragment.context(lambda: load_one(self.request, pk))}
+                **fragment.context(
+                    lambda: load_one(self.request, pk),
+                    refresh_url=self.request.get_full_path())}
 
 
 def load(request: Any, instance: str | None = None) -> dict[str, Any]:
@@ -78,15 +82,15 @@ def load(request: Any, instance: str | None = None) -> dict[str, Any]:
     :param instance: only of this one, which may be of any project
     """
     now = timezone.now()
-    marker = request.GET.get('marker')
+    marker = None if instance else request.GET.get('marker')
     project = None if instance else request.user.project_id
     answer = client.get(
         request, client.path_of('incidents'), limit=PAGE, marker=marker,
         project=project, victim=instance)
     incidents = [words.row(one, now) for one in answer['incidents']]
-    found = {'incidents': incidents, 'first': marker is None,
-             'older': f'?{urlencode({"marker": answer["next"]})}'
-             if answer.get('next') else None}
+    found = {'incidents': incidents, 'first_url': '?' if marker else '',
+             'next_url': f'?{urlencode({"marker": answer["next"]})}'
+             if answer.get('next') and not instance else ''}
     if marker is None:
         found.update(_background(request, project, instance, now))
     return found

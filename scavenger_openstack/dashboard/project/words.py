@@ -17,7 +17,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from scavenger_openstack import amounts
+from scavenger_openstack.dashboard import fragment
 from scavenger_openstack.dashboard import incident as incident_
+from scavenger_openstack import typed_amounts
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Resource
 from scavenger_openstack.types import RESOURCE_OF
@@ -83,7 +85,7 @@ RESOURCES = {
 
 def row(fields: Fields, now: datetime.datetime) -> dict[str, Any]:
     """An incident as a list of a project shows it."""
-    begun, ended = (incident_.instant(fields.get(name))
+    begun, ended = (fragment.time(fields.get(name))
                     for name in ('begun_at', 'ended_at'))
     outcome = fields.get('outcome') or ''
     return {'id': fields.get('id'), 'begun': begun, 'ended': ended,
@@ -152,14 +154,14 @@ def limits(workload: Fields) -> dict[str, Any]:
     found = []
     for one in workload.get('limits') or ():
         knob = one.get('knob') or ''
-        since = incident_.instant(one.get('set_at'))
+        since = fragment.time(one.get('set_at'))
         found.append({
             'resource': RESOURCES.get(
                 RESOURCE_OF[Knob(knob)] if knob in set(Knob) else '',
                 incident_.shown(knob)),
             'share': 100 * (one.get('limited_s') or 0.0) / MONTH_S,
             'now': bool(one.get('in_force')), 'since': since,
-            'value': amounts.of_knob(knob, one.get('value'))
+            'value': typed_amounts.human(knob, one.get('value'))
             if one.get('in_force') else '',
             'why': why(one.get('owner') or '')
             if one.get('in_force') else ''})
@@ -183,6 +185,6 @@ def eviction(fields: Fields) -> dict[str, Any]:
     return {'name': incident_.shown(fields.get('name')
                                     or fields.get('instance') or ''),
             'instance': fields.get('instance') or '',
-            'at': incident_.instant(fields.get('created_at')),
+            'at': fragment.time(fields.get('created_at')),
             'how': HOWS.get(how, incident_.shown(how)),
             'state': STATES.get(state, incident_.shown(state))}
