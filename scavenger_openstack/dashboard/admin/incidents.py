@@ -168,7 +168,8 @@ def load_one(request: Any, pk: str) -> dict[str, Any]:
                        for one in fields.get('caps') or ()
                        if not one.get('removed_at')
                        and one.get('knob') not in NOT_SETTABLE],
-            'background': [{**one, 'shown': incident_.named(one)} for one in fields.get('suspects') or ()
+            'background': [{**one, 'shown': incident_.named(one)}
+                           for one in fields.get('suspects') or ()
                            if one.get('antagonist') and one.get('instance')
                            and not one.get('foreground')],
             **{name: policy.check((('interference', rule),), request)
