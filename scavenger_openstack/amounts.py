@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import Decimal
 import math
+from typing import Any
 
 from scavenger_openstack.grounds import Ground
 from scavenger_openstack.grounds import GroundKind
@@ -89,6 +90,33 @@ _SIGNAL_UNITS: dict[str, tuple[float, str]] = {
     'run_delay': (1.0, 's waited per s of CPU time'),
     'cpi': (1.0, 'cycles/instruction'), 'io_wait': (1e-3, 'ms/operation'),
     'llc_misses_per_s': (1e6, 'M misses/s')}
+
+
+def of_duration(seconds: float) -> str:
+    """Two figures of a duration: ``45 s``, ``3 min``, ``1.5 h``, ``12 d``."""
+    for unit_name, unit_s in (('d', 86400), ('h', 3600), ('min', 60)):
+        if seconds >= unit_s:
+            count = seconds / unit_s
+            return f'{count:.0f} {unit_name}' if count >= 9.95 \
+                else f'{count:.2g} {unit_name}'
+    return f'{seconds:.0f} s' if seconds >= 9.95 else f'{seconds:.2g} s'
+
+
+def of_incident_ground(fields: Mapping[str, Any],
+                       incident: Mapping[str, Any]) -> str:
+    """Why a workload is named, in one sentence, out of the API's answer.
+
+    :param fields: one of the grounds of the incident; its workload is
+        ``None`` where it may not be named
+    """
+    workload = fields.get('workload')
+    known = {name: fields[name] for name in Ground._fields
+             if fields.get(name) is not None}
+    known.setdefault('workload', 'another workload or the host itself')
+    return of_ground(
+        Ground(**known), incident['victim'], incident['signal'], {
+            str(workload): fields.get('name') or '',
+            incident['victim']: incident.get('victim_name') or ''})
 
 
 def of_ground(ground: Ground, victim: str, signal: str,

@@ -14,21 +14,27 @@ from typing import Any
 
 from django.utils import dateparse
 from django.utils import timezone
+from horizon.utils import functions
 
 from scavenger_openstack.dashboard import client
 
 REFRESH_S = 15
 
 
-def context(load: Callable[[], dict[str, Any]], *, refresh_url: str = '',
+def context(load: Callable[[], dict[str, Any]], *, request: Any = None,
+            refresh_url: str = '',
             now: datetime.datetime | None = None,
             refresh_s: int = REFRESH_S) -> dict[str, Any]:
     """Return what the template of a fragment is rendered with.
 
     :param load: makes the calls; what it returns is in the context
+    :param request: its user's zone is that of all times; Horizon does not
+        set it where a script asks
     :param refresh_url: what has the fragment alone; '': it is loaded once
     :param refresh_s: after so long a page that is visible asks again
     """
+    if request is not None:
+        timezone.activate(functions.get_timezone(request))
     values: dict[str, Any] = {
         'loaded_at': now or timezone.now(), 'refresh_url': refresh_url,
         'refresh_s': refresh_s, 'problem': None}
@@ -55,6 +61,11 @@ def tab_url(request: Any, tab: str, **changes: Any) -> str:
     return f'?{query.urlencode()}'
 
 
-def time(text: str | None) -> datetime.datetime | None:
-    """Return a time of the API; templates show it in the user's zone."""
-    return None if text is None else dateparse.parse_datetime(text)
+def time(text: object) -> datetime.datetime | None:
+    """Return a time of the API, ``None`` for what is none; templates show it
+    in the user's zone."""
+    try:
+        at = dateparse.parse_datetime(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    return at.replace(tzinfo=datetime.UTC) if at and not at.tzinfo else at

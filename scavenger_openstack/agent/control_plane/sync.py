@@ -36,6 +36,7 @@ from scavenger_openstack.decision import orders as orders_
 from scavenger_openstack.decision import rates as rates_
 from scavenger_openstack.drivers import calls
 from scavenger_openstack import errors
+from scavenger_openstack.outcomes import Outcome
 from scavenger_openstack.restore.records import now_s
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Incident
@@ -137,7 +138,7 @@ class Sync:
         for event in events:
             evidence = self._evidence(event.controller, event.incident) if (
                 isinstance(event, transitions.IncidentEvent)
-                and event.what == 'began') else ()
+                and _is_measured(event)) else ()
             self._events.append(reports.Happened(
                 event, evidence, behind_s,
                 self._clock.began_behind_s(event, behind_s)))
@@ -375,6 +376,11 @@ class Sync:
             workloads=None if digest == self._their_digest else found,
             entries=entries, directives_digest=self.directives.digest)
         return reports.encoded(told, self._their_digest)
+
+
+def _is_measured(event: transitions.IncidentEvent) -> bool:
+    """Whether it is a begin, an end, or a limit that was judged."""
+    return event.what != 'changed' or event.incident.outcome != Outcome.OPEN
 
 
 def make(call: Callable[[bytes], bytes], directory: pathlib.Path, *,

@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections import Counter
 import json
 from typing import Any
 

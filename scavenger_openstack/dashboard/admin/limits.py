@@ -28,12 +28,13 @@ class Limits(tabs.Tab):
     slug = 'limits'
     template_name = 'interference/admin/limits.html'
     preload = False
-    policy_rules = (('interference', 'interference:caps:list'),)
+    policy_rules = (('interference', 'interference:caps:all'),)
 
     def get_context_data(self, request: Any, **kwargs: Any
                          ) -> dict[str, Any]:
         return fragment.context(
             lambda: _load(request, self.get_id()),
+            request=request,
             refresh_url=fragment.tab_url(request, self.get_id()))
 
 

@@ -42,6 +42,7 @@ class Overview(tabs.Tab):
                          ) -> dict[str, Any]:
         return fragment.context(
             lambda: _load(request),
+            request=request,
             refresh_url=fragment.tab_url(request, self.get_id()))
 
 
