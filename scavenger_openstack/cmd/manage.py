@@ -232,14 +232,9 @@ def _purge(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
 
 
 def _archive(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
+    from scavenger_openstack.archive import files
     from scavenger_openstack.db import connect
     from scavenger_openstack.db import schema
-    from scavenger_openstack import extras
-    try:
-        from scavenger_openstack.archive import files
-    except ImportError as exc:
-        raise errors.ConfigError(extras.missing(exc, 'archive') or str(exc)
-                                 ) from exc
     count = rows = size_bytes = 0
     with _engine(conf, statement_s=PURGE_S) as engine:
         connect.read(engine, schema.check)

@@ -26,12 +26,13 @@ from sqlalchemy import select
 from sqlalchemy import update
 
 from scavenger_openstack.db import generation
-from scavenger_openstack.db import host_rows
 from scavenger_openstack.db.resources import notifications
 from scavenger_openstack.db.rows import batches
 from scavenger_openstack.db.rows import count_added
 from scavenger_openstack.db.rows import cut
+from scavenger_openstack.db.rows import host_parameters
 from scavenger_openstack.db.rows import insert_rows
+from scavenger_openstack.db.rows import of_host
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db.rows import update_rows
 from scavenger_openstack.db import tables
@@ -58,7 +59,7 @@ _PROGRESS = select(
     select(tables.claims.c.beat).where(
         tables.claims.c.name == generation.NAME).scalar_subquery(),
     select(func.sum(_tags.stamp)).where(
-        host_rows.of(_tags)).scalar_subquery())
+        of_host(_tags)).scalar_subquery())
 _UPDATE_HOST = update(tables.hosts).where(_hosts.id == bindparam('row'))
 
 
@@ -144,7 +145,7 @@ def progress(connection: Connection, host_id: int, host: str, run: str
     :param host: its name
     """
     sequence, last_s, generation, tags = connection.execute(_PROGRESS, {
-        'host_id': host_id, 'run': run, **host_rows.parameters(host)}).one()
+        'host_id': host_id, 'run': run, **host_parameters(host)}).one()
     return Progress(sequence, last_s, generation or 0, int(tags or 0))
 
 

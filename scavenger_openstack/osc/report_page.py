@@ -12,7 +12,7 @@ from typing import Any
 
 from scavenger_openstack.osc import table
 from scavenger_openstack.osc.terminal import printable
-from scavenger_openstack import plot
+from scavenger_openstack.plot import shapes
 
 MOST_BARS = 20
 ROW, LEFT, WIDTH = 22, 260, 760
@@ -89,11 +89,11 @@ def _bars(rows: Sequence[Mapping[str, Any]],
                           if isinstance(row[one.field], str))
         width = (WIDTH - LEFT - 110) * row[drawn] / most
         parts += [
-            plot.text(LEFT - 8, y + 15, name[:40], anchor='end',
-                      colour=plot.INK),
-            plot.bar(LEFT, y + 4, width, ROW - 8, plot.FOREGROUND),
-            plot.text(LEFT + width + 6, y + 15, _cell(column, row))]
-    return plot.svg(WIDTH, len(largest) * ROW, parts, title,
+            shapes.text(LEFT - 8, y + 15, name[:40], anchor='end',
+                      colour=shapes.INK),
+            shapes.bar(LEFT, y + 4, width, ROW - 8, shapes.FOREGROUND),
+            shapes.text(LEFT + width + 6, y + 15, _cell(column, row))]
+    return shapes.svg(WIDTH, len(largest) * ROW, parts, title,
                     f'{column.title} of the first {len(largest)}, to scale; '
                     'the table below has the numbers.')
 
