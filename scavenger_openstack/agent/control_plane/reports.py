@@ -21,7 +21,6 @@ from scavenger_openstack.types import Instance
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
-from scavenger_openstack.types import Resource
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import fit
 from scavenger_openstack.wire import report
@@ -179,8 +178,8 @@ def encoded(told: report.Report, their_digest: str) -> bytes:
     return data
 
 
-def _amounts(found: Mapping[Resource, float | None]) -> Amounts:
-    return {resource.value: value for resource, given in found.items()
+def _amounts(found: Mapping[report.Resource, float | None]) -> Amounts:
+    return {resource: value for resource, given in found.items()
             if (value := fit.amount(given)) is not None}
 
 
@@ -188,9 +187,9 @@ def _capacity(sample: HostSample | None) -> Amounts:
     if sample is None:
         return {}
     return _amounts({
-        Resource.CPU: float(len(sample.cpu_busy_s)) or None,
-        Resource.MEMORY: sample.memory_total_bytes,
-        Resource.NETWORK: sum(sample.links.values()) or None})
+        'cpu': float(len(sample.cpu_busy_s)) or None,
+        'memory': sample.memory_total_bytes,
+        'network': sum(sample.links.values()) or None})
 
 
 def _headroom(document: Mapping[str, Any], rates: Rates | None,
@@ -202,16 +201,16 @@ def _headroom(document: Mapping[str, Any], rates: Rates | None,
         scavenger.NAME, {}).get('facts', {})
     background = [one for one in rates.workloads
                   if one.workload.priority is Priority.BACKGROUND]
-    found: dict[Resource, float | None] = {Resource.CPU: idle_cores}
+    found: dict[report.Resource, float | None] = {'cpu': idle_cores}
     memory = budgets.get('memory', {}).get('budget')
     used = _total(one.memory_bytes for one in background)
     if memory is not None and used is not None:
-        found[Resource.MEMORY] = max(0.0, memory - used)
+        found['memory'] = max(0.0, memory - used)
     links = [one['budget'] for one in budgets.get('network', {}).values()
              if isinstance(one, dict) and one.get('budget') is not None]
     sent = _total(one.net_tx_bytes_per_s for one in background)
     if links and sent is not None:
-        found[Resource.NETWORK] = max(0.0, sum(links) - sent)
+        found['network'] = max(0.0, sum(links) - sent)
     return _amounts(found)
 
 
@@ -222,8 +221,8 @@ def _used(rates: Rates | None) -> Amounts:
     background = [one for one in rates.workloads
                   if one.workload.priority is Priority.BACKGROUND]
     return _amounts({
-        Resource.CPU: _total(one.cpu_cores for one in background),
-        Resource.MEMORY: _total(one.memory_bytes for one in background)})
+        'cpu': _total(one.cpu_cores for one in background),
+        'memory': _total(one.memory_bytes for one in background)})
 
 
 def _total(values: Iterable[float | None]) -> float | None:
