@@ -26,6 +26,7 @@ from scavenger_openstack.algorithms.signals import LINK_USE
 from scavenger_openstack.algorithms.signals import MEMORY_WAIT
 from scavenger_openstack.algorithms.signals import number
 from scavenger_openstack.algorithms.signals import SIGNALS
+from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
 from scavenger_openstack.types import Resource
 from scavenger_openstack.types import Workload
@@ -160,16 +161,14 @@ def _link_uses(rates: Rates) -> dict[str, float]:
 
     Where a link does not count itself, it is what is known to be sent.
     """
-    sent: dict[str, float] = {}
-    for one in rates.workloads if rates.links else ():
-        link = link_of(one.workload, rates.link_of)
-        if link is not None and one.net_tx_bytes_per_s is not None:
-            sent[link] = sent.get(link, 0.0) + one.net_tx_bytes_per_s
     uses = {}
     for link, capacity in rates.links.items():
         used = rates.link_tx_bytes_per_s.get(link)
         if used is None:
-            used = sent.get(link)
+            sent = [one.net_tx_bytes_per_s for one in rates.workloads
+                    if one.net_tx_bytes_per_s is not None
+                    and link_of(one.workload, rates.link_of) == link]
+            used = sum(sent) if sent else None
         if used is not None and capacity > 0:
             uses[link] = min(1.0, used / capacity)
     return uses
@@ -177,6 +176,9 @@ def _link_uses(rates: Rates) -> dict[str, float]:
 
 def _link_use(workload: Workload, links: Mapping[str, str],
               uses: Mapping[str, float]) -> float | None:
+    """That of the link of a victim: only foreground is one."""
+    if not uses or workload.priority is not Priority.FOREGROUND:
+        return None
     link = link_of(workload, links)
     return None if link is None else uses.get(link)
 
@@ -238,8 +240,8 @@ class History:
             sums = self._sums.get(one.workload.id)
             if sums is None:
                 sums = self._sums[one.workload.id] = _Sums()
-            sums.add(one, _link_use(one.workload, rates.link_of, links)
-                     if links else None, waits.get(one.workload.id))
+            sums.add(one, _link_use(one.workload, rates.link_of, links),
+                     waits.get(one.workload.id))
         if now - self._began_s < self._sample_s - SLACK_S:
             return False
         sample = {name: sums.point() for name, sums in self._sums.items()}
