@@ -169,6 +169,12 @@ class LinkTest(Case):
         self.held = {'web': 0.22, **{f'batch{n}': 0.087 for n in range(9)}}
         self.nothing_named()
 
+    def test_what_sends_a_little_of_what_is_not_known(self) -> None:
+        """Without it the link would be as full."""
+        self.sent['hog'] = 8e7
+        self.held = {'hog': 0.15, 'web': 0.05}
+        self.nothing_named()
+
     def test_the_host_itself(self) -> None:
         self.held = {THE_HOST: 0.8, 'web': 0.1}
         self.turn(15)
@@ -327,11 +333,11 @@ class LittleTest(Case):
 
     def setUp(self) -> None:
         super().setUp()
-        self.waits = 0.015
+        self.waits, self.works = 0.015, 3.0
         self.held = {'hog': 0.5, 'batch1': 0.25, 'batch2': 0.25}
 
     def rate(self, one: Workload) -> WorkloadRates:
-        cores = {'web': 0.02, 'hog': 3.0}.get(one.id, 0.02)
+        cores = self.works if one.id == 'hog' else 0.02
         return WorkloadRates(
             one, 1.0, cpu_cores=cores, throttled_share=0.0,
             run_delay=self.waits / cores if one.id == 'web' else 0.0)
@@ -350,7 +356,8 @@ class LittleTest(Case):
         """Whatever share of its wait that is."""
         self.background = ['hog']
         self.held = {'hog': 0.5, 'web': 0.5}
-        for working in (0, 1) * 5:
+        for working in (0, 1) * 3:
+            self.works = 0.1 + 3.0 * working
             self.waits = 0.001 + 0.014 * working
             self.waited_s = 2 * self.waits
-            self.nothing_named(60)
+            self.nothing_named(30)

@@ -159,6 +159,8 @@ class WindowTest(testtools.TestCase):
         resctrl = self.mount()
         self.sample(10, 0)
         self.evidence.ask(['/v'], 10.0)
+        for group in resctrl.names():
+            resctrl.count(group, '700')
         resctrl.count('', 'Unavailable')
         self.assertEqual((), self.answers())
 
