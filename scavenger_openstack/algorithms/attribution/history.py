@@ -111,10 +111,16 @@ class _Sums:
                 one.io_ops_per_s, one.throttled_share,
                 None if one.run_delay is None or one.cpu_cores is None
                 else one.run_delay * one.cpu_cores,
-                one.net_tx_bytes_per_s, link_use, memory_wait)):
+                one.net_tx_bytes_per_s)):
             if found is not None and 0 <= found < math.inf:
                 sums[index] += found
                 known[index] += 1
+        if link_use is not None:
+            sums[7] += link_use
+            known[7] += 1
+        if memory_wait is not None and 0 <= memory_wait < math.inf:
+            sums[8] += memory_wait
+            known[8] += 1
         if one.cpi and number(one.cpi):
             self.instructions += (number(one.cpu_cores) or 0.0) / one.cpi
         # Most workloads have no value in most ticks: asked first, and cheap.
@@ -177,10 +183,11 @@ def _link_uses(rates: Rates) -> dict[str, float]:
 def _link_use(workload: Workload, links: Mapping[str, str],
               uses: Mapping[str, float]) -> float | None:
     """That of the link of a victim: only foreground is one."""
-    if not uses or workload.priority is not Priority.FOREGROUND:
-        return None
-    link = link_of(workload, links)
-    return None if link is None else uses.get(link)
+    if workload.priority is Priority.FOREGROUND:
+        for interface in workload.interfaces:
+            if interface in links:
+                return uses.get(links[interface])
+    return None
 
 
 class History:
@@ -240,8 +247,9 @@ class History:
             sums = self._sums.get(one.workload.id)
             if sums is None:
                 sums = self._sums[one.workload.id] = _Sums()
-            sums.add(one, _link_use(one.workload, rates.link_of, links),
-                     waits.get(one.workload.id))
+            sums.add(one, _link_use(one.workload, rates.link_of, links)
+                     if links else None,
+                     waits.get(one.workload.id) if waits else None)
         if now - self._began_s < self._sample_s - SLACK_S:
             return False
         sample = {name: sums.point() for name, sums in self._sums.items()}
