@@ -105,7 +105,7 @@ class Holders(NamedTuple):
     their group; ``unknown``: what nothing is known of.  ``kind`` is that of
     the grounds.  ``longest``: the seconds per second for which each held it
     while that member waited for which this is most.  ``own``: the largest
-    share of a member in what it waited itself.
+    share of a member in what it waited itself; ``group``: that of all members.
     """
 
     victims: Sequence[str]
@@ -117,6 +117,7 @@ class Holders(NamedTuple):
     unknown: float
     longest: Mapping[str, float]
     own: float
+    group: float
 
     @property
     def known(self) -> bool:
@@ -266,7 +267,10 @@ class DirectAnswers:
                 sum(answer.holders.values(), answer.idle_s)
                 for answer in answers]) / waited_s), longest,
             max([answer.holders.get(answer.workload, 0.0) / answer.waited_s
-                 for answer in answers if answer.waited_s > 0]))
+                 for answer in answers if answer.waited_s > 0]),
+            sum([seconds for answer in answers
+                 for name, seconds in answer.holders.items()
+                 if name in members]) / waited_s)
 
 
 def _sound(answer: DirectEvidence) -> bool:

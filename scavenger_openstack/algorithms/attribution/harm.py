@@ -42,7 +42,7 @@ LEAST_MEMORY = 0.1
 """Part of the host's memory: while more is available none waits for it."""
 
 DOMINANT = 0.5
-"""Part of all misses that those have together which are named for a cache:
+"""Part of the misses of others that those have which are named for a cache:
 what they do to others depends on what these keep there, so it has to be
 plain."""
 
@@ -222,15 +222,22 @@ def of_cache(now: float, harm: Harm, holders: direct.Holders, history: History,
         misses = [point.misses_per_s for sample in samples[-RECENT:]
                   if (point := sample.get(name)) is not None
                   and point.misses_per_s is not None]
-        if (share >= max(EACH_DOMINANT, explanation.ALIKE_SHARE * rank[0][1])
+        if (share >= max(EACH_DOMINANT, holders.own,
+                         explanation.ALIKE_SHARE * rank[0][1])
                 and holders.holds(name) and misses
                 and sum(misses) / len(misses) >= limits.min_misses_per_s
                 and (harm.specified
                      or _follows(harm, name, samples, limits.max_chance))):
             named[name] = share
-    if sum(named.values()) < DOMINANT:
+    least = limits.min_effect[harm.pair[1]]
+    newest = {name: level for name in harm.levels if name in samples[-1]
+              and (level := samples[-1][name].level(harm.pair[1]))
+              is not None}
+    if (not newest or sum(named.values()) < DOMINANT * (1 - holders.group)
+            or effect(harm.pair[1], harm.base, direct.pooled(
+                harm.pair[1], newest, harm.levels)) < least):
         return None
-    new = harm.disturbance(now, limits.min_effect[harm.pair[1]], harm.base)
+    new = harm.disturbance(now, least, harm.base)
     new.cause = 'cache'
     new.named, new.scores = direct.grounds_of(named, holders, rank), rank
     new.active_s = dict.fromkeys(named, now)

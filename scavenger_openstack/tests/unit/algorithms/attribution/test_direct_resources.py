@@ -251,6 +251,20 @@ class CacheTest(Case):
             self.held, self.misses['db'] = held, misses
             self.nothing_named(60)
 
+    def test_what_the_victims_miss_themselves_does_not_count(self) -> None:
+        self.specify()
+        self.held = {'db': 0.45, 'web': 0.4, 'hog': 0.1}
+        self.turn(15)
+        self.assertEqual(('db',), self.incident().antagonists)
+
+    def test_what_suffers_no_more(self) -> None:
+        """As one that had to fill its cache."""
+        self.background = []
+        self.specify()
+        self.turn(5)
+        self.cpi = 1.0
+        self.nothing_named(60)
+
     def test_unknown_misses_are_not_0(self) -> None:
         """Nor can one be named of which they are not known."""
         self.background = []
