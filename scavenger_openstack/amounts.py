@@ -89,7 +89,9 @@ _KNOB_UNITS: dict[str, tuple[float, str]] = {
 _SIGNAL_UNITS: dict[str, tuple[float, str]] = {
     'run_delay': (1.0, 's waited per s of CPU time'),
     'cpi': (1.0, 'cycles/instruction'), 'io_wait': (1e-3, 'ms/operation'),
-    'llc_misses_per_s': (1e6, 'M misses/s')}
+    'llc_misses_per_s': (1e6, 'M misses/s'),
+    'link_use': (1.0, 'of what the link can send'),
+    'memory_wait': (1.0, 's waited for memory per s')}
 
 
 def of_duration(seconds: float) -> str:
@@ -132,14 +134,16 @@ def of_ground(ground: Ground, victim: str, signal: str,
     holder = printable(workload + (
         f' ({", ".join(ground.threads)})' if ground.threads else ''))
     waiter = printable(names.get(victim) or victim)
-    held, what, use = _WORDS[_resource_of(signal)]
+    held, what, use = _WORDS[
+        Resource.CACHE if (signal, ground.kind) == ('cpi', GroundKind.SHARE)
+        else _resource_of(signal)]
     share, waited_s, window_s, chance = (
         None if value is None or not math.isfinite(value) else value
         for value in (ground.share, ground.waited_s, ground.window_s,
                       ground.chance))
     part = 'part' if share is None else f'{of_number(100 * share, 2)} %'
     waited = 'time' if waited_s is None else f'{of_number(waited_s)} s'
-    waited = f'the {waited} that {waiter} waited for {what}' + (
+    waited = f'the {waited} that {waiter} {what}' + (
         '' if window_s is None else f' (within {of_number(window_s)} s)')
     if ground.kind == GroundKind.DIRECT:
         return f'{held.format(holder)} during {part} of {waited}'
@@ -167,20 +171,29 @@ def of_ground(ground: Ground, victim: str, signal: str,
 
 
 _WORDS: dict[Resource | None, tuple[str, str, str]] = {
-    Resource.CPU: ('{} ran', 'a CPU', 'the CPU time'),
-    Resource.DISK: ('the disk served {}', 'the disk', 'the disk'),
-    Resource.NETWORK: ('the link sent data of {}', 'the link', 'the link'),
-    Resource.MEMORY: ('{} took memory', 'memory', 'the memory'),
-    None: ('{} held the resource', 'the resource', 'the resource')}
-"""What a workload did that held a resource, and what a victim waits for and
-another workload uses."""
+    Resource.CPU: ('{} ran', 'waited for a CPU', 'the CPU time'),
+    Resource.DISK: ('the disk served {}', 'waited for the disk', 'the disk'),
+    Resource.NETWORK: ('the link sent data of {}', 'sent over the full link',
+                       'the link'),
+    Resource.MEMORY: ('{} took memory', 'waited for memory',
+                      'the memory that was taken'),
+    Resource.CACHE: ('{} filled the last-level cache', 'ran',
+                     'the last-level cache and the memory bus'),
+    None: ('{} held the resource', 'waited for the resource',
+           'the resource')}
+"""What a workload did that held a resource, what a victim did meanwhile, and
+what another workload uses."""
+
+
+_RESOURCES: Mapping[str, Resource] = {
+    'run_delay': Resource.CPU, 'cpi': Resource.CPU,
+    'throttled_share': Resource.CPU, 'io_wait': Resource.DISK,
+    'link_use': Resource.NETWORK, 'memory_wait': Resource.MEMORY}
 
 
 def _resource_of(signal: str) -> Resource | None:
     """What a victim waits for; ``None`` where that is not known."""
     name = signal.partition(' ')[0]     # of a device, perhaps
-    if name in ('run_delay', 'cpi', 'throttled_share'):
-        return Resource.CPU
-    if name == 'io_wait':
-        return Resource.DISK
+    if name in _RESOURCES:
+        return _RESOURCES[name]
     return RESOURCE_OF[Knob(name)] if name in set(Knob) else None

@@ -68,7 +68,7 @@ REGULATORS: Mapping[str, tuple[Resource, ...]] = {
 """The regulators, and what each of them protects."""
 
 DETECTORS: Mapping[str, tuple[Resource, ...]] = {
-    'attribution': (Resource.CPU, Resource.DISK),
+    'attribution': (Resource.CPU, Resource.DISK, Resource.NETWORK),
     'cpi2': (Resource.CPU, Resource.DISK),
     'perfcloud': (Resource.CPU, Resource.DISK)}
 """The detectors, and what they set limits on."""

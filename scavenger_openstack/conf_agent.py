@@ -8,7 +8,7 @@ import socket
 
 from oslo_config import cfg
 
-from scavenger_openstack.types import Resource
+from scavenger_openstack.types import PROTECTED
 
 DEFAULT_STATE_DIR = '/run/scavenger'
 DEFAULT_STOP_FILE = '/var/lib/scavenger/stop'
@@ -31,7 +31,7 @@ AGENT_OPTS: list[cfg.Opt] = [
                help='Entry point in scavenger.drivers that reads and '
                     'limits workloads.'),
     cfg.ListOpt('protect', default=[],
-                item_type=cfg.types.String(choices=list(Resource)),
+                item_type=cfg.types.String(choices=list(PROTECTED)),
                 help='Resources that background workloads are kept from '
                      'taking from the foreground, any of cpu, memory, '
                      'network and disk.  The regulators of these resources '

@@ -75,6 +75,11 @@ class Resource(enum.StrEnum):
     MEMORY = 'memory'
     NETWORK = 'network'
     DISK = 'disk'
+    CACHE = 'cache'
+
+
+PROTECTED = (Resource.CPU, Resource.MEMORY, Resource.NETWORK, Resource.DISK)
+"""Those that an operator can name: the cache is protected with the CPUs."""
 
 
 RESOURCE_OF: Mapping[Knob, Resource] = {
@@ -210,9 +215,10 @@ class DirectEvidence(NamedTuple):
     the resource then.
 
     In seconds of its threads or requests, over a window of ``window_s``
-    seconds.  ``holders``: by workload, its own id and :data:`THE_HOST` among
-    them; ``idle_s``: for which it was free, as a CPU that wakes up; what is
-    left of ``waited_s`` is not known.  ``threads``: those of the host by
+    seconds; of a cache it is what the workload ran, of a link for how long
+    that was full.  ``holders``: by workload, its own id and :data:`THE_HOST`
+    among them; ``idle_s``: for which it was free, as a CPU that wakes up; what
+    is left of ``waited_s`` is not known.  ``threads``: those of the host by
     name, the largest few, out of what :data:`THE_HOST` held.  ``shared``: not
     seen, but taken from the shares of the resource's use, which is weaker.
     """

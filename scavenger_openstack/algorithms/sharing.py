@@ -30,6 +30,15 @@ def share(signal: str, victim: Workload, suspect: Workload,
                 or _buses(victim, topology) & _buses(suspect, topology))
 
 
+def link_of(workload: Workload, links: Mapping[str, str]) -> str | None:
+    """The link by which a workload sends: the first that is known.
+
+    :param links: by interface
+    """
+    return next((links[interface] for interface in workload.interfaces
+                 if interface in links), None)
+
+
 def _cores(workload: Workload, topology: Mapping[int, Cpu]
            ) -> set[tuple[str, int]]:
     """Its cores; a CPU whose core is unknown is one by itself."""

@@ -103,3 +103,23 @@ IO_WAIT = Signal('io_wait', 'io_wait_s_per_op', io_wait, io_bytes,
 SIGNALS = {signal.name: signal for signal in (CPI, RUN_DELAY, IO_WAIT)}
 """By name.  "Adding a signal" in the documentation has the other places that
 know signals by name."""
+
+LINK_USE = 'link_use'
+"""Used share of the link over which a workload sends: a signal of which only
+direct evidence tells what causes it."""
+
+LINK_FULL = 0.8
+"""Used share of a link, over a second or more, from which what is sent waits:
+within such a second there are times in which all of it is used.  Not in a
+paper."""
+
+LEAST_SENT_BYTES_PER_S = 1000.0
+"""What sends less does not suffer from a full link.  Not in a paper."""
+
+MEMORY_WAIT = 'memory_wait'
+"""Share of the time in which some thread of a workload waits for memory: as
+:data:`LINK_USE`, and known only while that is asked."""
+
+KNOB_TO_LIMIT = {name: signal.knob for name, signal in SIGNALS.items()
+                 } | {LINK_USE: Knob.EGRESS_BYTES_PER_S}
+"""Contention signal of a victim -> the knob of its antagonist to limit."""

@@ -16,7 +16,7 @@ import dataclasses
 from typing import NamedTuple
 from typing import TypeVar
 
-from scavenger_openstack.algorithms.signals import SIGNALS
+from scavenger_openstack.algorithms.signals import KNOB_TO_LIMIT
 from scavenger_openstack.decision.settle import Decided
 from scavenger_openstack import grounds
 from scavenger_openstack.types import Cap
@@ -140,9 +140,9 @@ def told_incidents(decided: Decided) -> dict[tuple[str, str], Incident]:
 
 def knob_of(incident: Incident) -> Knob | None:
     """The knob that answers an incident; ``None`` where that is not known."""
-    signal = SIGNALS.get(incident.signal)
+    knob = KNOB_TO_LIMIT.get(incident.signal)
     name = incident.signal.partition(' ')[0]    # of a device, perhaps
-    return (signal.knob if signal is not None
+    return (knob if knob is not None
             else Knob(name) if name in set(Knob) else None)
 
 

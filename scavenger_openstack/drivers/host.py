@@ -20,8 +20,11 @@ from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.cgroup import cgroups
 from scavenger_openstack.drivers.cgroup import cpuset_tree
 from scavenger_openstack.drivers.delay import accounting
+from scavenger_openstack.drivers.direct import cache
 from scavenger_openstack.drivers.direct import cpu
 from scavenger_openstack.drivers.direct import disk
+from scavenger_openstack.drivers.direct import link
+from scavenger_openstack.drivers.direct import memory
 from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack.drivers.network import shared_links
@@ -141,7 +144,9 @@ class Host:
         self._machines = cgroup_overlap.DomainCgroups(self._cgroups.mounts)
         self._evidence = tuple(
             kind(self._cgroups.mounts, self._machines, conf.root_dir, logged)
-            for kind in (cpu.CpuEvidence, disk.DiskEvidence))
+            for kind in (cpu.CpuEvidence, disk.DiskEvidence,
+                         link.LinkEvidence, memory.MemoryEvidence,
+                         cache.CacheEvidence))
         self._seen_changes = 0
         self._runs: dict[str, float] = {}
         self._ticks = 0
@@ -210,7 +215,7 @@ class Host:
                               measured[len(workloads):])
         workloads = self._delays.add(workloads, time_s)
         self._prerequisites.look(workloads, virtual)
-        memory = self._cgroups.memory() or self._proc.memory()
+        total, available = self._cgroups.memory() or self._proc.memory()
         links = link_tx = {}
         if self._network is not None:
             workloads = tuple(map(self._add_network, workloads))
@@ -223,7 +228,7 @@ class Host:
             time_s=time_s, wall_time_s=time.time(), workloads=workloads,
             cpu_model=self._proc.cpu_model, topology=topology,
             cpu_busy_s=self._proc.cpu_busy_s(),
-            memory_total_bytes=memory[0], memory_available_bytes=memory[1],
+            memory_total_bytes=total, memory_available_bytes=available,
             links=links, link_tx_bytes=link_tx, link_of=self._links.link_of,
             direct=tuple(answer for one in self._evidence
                          for answer in one.answers(time.monotonic())))
@@ -265,7 +270,6 @@ class Host:
             self._domains.allow(instances)
 
     def ask(self, asks: Collection[Ask]) -> None:
-        """Only CPUs and disks can be told."""
         for one in self._evidence:
             one.ask([workload for workload, resource in asks
                      if resource is one.resource], time.monotonic())

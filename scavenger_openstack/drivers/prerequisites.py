@@ -28,7 +28,10 @@ KNOBS: Mapping[Resource, tuple[Knob, ...]] = {
 
 _UNSEEN = {
     Resource.CPU: 'which workload runs while another waits',
-    Resource.DISK: 'which workload a disk serves while another waits'}
+    Resource.DISK: 'which workload a disk serves while another waits',
+    Resource.NETWORK: 'which workload sends while a link is full',
+    Resource.MEMORY: 'which workload takes memory that another waits for',
+    Resource.CACHE: 'which workload fills a memory bus'}
 
 
 class Prerequisites:
@@ -102,7 +105,8 @@ class Prerequisites:
         return [f'{resource}: {_UNSEEN[resource]} is not known, only which '
                 f'uses how much: {why}'
                 for resource, why in self._direct_off().items()
-                if why and resource in self._protect]
+                if why and (Resource.CPU if resource is Resource.CACHE
+                            else resource) in self._protect]
 
     def _disk(self, cgroups: Sequence[WorkloadSample]) -> list[str]:
         if Resource.DISK not in self._protect:

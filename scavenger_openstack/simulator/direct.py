@@ -5,7 +5,9 @@ guest waited for it.
 
 A CPU is held by what runs where the victim may run, in proportion to how much
 of that runs; a disk by the victim's own operation while it is served, and
-before by what else it serves, in proportion to the time that this takes.
+before by what else it serves, in proportion to the time that this takes; a
+link by what is sent while it is full.  Of a cache the shares of the misses
+tell, as on a host.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 
+from scavenger_openstack.algorithms.signals import LINK_FULL
 from scavenger_openstack.simulator.cpu import WAKE_IDLE_S
 from scavenger_openstack.simulator.cpu import WAKE_NORMAL_S
 from scavenger_openstack.simulator.guest import Guest
@@ -21,6 +24,9 @@ from scavenger_openstack.simulator.machine import Machine
 from scavenger_openstack.types import Ask
 from scavenger_openstack.types import DirectEvidence
 from scavenger_openstack.types import Resource
+
+
+ANSWERED = (Resource.CPU, Resource.DISK, Resource.CACHE, Resource.NETWORK)
 
 
 class Window:
@@ -32,14 +38,16 @@ class Window:
     def __init__(self, asks: Collection[Ask], machine: Machine, now: float
                  ) -> None:
         self._machine = machine
-        self._began_s = now
+        self._topology = machine.topology()
+        self._began_s = self._now = now
         self._waited_s: dict[Ask, float] = dict.fromkeys(asks, 0.0)
         self._held_s: dict[Ask, dict[str, float]] = {
             ask: {} for ask in asks}
         self._before: dict[Ask, tuple[float, float]] = {}
 
-    def look(self, guests: Sequence[Guest]) -> None:
+    def look(self, guests: Sequence[Guest], now: float) -> None:
         """Take one step of the plant."""
+        passed_s, self._now = now - self._now, now
         by_name = {guest.spec.id: guest for guest in guests}
         for ask in self._waited_s:
             name, resource = ask
@@ -47,9 +55,20 @@ class Window:
             if victim is None:
                 continue
             held_s = self._held_s[ask]
+            if resource not in ANSWERED:
+                continue
             if resource is Resource.CPU:
                 weights, served_s = _running(victim, guests), 0.0
                 total = victim.run_delay_s, 0.0
+            elif resource is Resource.CACHE:
+                weights, served_s = self._missing(victim, guests), 0.0
+                total = victim.cpu_s, 0.0
+            elif resource is Resource.NETWORK:
+                weights, served_s = _sent(victim, guests), 0.0
+                full = sum(weights.values()) >= (
+                    LINK_FULL * self._machine.link_bytes_per_s)
+                total = (self._before.get(ask, (0.0, 0.0))[0]
+                         + (passed_s if full else 0.0)), 0.0
             else:
                 weights = _served(self._machine, guests)
                 served_s = self._machine.service_s(victim.spec.io_bytes)
@@ -73,9 +92,29 @@ class Window:
         """What was seen, of what can be seen here."""
         return tuple(
             DirectEvidence(*ask, now - self._began_s, waited_s,
-                           self._held_s[ask])
+                           self._held_s[ask],
+                           shared=ask[1] is Resource.CACHE)
             for ask, waited_s in self._waited_s.items()
-            if ask[1] in (Resource.CPU, Resource.DISK))
+            if ask[1] in ANSWERED
+            and (self._machine.pmu or ask[1] is not Resource.CACHE))
+
+    def _missing(self, victim: Guest, guests: Sequence[Guest]
+                 ) -> Mapping[str, float]:
+        """Misses per second of each, of those that share a cache."""
+        caches = self._caches(victim)
+        return {guest.spec.id: guest.used * self._machine.hertz / guest.cpi
+                * guest.spec.accesses * guest.misses
+                for guest in guests if caches & self._caches(guest)}
+
+    def _caches(self, guest: Guest) -> set[int]:
+        return {place.llc for cpu, place in self._topology.items()
+                if guest.mask >> cpu & 1}
+
+
+def _sent(victim: Guest, guests: Sequence[Guest]) -> Mapping[str, float]:
+    """Bytes per second of each; none if the victim sends nothing."""
+    return {guest.spec.id: guest.tx_rate for guest in guests
+            } if victim.tx_rate > 0 else {}
 
 
 def _running(victim: Guest, guests: Sequence[Guest]) -> Mapping[str, float]:

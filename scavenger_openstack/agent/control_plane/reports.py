@@ -21,7 +21,6 @@ from scavenger_openstack.types import Instance
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
-from scavenger_openstack.types import Resource
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import fit
 from scavenger_openstack.wire import report
@@ -182,8 +181,8 @@ def encoded(told: report.Report, their_digest: str) -> bytes:
 
 
 def _amounts(found: Mapping[Resource, float]) -> Amounts:
-    return {resource.value: value for resource, given in found.items()
-            if (value := fit.amount(given)) is not None}
+    return {name: value for name in get_args(report.Resource)
+            if (value := fit.amount(found.get(Resource(name)))) is not None}
 
 
 def entry(happened: Happened) -> report.AnyEntry:

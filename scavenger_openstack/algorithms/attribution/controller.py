@@ -25,7 +25,9 @@ from scavenger_openstack.algorithms.attribution.disturbance import groups_of
 from scavenger_openstack.algorithms.attribution.disturbance import VictimGroup
 from scavenger_openstack.algorithms.attribution.harm import Harm
 from scavenger_openstack.algorithms.attribution.harm import harms
+from scavenger_openstack.algorithms.attribution.harm import of_cache
 from scavenger_openstack.algorithms.attribution.harm import Pair
+from scavenger_openstack.algorithms.attribution.harm import wanted
 from scavenger_openstack.algorithms.attribution.history import History
 from scavenger_openstack.algorithms.attribution.history import ORDER
 from scavenger_openstack.algorithms.attribution.history import Points
@@ -41,6 +43,8 @@ from scavenger_openstack.algorithms.attribution import suffering
 from scavenger_openstack.algorithms.cpi2.specs import Specs
 from scavenger_openstack.algorithms import saved_state
 from scavenger_openstack.algorithms.series import Series
+from scavenger_openstack.algorithms.signals import LINK_USE
+from scavenger_openstack.algorithms.signals import MEMORY_WAIT
 from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack.types import Ask
 from scavenger_openstack.types import Decision
@@ -78,6 +82,7 @@ class Controller:
         self._wanted: dict[Ask, float] = {}
         self._searches = Searches(NAME, f'{host} {boot_id}')
         self._suffered: set[Pair] = set()
+        self._harms: dict[Pair, Harm] = {}
         self._specs: Specs = {}
         self._time_s = -math.inf
         self._cpu_model: str | None = None
@@ -91,7 +96,9 @@ class Controller:
         self._limits = analysis.Thresholds(
             min_effect={'cpi': params.min_effect,
                         'run_delay': params.min_effect,
-                        'io_wait': params.min_io_effect},
+                        'io_wait': params.min_io_effect,
+                        LINK_USE: params.min_effect,
+                        MEMORY_WAIT: params.min_effect},
             max_chance=params.max_chance, min_share=params.min_share,
             min_misses_per_s=params.min_misses_per_s,
             own_limit_share=params.own_limit_share)
@@ -203,6 +210,9 @@ class Controller:
             disturbance.take(effects)
             disturbance.look_at_named(
                 now, samples, self._caps.limited(disturbance))
+        self._harms = {harm.pair: harm for harm in harms(
+            groups, self._history, self._limits, self._specs,
+            self._cpu_model or '')}
         self._looks.forget(now, self.params.remember_s)
         # What was not looked at for longest comes first: no group can keep
         # the others from it by suffering, or feigning to, all the time.
@@ -218,26 +228,25 @@ class Controller:
         self._lasted_s = {key: time_s for key, time_s
                           in self._lasted_s.items()
                           if now - time_s < self.params.window_s}
-        self._wanted = direct.wanted(self._history, rates.topology,
-                                     self._limits)
+        self._wanted = wanted(self._history, rates, self._limits, {
+            name for (_, signal), harm in self._harms.items()
+            if signal == 'cpi' for name in harm.levels})
         for disturbance in self._disturbances.values():
             if self._open(now, disturbance):
                 disturbance.begin(now, self._history, self._lasted_s,
                                   quiet_s=self.params.quiet_s)
-        self._begin_search(now, rates, groups)
+        self._begin_search(now, rates)
         self._suffering = suffering.unexplained(
             self._history, self._direct, self._sample_s,
             self.params.min_effect,
             {name for one in self._disturbances.values()
              for name in one.begun_s})
 
-    def _begin_search(self, now: float, rates: Rates,
-                      groups: Mapping[VictimGroup, list[str]]) -> None:
+    def _begin_search(self, now: float, rates: Rates) -> None:
         """Search for what disturbs those that nothing explains."""
         sample = self._history.samples[-1]
-        suffered = [harm for harm in harms(
-            groups, self._history, self._limits, self._specs,
-            self._cpu_model or '')
+        suffered = [
+            harm for harm in self._harms.values()
             if not self._explained(now, harm)
             and sample[next(iter(harm.levels))].workload.protected]
         self._suffered = {harm.pair for harm in suffered}
@@ -333,8 +342,13 @@ class Controller:
         holders = self._direct.of(signal, members, new=True)
         if holders is None:
             return None
-        new = direct.disturbance(now, group, signal, holders, self._history,
-                                 self._limits)
+        if signal == 'cpi':
+            harm = self._harms.get((group, signal))
+            new = None if harm is None else of_cache(
+                now, harm, holders, self._history, self._limits)
+        else:
+            new = direct.disturbance(now, group, signal, holders,
+                                     self._history, self._limits)
         if new is not None:
             self._direct.ask_soon(holders.victims)
         return new
@@ -347,6 +361,8 @@ class Controller:
 
         Not what direct evidence clears: it held next to nothing.
         """
+        if signal in direct.ONLY:
+            return None, False
         pool = analysis.pool_if_worse(signal, members, self._history,
                                       self._limits)
         if pool is None:

@@ -28,33 +28,43 @@ from scavenger_openstack.algorithms.attribution import explanation
 from scavenger_openstack.algorithms.attribution.history import History
 from scavenger_openstack.algorithms.attribution.history import Points
 from scavenger_openstack.algorithms import back_off
-from scavenger_openstack.algorithms import sharing
+from scavenger_openstack.algorithms.signals import LINK_FULL
+from scavenger_openstack.algorithms.signals import LINK_USE
+from scavenger_openstack.algorithms.signals import MEMORY_WAIT
 from scavenger_openstack.grounds import Ground
 from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack.grounds import THE_HOST
 from scavenger_openstack.types import Ask
-from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import DirectEvidence
-from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Resource
 
 RESOURCES: Mapping[str, Resource] = {
-    'run_delay': Resource.CPU, 'io_wait': Resource.DISK}
+    'run_delay': Resource.CPU, 'io_wait': Resource.DISK,
+    'cpi': Resource.CACHE, LINK_USE: Resource.NETWORK,
+    MEMORY_WAIT: Resource.MEMORY}
 """The resource that a victim waits for, by its signal."""
 
-CAUSES: Mapping[str, str] = {'run_delay': 'core', 'io_wait': 'disk'}
+ONLY = (LINK_USE, MEMORY_WAIT)
+"""Signals of which timing tells nothing: one is the sum of all use, the other
+is known now and then."""
+
+CAUSES: Mapping[str, str] = {
+    'run_delay': 'core', 'io_wait': 'disk', LINK_USE: 'link',
+    MEMORY_WAIT: 'memory'}
 
 WINDOW_S = 2.0
 """For so long evidence is gathered at a time."""
 
 MOST_ASKED = 8
-"""Victims of one window."""
+"""Victims of one window, for each resource."""
 
 LEAST_WAITED_S = 0.01
 """What waited less in a window tells nothing."""
 
-LEAST_DISK_SHARE = 0.2
-"""Share of what a disk does for others from which it is asked who it is."""
+LEAST_HELD = 0.01
+"""Seconds per second for which a holder is in the way of a victim at least, to
+be named: of what waits little that may be most of the wait, and is nothing
+that its user feels."""
 
 CLEARED = 0.02
 """Of what a victim waited: what held less is not named for its timing."""
@@ -72,8 +82,12 @@ again."""
 KEPT_S = 120.0
 """An answer tells about now for so long."""
 
-LEAST_BASE: Mapping[str, float] = {'run_delay': 0.0, 'io_wait': 0.01}
+LEAST_BASE: Mapping[str, float] = {'io_wait': 0.01}
 """Of a wait of which nothing is its own: a ratio needs something."""
+
+ALIKE = 0.8
+"""Of what the last sends that has to be named for a full link: what sends as
+much is named, too."""
 
 EACH = 0.5
 """Part of the least effect that each which is named has by itself: where many
@@ -89,7 +103,9 @@ class Holders(NamedTuple):
 
     ``shares``: of all that they waited, without themselves and the others of
     their group; ``unknown``: what nothing is known of.  ``kind`` is that of
-    the grounds.
+    the grounds.  ``longest``: the seconds per second for which each held it
+    while that member waited for which this is most.  ``own``: the largest
+    share of a member in what it waited itself; ``group``: that of all members.
     """
 
     victims: Sequence[str]
@@ -99,15 +115,24 @@ class Holders(NamedTuple):
     threads: tuple[str, ...]
     kind: GroundKind
     unknown: float
+    longest: Mapping[str, float]
+    own: float
+    group: float
 
     @property
     def known(self) -> bool:
         """Whether it is known of most of the wait what held the resource."""
         return self.unknown <= 0.5
 
+    def holds(self, name: str) -> bool:
+        """Whether it held enough of each second to be felt."""
+        return self.longest.get(name, 0.0) >= LEAST_HELD
+
     def clears(self, name: str) -> bool:
         """Whether it held next to nothing, whatever held the rest."""
-        return self.shares.get(name, 0.0) + self.unknown < CLEARED
+        return (self.shares.get(name, 0.0) + self.unknown < CLEARED
+                or self.longest.get(name, 0.0) + self.unknown * self.waited_s
+                / self.window_s < LEAST_HELD)
 
 
 class DirectAnswers:
@@ -168,7 +193,12 @@ class DirectAnswers:
                       if now >= self._rests.get(ask, (now, 0.0))[0]
                       or level > RISEN * self._levels.get(ask, math.inf)],
                      key=lambda ask: self._last_s.get(ask, -math.inf))
-        self._asked, self._began_s = tuple(due[:MOST_ASKED]), now
+        of: dict[Resource, list[Ask]] = {}
+        for ask in due:
+            of.setdefault(ask[1], []).append(ask)
+        self._asked = tuple(ask for asks in of.values()
+                            for ask in asks[:MOST_ASKED])
+        self._began_s = now
         return self._asked
 
     def ask_soon(self, names: Collection[str]) -> None:
@@ -214,11 +244,14 @@ class DirectAnswers:
         if waited_s < LEAST_WAITED_S:
             return None
         held_s: dict[str, float] = {}
+        longest: dict[str, float] = {}
         threads_s: dict[str, float] = {}
         for answer in answers:
             for name, seconds in answer.holders.items():
                 if name not in members:
                     held_s[name] = held_s.get(name, 0.0) + seconds
+                    longest[name] = max(longest.get(name, 0.0),
+                                        seconds / answer.window_s)
             for name, seconds in answer.threads.items():
                 threads_s[name] = threads_s.get(name, 0.0) + seconds
         return Holders(
@@ -228,9 +261,16 @@ class DirectAnswers:
             tuple(sorted(threads_s, key=threads_s.__getitem__,
                          reverse=True)[:5]),
             GroundKind.SHARE if any(answer.shared for answer in answers)
-            else GroundKind.DIRECT, max(0.0, 1 - sum([
+            else GroundKind.DIRECT,
+            # How much each takes of a cache does not tell what that does.
+            1.0 if resource is Resource.CACHE else max(0.0, 1 - sum([
                 sum(answer.holders.values(), answer.idle_s)
-                for answer in answers]) / waited_s))
+                for answer in answers]) / waited_s), longest,
+            max([answer.holders.get(answer.workload, 0.0) / answer.waited_s
+                 for answer in answers if answer.waited_s > 0]),
+            sum([seconds for answer in answers
+                 for name, seconds in answer.holders.items()
+                 if name in members]) / waited_s)
 
 
 def _sound(answer: DirectEvidence) -> bool:
@@ -240,34 +280,8 @@ def _sound(answer: DirectEvidence) -> bool:
                *answer.holders.values(),
                *answer.threads.values())
     return (all(0 <= number < math.inf for number in numbers)
+            and answer.window_s > 0
             and sum(answer.holders.values()) <= ROUNDING * answer.waited_s)
-
-
-def wanted(history: History, topology: Mapping[int, Cpu], limits: Thresholds
-           ) -> dict[Ask, float]:
-    """What evidence would be of use now, of the worst victims first, and how
-    much each suffers.
-
-    Of what waits for CPUs for more than ``min_effect`` of its runnable time,
-    whatever was before, and of what waits for a disk that others use.
-    """
-    samples = list(history.samples)[-RECENT:]
-    waiting: list[tuple[float, float, Ask]] = []
-    if not samples:
-        return {}
-    for name, point in samples[-1].items():
-        if point.workload.priority is not Priority.FOREGROUND:
-            continue
-        level = mean_level(name, 'run_delay', samples)
-        if level is not None and level >= limits.min_effect['run_delay']:
-            waiting.append((level, level, (name, Resource.CPU)))
-        wait_s = mean_level(name, 'io_wait', samples)
-        if wait_s is not None:
-            share = _disk_share(name, samples[-1], topology)
-            if share >= LEAST_DISK_SHARE:
-                waiting.append((share, wait_s, (name, Resource.DISK)))
-    return {ask: level for _, level, ask in sorted(
-        waiting, key=lambda item: (-item[0], item[2]))}
 
 
 def mean_level(name: str, signal: str, samples: Sequence[Points]
@@ -284,17 +298,6 @@ def pooled(signal: str, levels: Mapping[str, float],
     share, as :attr:`.Disturbance.newest`."""
     return sum([level / scale(signal, means[name])
                 for name, level in levels.items()]) / len(levels)
-
-
-def _disk_share(name: str, sample: Points, topology: Mapping[int, Cpu]
-                ) -> float:
-    """What others use of the disks of a workload, as a share of all use."""
-    victim = sample[name].workload
-    own = sample[name].disk or 0.0
-    others = sum([point.disk or 0.0 for other, point in sample.items()
-                  if other != name and sharing.share(
-                      'io_wait', victim, point.workload, topology)])
-    return others / (own + others) if others > 0 else 0.0
 
 
 def disturbance(now: float, group: VictimGroup, signal: str,
@@ -316,29 +319,64 @@ def disturbance(now: float, group: VictimGroup, signal: str,
     names = [name for name, share in holders.shares.items()
              if share >= explanation.ALIKE_SHARE * most
              and effect(signal, (1 - share) * raised, raised) >= EACH * least
+             and holders.holds(name)
              and (name == THE_HOST or name in samples[-1])]
+    if signal == LINK_USE:
+        # What sends more than others is in their way, not they in its.
+        names = _filling([name for name in names
+                          if holders.shares[name] >= holders.own],
+                         holders.shares, raised)
     rest = max(0.0, 1 - sum([holders.shares[name] for name in names]))
     known = [level / scale(signal, mean) for name, mean in means.items()
              for level in history.levels(name, signal) if level is not None]
     low, _ = evidence.low_and_high(known)
-    base = max(rest * raised, LEAST_BASE[signal])
+    base = max(rest * raised, LINK_FULL - least if signal == LINK_USE
+               else LEAST_BASE.get(signal, 0.0))
     if low > base and effect(signal, low, raised) >= least:
         base = low      # it was undisturbed for a while
     if not names or effect(signal, base, raised) < least:
         return None
-    rank = sorted(holders.shares.items(),
-                  key=lambda item: (-item[1], item[0]))
-    named = {name: Ground(
-        name, holders.kind, share=holders.shares[name],
-        waited_s=holders.waited_s, window_s=holders.window_s,
-        threads=holders.threads if name == THE_HOST else ())
-        for name, _ in rank if name in names}
+    rank = rank_of(holders.shares)
     return Disturbance(
         group, signal, now, means, base, least,
         max(NOISE * raised, evidence.noise(known)),
         cause=CAUSES[signal],
         members={name: above(signal, base / raised * level, least)
                  for name, level in means.items()},
-        named=named, scores=[item for item in rank if item[0] != THE_HOST],
+        named=grounds_of(names, holders, rank),
+        scores=[item for item in rank if item[0] != THE_HOST],
         raised=raised)
+
+
+def _filling(names: Sequence[str], shares: Mapping[str, float], used: float
+             ) -> list[str]:
+    """The fewest without which a link has room, the largest first, and those
+    that send about as much."""
+    filling: list[str] = []
+    left = used
+    for name in sorted(names, key=lambda name: (-shares[name], name)):
+        if left < LINK_FULL and not (
+                filling and shares[name] >= ALIKE * shares[filling[-1]]):
+            break
+        filling.append(name)
+        left -= shares[name] * used
+    return filling if left < LINK_FULL else []
+
+
+def rank_of(shares: Mapping[str, float]) -> list[tuple[str, float]]:
+    """Return the holders, the largest first."""
+    return sorted(shares.items(), key=lambda item: (-item[1], item[0]))
+
+
+def grounds_of(names: Collection[str], holders: Holders,
+               rank: Sequence[tuple[str, float]]) -> dict[str, Ground]:
+    """Return why each of these is named.
+
+    :param rank: :func:`rank_of` the shares of the holders
+    """
+    return {name: Ground(
+        name, holders.kind, share=share, waited_s=holders.waited_s,
+        window_s=holders.window_s,
+        threads=holders.threads if name == THE_HOST else ())
+        for name, share in rank if name in names}
 

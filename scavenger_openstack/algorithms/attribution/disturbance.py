@@ -23,6 +23,8 @@ from scavenger_openstack.algorithms.attribution.history import THROTTLED
 from scavenger_openstack.algorithms.attribution.trial import TrialOutcome
 from scavenger_openstack.algorithms.attribution import use
 from scavenger_openstack.algorithms import flavor
+from scavenger_openstack.algorithms.signals import LINK_USE
+from scavenger_openstack.algorithms.signals import MEMORY_WAIT
 from scavenger_openstack.grounds import Ground
 from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack.outcomes import Outcome
@@ -32,7 +34,7 @@ VictimGroup = tuple[str, ...]
 """Project and application, or one workload by itself; longer by one for
 those that nothing is limited for."""
 
-SHARES = ('run_delay', THROTTLED)
+SHARES = ('run_delay', THROTTLED, LINK_USE, MEMORY_WAIT)
 """Signals that are shares of a whole: differences count, not ratios."""
 
 DIRECT = (GroundKind.DIRECT, GroundKind.SHARE)
@@ -46,7 +48,7 @@ SMOOTHING = 0.5
 """Weight of the newest sample in the level of a disturbance."""
 
 TOLERATED = {'cpi': 0.65, 'run_delay': 0.4, 'io_wait': 1.2,
-             THROTTLED: 0.75}
+             THROTTLED: 0.75, LINK_USE: 0.5, MEMORY_WAIT: 0.5}
 """Part of the least effect that caps leave to the victim, by signal: a tenth
 of its time that a busy service waits for a CPU is more than a tenth of its
 latency, a tenth more per disk operation is less."""
@@ -241,8 +243,11 @@ class Disturbance:
     def _correct(self, latest: float) -> None:
         """Lower the base of one that is better off than it should be.
 
-        What its own load explains was fitted to a few minutes.
+        What its own load explains was fitted to a few minutes.  When a link is
+        full does not depend on what was before.
         """
+        if self.signal == LINK_USE:
+            return
         self.recent.append(latest)
         if len(self.recent) < SETTLED:
             return

@@ -12,16 +12,23 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 import math
 from typing import NamedTuple
 
 from scavenger_openstack.algorithms.sampling import SLACK_S
 from scavenger_openstack.algorithms.sampling import weight
+from scavenger_openstack.algorithms.sharing import link_of
+from scavenger_openstack.algorithms.signals import LEAST_SENT_BYTES_PER_S
 from scavenger_openstack.algorithms.signals import LEAST_WAIT_S
+from scavenger_openstack.algorithms.signals import LINK_USE
+from scavenger_openstack.algorithms.signals import MEMORY_WAIT
 from scavenger_openstack.algorithms.signals import number
 from scavenger_openstack.algorithms.signals import SIGNALS
+from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
+from scavenger_openstack.types import Resource
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadRates
 
@@ -34,7 +41,7 @@ OP_BYTES = 16384
 
 THROTTLED = 'throttled_share'
 
-ORDER = (*SIGNALS, THROTTLED)
+ORDER = (*SIGNALS, THROTTLED, LINK_USE, MEMORY_WAIT)
 """What a victim may suffer from: the order of :attr:`Point.levels`."""
 
 Levels = Sequence[float | None]
@@ -50,6 +57,7 @@ class Point(NamedTuple):
     operation counted as :data:`OP_BYTES` more.  ``instructions`` are in
     cycles of the host at one CPI: cores over cpi.  ``waited`` is CPU time
     that it waited for, in cores, whatever little it uses.
+    ``tx_bytes_per_s`` is what it sends.
     """
 
     workload: Workload
@@ -61,6 +69,7 @@ class Point(NamedTuple):
     io_ops_per_s: float | None
     instructions: float
     waited: float | None = None
+    tx_bytes_per_s: float | None = None
 
     def level(self, signal: str) -> float | None:
         """One of :data:`ORDER`."""
@@ -88,11 +97,12 @@ class _Sums:
         self.ticks = 0
         self.values = [0.0] * len(SIGNALS)
         self.weights = [0.0] * len(SIGNALS)
-        self.sums = [0.0] * 6
-        self.known = [0] * 6
+        self.sums = [0.0] * 9
+        self.known = [0] * 9
         self.instructions = 0.0
 
-    def add(self, one: WorkloadRates) -> None:
+    def add(self, one: WorkloadRates, link_use: float | None,
+            memory_wait: float | None) -> None:
         self.workload = one.workload
         self.ticks += 1
         sums, known = self.sums, self.known
@@ -100,10 +110,17 @@ class _Sums:
                 one.cpu_cores, one.llc_misses_per_s, one.io_bytes_per_s,
                 one.io_ops_per_s, one.throttled_share,
                 None if one.run_delay is None or one.cpu_cores is None
-                else one.run_delay * one.cpu_cores)):
+                else one.run_delay * one.cpu_cores,
+                one.net_tx_bytes_per_s)):
             if found is not None and 0 <= found < math.inf:
                 sums[index] += found
                 known[index] += 1
+        if link_use is not None:
+            sums[7] += link_use
+            known[7] += 1
+        if memory_wait is not None and 0 <= memory_wait < math.inf:
+            sums[8] += memory_wait
+            known[8] += 1
         if one.cpi and number(one.cpi):
             self.instructions += (number(one.cpu_cores) or 0.0) / one.cpi
         # Most workloads have no value in most ticks: asked first, and cheap.
@@ -116,7 +133,8 @@ class _Sums:
                     self.weights[index] += share
 
     def point(self) -> Point:
-        cores, misses, io_bytes, io_ops, throttled, waited = [
+        (cores, misses, io_bytes, io_ops, throttled, waited, tx, link_use,
+         memory_wait) = [
             total / known if known else None
             for total, known in zip(self.sums, self.known, strict=True)]
         cpi, _, wait_s = [
@@ -126,11 +144,13 @@ class _Sums:
             self.workload,
             (cpi, _waiting_share(cores, waited),
              None if wait_s is None else max(LEAST_WAIT_S, wait_s),
-             throttled),
+             throttled,
+             link_use if (tx or 0.0) >= LEAST_SENT_BYTES_PER_S else None,
+             memory_wait),
             cores, misses,
             None if io_bytes is None or io_ops is None
             else io_bytes + OP_BYTES * io_ops,
-            io_bytes, io_ops, self.instructions / self.ticks, waited)
+            io_bytes, io_ops, self.instructions / self.ticks, waited, tx)
 
 
 def _waiting_share(cores: float | None, waited: float | None
@@ -140,6 +160,34 @@ def _waiting_share(cores: float | None, waited: float | None
     if cores is None or waited is None or cores + waited < LEAST_CORES:
         return None
     return waited / (cores + waited)
+
+
+def _link_uses(rates: Rates) -> dict[str, float]:
+    """The used share of each link.
+
+    Where a link does not count itself, it is what is known to be sent.
+    """
+    uses = {}
+    for link, capacity in rates.links.items():
+        used = rates.link_tx_bytes_per_s.get(link)
+        if used is None:
+            sent = [one.net_tx_bytes_per_s for one in rates.workloads
+                    if one.net_tx_bytes_per_s is not None
+                    and link_of(one.workload, rates.link_of) == link]
+            used = sum(sent) if sent else None
+        if used is not None and capacity > 0:
+            uses[link] = min(1.0, used / capacity)
+    return uses
+
+
+def _link_use(workload: Workload, links: Mapping[str, str],
+              uses: Mapping[str, float]) -> float | None:
+    """That of the link of a victim: only foreground is one."""
+    if workload.priority is Priority.FOREGROUND:
+        for interface in workload.interfaces:
+            if interface in links:
+                return uses.get(links[interface])
+    return None
 
 
 class History:
@@ -190,11 +238,18 @@ class History:
             self._began_s = began_s
             self._sums, self._free = {}, True
         self._free &= free
+        links = _link_uses(rates)
+        waits = {answer.workload: answer.waited_s / answer.window_s
+                 for answer in rates.direct
+                 if answer.resource is Resource.MEMORY
+                 and answer.window_s > 0}
         for one in rates.workloads:
             sums = self._sums.get(one.workload.id)
             if sums is None:
                 sums = self._sums[one.workload.id] = _Sums()
-            sums.add(one)
+            sums.add(one, _link_use(one.workload, rates.link_of, links)
+                     if links else None,
+                     waits.get(one.workload.id) if waits else None)
         if now - self._began_s < self._sample_s - SLACK_S:
             return False
         sample = {name: sums.point() for name, sums in self._sums.items()}

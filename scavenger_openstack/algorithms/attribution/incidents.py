@@ -15,6 +15,7 @@ from scavenger_openstack.algorithms.attribution.history import Point
 from scavenger_openstack.algorithms.attribution.history import Points
 from scavenger_openstack.algorithms.attribution.use import KNOB_TO_LIMIT
 from scavenger_openstack.algorithms import series
+from scavenger_openstack.algorithms.signals import LINK_USE
 from scavenger_openstack.grounds import Ground
 from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack.grounds import THE_HOST
@@ -107,4 +108,6 @@ def _use(signal: str, point: Point) -> tuple[str, float | None]:
         return 'io_bytes_per_s', point.io_bytes_per_s
     if signal == 'cpi' and point.misses_per_s is not None:
         return 'llc_misses_per_s', point.misses_per_s
+    if signal == LINK_USE:
+        return 'net_tx_bytes_per_s', point.tx_bytes_per_s
     return 'cpu_cores', point.cores

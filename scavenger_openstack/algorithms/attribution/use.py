@@ -2,7 +2,8 @@
 
 """How much of a knob a workload uses, and can use under a limit.
 
-CPU is in cores, disks are in bytes per second.  None of it is in a paper.
+CPU is in cores, disks and links are in bytes per second.  None of it is in a
+paper.
 """
 
 from __future__ import annotations
@@ -16,16 +17,15 @@ from scavenger_openstack.algorithms.attribution import evidence
 from scavenger_openstack.algorithms.attribution.history import Point
 from scavenger_openstack.algorithms.attribution.history import Points
 from scavenger_openstack.algorithms.signals import disk_limits
-from scavenger_openstack.algorithms.signals import SIGNALS
+from scavenger_openstack.algorithms.signals import (
+    KNOB_TO_LIMIT as KNOB_TO_LIMIT)
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Workload
 
-KNOB_TO_LIMIT = {name: one.knob for name, one in SIGNALS.items()}
-"""Contention signal of a victim -> the knob of its antagonist to limit."""
-
 USES: Mapping[Knob, Callable[[Point], float | None]] = {
     Knob.CPU_CORES: lambda point: point.cores,
-    Knob.IO_BYTES_PER_S: lambda point: point.io_bytes_per_s}
+    Knob.IO_BYTES_PER_S: lambda point: point.io_bytes_per_s,
+    Knob.EGRESS_BYTES_PER_S: lambda point: point.tx_bytes_per_s}
 """Knob of an antagonist -> its use, in the unit of the knob."""
 
 WORKING = 0.5

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 import math
 
+from scavenger_openstack.algorithms import sharing
 from scavenger_openstack.types import WorkloadRates
 
 
@@ -74,9 +75,7 @@ def by_link(workloads: Iterable[WorkloadRates],
     """
     found: dict[str, list[WorkloadRates]] = {}
     for one in workloads:
-        for interface in one[0].interfaces:
-            link = link_of.get(interface)
-            if link is not None:
-                found.setdefault(link, []).append(one)
-                break
+        link = sharing.link_of(one[0], link_of)
+        if link is not None:
+            found.setdefault(link, []).append(one)
     return found

@@ -31,8 +31,8 @@ from scavenger_openstack.wire import fit
 
 CAPS_MOST = 100
 
-CAUSES = ('core', 'cache', 'memory_bandwidth', 'disk', 'own_limit',
-          'overcommitted', 'eviction', 'unknown')
+CAUSES = ('core', 'cache', 'memory_bandwidth', 'disk', 'link', 'memory',
+          'own_limit', 'overcommitted', 'eviction', 'unknown')
 """Those of the controllers, and of the policy of evictions."""
 
 FILTERS = {

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from scavenger_openstack.drivers.kernel import perf_event
 from scavenger_openstack.drivers.kernel.perf_event import Event
+from scavenger_openstack.drivers.resctrl import monitoring
 
 EVENTS = (Event('cycles', perf_event.HARDWARE, 0),
           Event('ref_cycles', perf_event.HARDWARE, 9),
@@ -138,8 +139,8 @@ def grade(root_dir: str, *, cpu: int, max_counters: int,
             if len(chosen) == max_counters else
             f'{event.field} left out: the PMU does not take all at once'
             for event in there if event not in chosen]
-    return Grade('A' if has_resctrl(root_dir) else 'B', signals(chosen),
-                 ', '.join(why), chosen)
+    return Grade('A' if monitoring.has_resctrl(root_dir) else 'B',
+                 signals(chosen), ', '.join(why), chosen)
 
 
 def _fitting(there: Sequence[Event], most: int, cpu: int
@@ -157,13 +158,3 @@ def _fitting(there: Sequence[Event], most: int, cpu: int
             if most <= 2:
                 raise
         most = len(chosen) - 1
-
-
-def has_resctrl(root_dir: str) -> bool:
-    """Whether the kernel offers resctrl: it does so only where the CPU can
-    monitor or allocate the cache."""
-    try:
-        with open(f'{root_dir.rstrip("/")}/proc/filesystems') as file:
-            return '\tresctrl\n' in file.read()
-    except OSError:
-        return False

@@ -72,8 +72,8 @@ class ListIncidents(command.Lister):
         parser.add_argument(
             '--cause', metavar='<cause>',
             help='Only with this cause, such as core, cache, '
-                 'memory_bandwidth, disk, eviction or unknown. Default: all. '
-                 'Example: --cause disk')
+                 'memory_bandwidth, disk, link, memory, eviction or unknown. '
+                 'Default: all. Example: --cause disk')
         parser.add_argument(
             '--outcome', metavar='<outcome>',
             help='Only with this outcome: open, or that of the last limit '

@@ -367,7 +367,30 @@ class TestEvidence(CpuCase):
         grade = host.facts().grade
         assert grade is not None
         self.assertEqual({'cpu': {'on': True, 'why': ''},
-                          'disk': {'on': None, 'why': ''}}, grade['direct'])
+                          **dict.fromkeys(
+                              ('disk', 'network', 'memory', 'cache'),
+                              {'on': None, 'why': ''})}, grade['direct'])
+
+    def test_what_takes_no_program(self) -> None:
+        """Links, caches and memory: what is known of them here."""
+        host = self.host()
+        host.sample()
+        resources = Resource.NETWORK, Resource.CACHE, Resource.MEMORY
+        asks = [(self.victim, resource) for resource in resources]
+        host.ask(asks)
+        self.assertEqual(set(), evidence.own_programs())
+        host.sample()
+        host.ask(asks)
+        host.sample()
+        host.ask(())
+        for answer in host.sample().direct:
+            self.assertIn(answer.resource, resources)
+        grade = host.facts().grade
+        assert grade is not None
+        for resource, one in grade['direct'].items():
+            self.assertIs(one['on'] is None, resource not in resources)
+            self.assertIs(one['on'] is False, bool(one['why']))
+        self.assertNotIn('lost', self.log.output)
 
     def test_an_idle_host_loads_nothing(self) -> None:
         host = self.host()

@@ -99,8 +99,10 @@ class TestEvidence(DiskCase):
             one.resource for one in self.answers(host)})
         grade = host.facts().grade
         assert grade is not None
-        self.assertEqual(dict.fromkeys(('cpu', 'disk'), {
-            'on': True, 'why': ''}), grade['direct'])
+        self.assertEqual(
+            {resource: resource in both for resource in Resource},
+            {resource: bool(one['on'])
+             for resource, one in grade['direct'].items()})
 
     def test_buffered_writes_are_the_hosts(self) -> None:
         self.writes(self.tree, '/batch/a')

@@ -22,7 +22,7 @@ from scavenger_openstack.types import THE_HOST
 DIRECT = Ground('render-a', GroundKind.DIRECT, 0.86, 1.9, 2.0)
 TIMING = Ground('render-a', GroundKind.TIMING, 0.93, chance=0.0004)
 TRIAL = Ground('render-a', GroundKind.TRIAL, before=0.41, after=0.08)
-SIGNALS = ('run_delay', 'io_wait', 'egress_bytes_per_s eth0', 'memory_bytes')
+SIGNALS = ('run_delay', 'io_wait', 'link_use', 'memory_wait')
 """Of CPU, disk, link and memory."""
 
 
@@ -36,6 +36,22 @@ class SentenceTest(testtools.TestCase):
         self.assertEqual(
             'render-a ran during 86 % of the 1.9 s that web-2 waited for a '
             'CPU (within 2 s)', sentence(DIRECT))
+
+    def test_a_link(self) -> None:
+        self.assertEqual(
+            'the link sent data of render-a during 86 % of the 1.9 s that '
+            'web-2 sent over the full link (within 2 s)',
+            sentence(DIRECT, 'link_use'))
+        self.assertEqual(sentence(DIRECT, 'link_use'),
+                         sentence(DIRECT, 'egress_bytes_per_s eth0'))
+
+    def test_a_cache(self) -> None:
+        """Its evidence is of the cache; timing and trials by cpi are not."""
+        self.assertEqual(
+            'render-a used 86 % of the last-level cache and the memory bus '
+            'in the 1.9 s that web-2 ran (within 2 s): taken from shares of '
+            'use', sentence(DIRECT._replace(kind=GroundKind.SHARE), 'cpi'))
+        self.assertNotIn('cache', sentence(TIMING, 'cpi'))
 
     def test_each_kind_of_each_resource_has_its_own(self) -> None:
         texts = [sentence(DIRECT._replace(kind=kind), signal)

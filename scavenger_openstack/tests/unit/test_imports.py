@@ -44,8 +44,8 @@ the contract of drivers by those that play one, and algorithms by decisions.
 PLAY_A_DRIVER = ('recording', 'simulator')
 
 DRIVERS = {'base': 0, 'calls': 0, 'still_host': 1, 'kernel': 1, 'cgroup': 2,
-           'delay': 2, 'network': 2, 'qemu': 3, 'direct': 4, 'libvirt': 4,
-           'perf': 4, 'prerequisites': 4, 'host': 5}
+           'delay': 2, 'network': 2, 'resctrl': 2, 'qemu': 3, 'direct': 4,
+           'libvirt': 4, 'perf': 4, 'prerequisites': 4, 'host': 5}
 """The rooms and modules of ``drivers`` and their levels; likewise."""
 
 HOMES = {

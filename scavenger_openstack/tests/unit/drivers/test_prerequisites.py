@@ -35,8 +35,8 @@ class TestPrerequisites(testtools.TestCase):
         one = prerequisites.Prerequisites(
             protect, ['always'],
             lambda workload, knob: f'{workload} {knob}' if knob in lacks
-            else '', lambda: delays_off, lambda: dict.fromkeys(
-                (Resource.CPU, Resource.DISK), direct_off), links=links,
+            else '', lambda: delays_off,
+            lambda: dict.fromkeys(Resource, direct_off), links=links,
             interfaces=interfaces, libvirt=libvirt)
         self.assertEqual(('always',), one.missing)
         one.look(cgroups, domains)
@@ -56,14 +56,15 @@ class TestPrerequisites(testtools.TestCase):
                          lacks=(Knob.CPU_SET, Knob.IO_OPS_PER_S)))
 
     def test_direct_evidence(self) -> None:
+        """That of the cache belongs to the CPUs."""
         batch, service = samples(BACK, '/b/a'), samples(FORE, '/s/f')
         for why, cgroups, domains, protect, count in (
-                ('no BPF', batch, [], [Resource.CPU], 1),
-                ('no BPF', service, samples(BACK, 'vm'), [Resource.CPU], 1),
-                ('no BPF', batch, [], [Resource.CPU, Resource.DISK], 2),
+                ('no BPF', batch, [], [Resource.CPU], 2),
+                ('no BPF', service, samples(BACK, 'vm'), [Resource.CPU], 2),
+                ('no BPF', batch, [], [Resource.CPU, Resource.DISK], 3),
                 ('', batch, [], [Resource.CPU, Resource.DISK], 0),
                 ('no BPF', service, [], [Resource.CPU], 0),
-                ('no BPF', batch, [], [Resource.MEMORY], 0)):
+                ('no BPF', batch, [], [Resource.MEMORY], 1)):
             missing = [line for line in self.missing(
                 protect, cgroups, domains, direct_off=why)
                 if 'no BPF' in line]

@@ -11,12 +11,16 @@ import testtools
 
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Cpu
+from scavenger_openstack.types import DirectEvidence
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Resource
+from scavenger_openstack.types import THE_HOST
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
+from scavenger_openstack.wire import json_fields
 from scavenger_openstack.wire.json_fields import as_json
 
 
@@ -42,6 +46,16 @@ class AsJsonTest(testtools.TestCase):
                      'floor': {'cpu_cores': 0.1}, 'allowed_cpus': [0, 1],
                      'killable': False, 'protected': True, 'created_s': 0.0},
                  'cpu_s': 0.0, 'memory_bytes': 7}]}, value)
+
+    def test_direct_evidence_of_each_resource(self) -> None:
+        """There and back: what is recorded is replayed."""
+        answers = tuple(DirectEvidence(
+            'v', resource, 2.0, 1.5, {'hog': 1.0, THE_HOST: 0.25},
+            {'ksmd': 0.2}, 0.1, shared)
+            for resource in Resource for shared in (False, True))
+        sample = HostSample('h', 'b', 1.5, 2.5, (), direct=answers)
+        self.assertEqual(sample, json_fields.Samples().read(
+            json.loads(json.dumps(as_json(sample))), ''))
 
     def test_unknown_stays_out_and_zero_stays_in(self) -> None:
         self.assertEqual(
