@@ -74,7 +74,7 @@ Mode = Literal['off', 'observe', 'enforce']
 Knob = Literal['cpu_cores', 'cpu_set', 'cpu_idle', 'memory_bytes',
                'io_bytes_per_s', 'io_ops_per_s', 'egress_bytes_per_s',
                'llc_ways', 'paused']
-GroundKind = Literal['direct', 'share', 'timing', 'trial']
+GroundKind = Literal['direct', 'share', 'timing', 'experiment']
 Outcome = Literal['open', 'confirmed', 'refuted', 'unclear', 'ended']
 
 

@@ -309,7 +309,7 @@ class Disturbance:
         if ground.kind is GroundKind.TIMING:
             return (f'{signal} of {victims} rises {self.rise} with its use'
                     + innocent)
-        if ground.kind is GroundKind.TRIAL:
+        if ground.kind is GroundKind.EXPERIMENT:
             return (f'{signal} of {victims} was {ground.before:.3g}, and '
                     f'{ground.after:.3g} whenever it was limited' + innocent)
         return (f'{signal} of {victims}: it {HELD[ground.kind]} for '

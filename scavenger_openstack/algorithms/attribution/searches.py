@@ -262,7 +262,7 @@ def attributed(now: float, harm: Harm, finding: Finding, limits: Thresholds
         before, after = (share / max(LEAST_RUN, 1 - share)
                          for share in (before, after))
     new.named[finding.name] = Ground(
-        finding.name, GroundKind.TRIAL, chance=result.chance, before=before,
-        after=after)
+        finding.name, GroundKind.EXPERIMENT, chance=result.chance,
+        before=before, after=after)
     new.scores = [(finding.name, 1 - result.chance)]
     return new

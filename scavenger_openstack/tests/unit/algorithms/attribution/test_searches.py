@@ -89,7 +89,7 @@ class SearchTest(SearchCase):
         self.assertEqual((('hog',), 'cpi'),
                          (incident.antagonists, incident.signal))
         ground, = incident.grounds
-        self.assertIs(GroundKind.TRIAL, ground.kind)
+        self.assertIs(GroundKind.EXPERIMENT, ground.kind)
         assert ground.before and ground.after and ground.chance
         self.assertLess(ground.after, ground.before)
         self.assertLess(ground.chance, 0.0125)
@@ -101,7 +101,7 @@ class SearchTest(SearchCase):
         self.until(lambda decision: decision.caps)
         incident = self.incident()
         self.assertEqual(LIMIT + 'hog', incident.action)
-        self.assertEqual([('hog', GroundKind.TRIAL, None)], [
+        self.assertEqual([('hog', GroundKind.EXPERIMENT, None)], [
             (one.workload, one.kind, one.after) for one in incident.grounds])
         self.assertEqual((), incident.antagonists)
         self.assertEqual(['hog'], self.decision.facts['examined'])
@@ -457,7 +457,7 @@ class BoundsTest(SearchCase):
         self.until(lambda decision: any(
             incident.antagonists for incident in decision.incidents), 120)
         ground, = self.incident().grounds
-        self.assertEqual(('hog', GroundKind.TRIAL),
+        self.assertEqual(('hog', GroundKind.EXPERIMENT),
                          (ground.workload, ground.kind))
 
 
