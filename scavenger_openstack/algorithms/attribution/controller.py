@@ -192,7 +192,7 @@ class Controller:
             key: one for key, one in self._disturbances.items()
             if key[0] in groups
             and (one.named or one.signal == THROTTLED
-                 or key in self._suffered)
+                 or key in self._suffered or key == self._searches.pair)
             and not one.lost(now, self.params.quiet_s)
             and (self._caps.remembers(one) or self._open(now, one))}
         for disturbance in self._disturbances.values():
