@@ -307,10 +307,17 @@ class Controller:
               signal: str, samples: list[Points], rates: Rates) -> bool:
         """Whether that took an analysis."""
         disturbance = self._disturbances.get((group, signal))
+        holders = self._direct.of(signal, members, new=True)
+        if (disturbance is not None and holders is not None
+                and holders.kind is GroundKind.DIRECT and holders.known
+                and self._caps.limited(disturbance)
+                and disturbance.split(holders.shares)):
+            self._caps.ease(disturbance)
         if disturbance is not None and not (
                 disturbance.suffers or disturbance.suffers_now):
             return False    # it is answered as it should be
-        new = self._direct_look(now, group, members, signal)
+        new = None if holders is None else self._direct_look(
+            now, group, signal, holders)
         looks = False
         if new is None:
             new, looks = self._timing_look(now, group, members, signal,
@@ -327,12 +334,9 @@ class Controller:
             now, disturbance, samples, new.named if new is not None else ()))
         return looks
 
-    def _direct_look(self, now: float, group: VictimGroup,
-                     members: list[str], signal: str) -> Disturbance | None:
+    def _direct_look(self, now: float, group: VictimGroup, signal: str,
+                     holders: direct.Holders) -> Disturbance | None:
         """What a new answer of direct evidence names."""
-        holders = self._direct.of(signal, members, new=True)
-        if holders is None:
-            return None
         new = direct.disturbance(now, group, signal, holders, self._history,
                                  self._limits)
         if new is not None:
