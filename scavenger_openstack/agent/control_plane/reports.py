@@ -154,6 +154,11 @@ def facts(seen: SeenTick, rates: Rates | None, *, version: str,
             for one in document.get('controllers', {}).values()
             for name, why in list(one.get('facts', {}).get(
                 'suffering', {}).items())[:MOST_SUFFERING]},
+        remembered={
+            fit.name(name): round(age_s)
+            for one in document.get('controllers', {}).values()
+            for name, age_s in list(one.get('facts', {}).get(
+                'remembered', {}).items())[:MOST_SUFFERING]},
         refused={fit.name(what): fit.sentence(why) for what, why in list(
             all_refused.items())[:report.MAX_REFUSED]})
 

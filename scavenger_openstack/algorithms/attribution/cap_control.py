@@ -102,6 +102,17 @@ class CapControl:
         return any(disturbance in one.trials
                    for one in self.antagonists.values())
 
+    def remembered(self, now: float) -> dict[str, float]:
+        """Seconds since each limit was removed that is only remembered, by
+        workload, the newest of several."""
+        ages: dict[str, float] = {}
+        for key, good in self._good.items():
+            one = self.antagonists.get(key)
+            if now < good.until_s and (one is None or one.limit is None):
+                age_s = max(0.0, now - good.until_s + self._remember_s)
+                ages[key[0]] = min(age_s, ages.get(key[0], age_s))
+        return ages
+
     def keep(self, present: Collection[str]) -> None:
         """Forget all about those that are gone, or made again."""
         for kept in (self.antagonists, self._good):

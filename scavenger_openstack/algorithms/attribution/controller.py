@@ -140,6 +140,7 @@ class Controller:
              'analyses': self.analyses,
              'disturbances': len(self._disturbances),
              'suffering': self._suffering,
+             'remembered': self._caps.remembered(self._time_s),
              'examined': [name for name, _ in self._searches.examined],
              'would_examine': list(self._searches.would),
              'tried': dataclasses.asdict(self._caps.tally)},
