@@ -157,7 +157,7 @@ def of_ground(ground: Ground, victim: str, signal: str,
                 + ('' if chance is None else
                    '; an innocent workload seems so guilty with a '
                    f'probability of {of_number(chance)}'))
-    if ground.kind == GroundKind.TRIAL:
+    if ground.kind == GroundKind.EXPERIMENT:
         before, after = (
             'unknown' if value is None or not math.isfinite(value)
             else of_signal(signal, value)

@@ -24,7 +24,7 @@ class GroundKind(enum.StrEnum):
     DIRECT = 'direct'
     SHARE = 'share'
     TIMING = 'timing'
-    TRIAL = 'trial'
+    EXPERIMENT = 'experiment'
 
 
 def strongest(kinds: Iterable[str]) -> str:
@@ -40,7 +40,7 @@ class Ground(NamedTuple):
     the victim waited for it, out of ``window_s``; ``threads`` are those of
     the host.  ``share``: the same, taken from the shares of use.  ``timing``:
     the victim's signal and its use correlate by ``share``, an innocent as
-    much with a probability of ``chance``.  ``trial``: the signal was
+    much with a probability of ``chance``.  ``experiment``: the signal was
     ``before`` when it was limited and ``after`` while it was, not known as
     long as the experiment goes on.
     """

@@ -65,7 +65,7 @@ that none has two in an hour."""
 PROJECTS = 200
 CAUSES = ('cpu', 'core', 'disk', 'memory', 'network')
 OUTCOMES = ('confirmed', 'confirmed', 'unclear', 'refuted', 'open')
-KINDS = ('direct', 'direct', 'share', 'timing', 'trial')
+KINDS = ('direct', 'direct', 'share', 'timing', 'experiment')
 HOUR_S = 3600
 SPAN_S = 30 * 24 * HOUR_S
 BATCH = 2000

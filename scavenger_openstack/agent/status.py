@@ -221,6 +221,8 @@ def _lines(document: Mapping[str, Any], now: float) -> list[str]:
                      + _asks(controller.get('asks', 0)))
         lines += [f'suffers    {printable(victim)}: {printable(why)}'
                   for victim, why in facts.get('suffering', {}).items()]
+        lines += [f'remembers  {what}: its limit was removed {age_s:.0f} s ago'
+                  for what, age_s in facts.get('remembered', {}).items()]
         if would := facts.get('would_examine'):
             lines.append('would try  limits on ' + printable(', '.join(would))
                          + ' for seconds; it takes mode enforce')

@@ -110,7 +110,7 @@ KINDS = {
     GroundKind.TIMING: (gettext_lazy('Timing'), gettext_lazy(
         'The signal of the victim rises and falls with what the workload '
         'uses.')),
-    GroundKind.TRIAL: (gettext_lazy('Trial'), gettext_lazy(
+    GroundKind.EXPERIMENT: (gettext_lazy('Experiment'), gettext_lazy(
         'The workload was limited for some seconds at a time, and the '
         'signal with and without a limit was compared.'))}
 """Title and explanation of each kind of evidence, the strongest first."""

@@ -28,13 +28,15 @@ from scavenger_openstack.simulator.driver import Simulator
 from scavenger_openstack.simulator.machine import Tenant
 from scavenger_openstack.simulator.scenario import Drawn
 from scavenger_openstack.simulator.truth import Result
+from scavenger_openstack.types import Ask
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
 
 Wanted = Mapping[KnobKey, float]
-CapPolicy = Callable[[float, Rates], Wanted]
+CapPolicy = Callable[[float, Rates], tuple[Wanted, Sequence[Ask]]]
+"""The limits that are to be in force, and what direct evidence is asked of."""
 
 STATIC = 0.2
 """Of what an antagonist uses, left to it: PerfCloud, section IV-B."""
@@ -85,7 +87,8 @@ def play(drawn: Drawn, tenants: Iterable[Tenant],
         seen.append(rates_.rates(before, sample))
         before = sample
         if controller is not None:
-            wanted = controller(simulator.now, seen[-1])
+            wanted, asks = controller(simulator.now, seen[-1])
+            simulator.ask(asks)
             if wanted != held:
                 caps.append((simulator.now, wanted))
             held = _enforce(simulator, held, wanted)
@@ -115,20 +118,21 @@ def ours(drawn: Drawn) -> CapPolicy:
     """The detector, whose caps never go below the floors."""
     controller = attribution.Controller(interval_s=drawn.interval_s)
 
-    def step(now: float, rates: Rates) -> Wanted:
+    def step(now: float, rates: Rates) -> tuple[Wanted, Sequence[Ask]]:
+        decision = controller.step(now, rates)
         return {(cap.workload, cap.knob): max(
             float(cap.value), bench.FLOORS[cap.knob])
-            for cap in controller.step(now, rates).caps}
+            for cap in decision.caps}, decision.asks
     return step
 
 
 def constant(limits: Wanted, after_s: float) -> CapPolicy:
     """Fixed caps from a moment on."""
-    def step(now: float, rates: Rates) -> Wanted:
+    def step(now: float, rates: Rates) -> tuple[Wanted, Sequence[Ask]]:
         there = {one.workload.id for one in rates.workloads}
         return {key: max(value, bench.FLOORS[key[1]])
                 for key, value in limits.items()
-                if now >= after_s and key[0] in there}
+                if now >= after_s and key[0] in there}, ()
     return step
 
 

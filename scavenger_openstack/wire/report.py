@@ -74,7 +74,7 @@ Mode = Literal['off', 'observe', 'enforce']
 Knob = Literal['cpu_cores', 'cpu_set', 'cpu_idle', 'memory_bytes',
                'io_bytes_per_s', 'io_ops_per_s', 'egress_bytes_per_s',
                'llc_ways', 'paused']
-GroundKind = Literal['direct', 'share', 'timing', 'trial']
+GroundKind = Literal['direct', 'share', 'timing', 'experiment']
 Outcome = Literal['open', 'confirmed', 'refuted', 'unclear', 'ended']
 
 
@@ -132,6 +132,8 @@ class Facts(Wire, frozen=True):
     ``waiting_s`` is how long the oldest entry in the spool has waited.
     ``suffering`` says of each workload that suffers and has no incident how,
     and why it has none.
+    ``remembered`` has the seconds since the last limit of each antagonist was
+    removed that disturbs nothing now.
     """
 
     version: MaybeName = ''
@@ -155,6 +157,7 @@ class Facts(Wire, frozen=True):
     waiting_s: NotNegative = 0.0
     refused: Annotated[dict[Name, Sentence], Meta(max_length=MAX_REFUSED)] = {}
     suffering: Annotated[dict[Name, Sentence], Meta(max_length=50)] = {}
+    remembered: Annotated[dict[Name, NotNegative], Meta(max_length=50)] = {}
 
 
 class Suspect(Wire, frozen=True):

@@ -21,6 +21,7 @@ from scavenger_openstack.types import Instance
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
+from scavenger_openstack.types import Resource
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import fit
 from scavenger_openstack.wire import report
@@ -155,6 +156,11 @@ def facts(seen: SeenTick, rates: Rates | None, *, version: str,
             for one in document.get('controllers', {}).values()
             for name, why in list(one.get('facts', {}).get(
                 'suffering', {}).items())[:MOST_SUFFERING]},
+        remembered={
+            fit.name(name): round(age_s)
+            for one in document.get('controllers', {}).values()
+            for name, age_s in list(one.get('facts', {}).get(
+                'remembered', {}).items())[:MOST_SUFFERING]},
         refused={fit.name(what): fit.sentence(why) for what, why in list(
             all_refused.items())[:report.MAX_REFUSED]})
 

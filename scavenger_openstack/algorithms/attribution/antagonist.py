@@ -43,6 +43,8 @@ class Event(enum.StrEnum):
     SUFFERS = 'a victim suffers while the limit is used'
     AT_EASE = 'all victims are at ease'
     IN_VAIN = 'at its floor for some samples, and a victim suffers as before'
+    HOLDS_LITTLE = (
+        'direct evidence: it holds next to nothing of what the victim waits')
     RESTS = 'for some samples it uses less than half of its limit'
     AWAY = 'the instance is stopped'
     NOT_HELD = (
@@ -79,6 +81,7 @@ _ADAPTED = {
     Event.SUFFERS: (State.CONFIRMED, Change.CUT),
     Event.AT_EASE: (State.LOOSENING, Change.GROW),
     Event.IN_VAIN: (State.LOOSENING, Change.PROBE),
+    Event.HOLDS_LITTLE: (State.LOOSENING, Change.PROBE),
     **_ENDS,
 }
 
@@ -137,12 +140,13 @@ class Limit:
     futile: int = 0
     levels: dict[Disturbance, float] = dataclasses.field(default_factory=dict)
 
-    def change(self, change: Change, use: float, cut: float) -> None:
-        """Do what the table says; ``use`` and ``cut`` as in a cubic cap."""
+    def change(self, change: Change, use: float, cut: float, room: float
+               ) -> None:
+        """Do what the table says; the numbers are those of a cubic cap."""
         if change is Change.CUT:
             self.cap.contended(use, cut=cut)
         elif change is Change.GROW:
-            self.cap.quiet(use)
+            self.cap.quiet(use, room)
         elif change is Change.PROBE:
             self.cap.probe()
         if change in (Change.CUT, Change.PROBE):
@@ -184,7 +188,8 @@ class Antagonist:
         dataclasses.field(default_factory=dict))
 
     def move(self, event: Event, cap: Cubic | None = None, *,
-             use: float = 0.0, cut: float = 0.0) -> None:
+             use: float = 0.0, cut: float = 0.0, room: float = 1.0
+             ) -> None:
         """Go where the table says.
 
         :param cap: the limit to set, when it says so
@@ -196,7 +201,7 @@ class Antagonist:
         elif change is Change.REMOVE:
             self.limit, self.removed = None, event
         elif self.limit is not None:
-            self.limit.change(change, use, cut)
+            self.limit.change(change, use, cut, room)
         if self.state is State.SUSPECTED:
             self.trials, self.returns = {}, 0
 

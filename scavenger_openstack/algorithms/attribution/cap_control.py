@@ -32,6 +32,7 @@ from scavenger_openstack.algorithms.attribution.trial import Tally
 from scavenger_openstack.algorithms.attribution.trial import Trial
 from scavenger_openstack.algorithms.attribution.trial import TrialOutcome
 from scavenger_openstack.algorithms.attribution import use as use_
+from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
@@ -101,6 +102,17 @@ class CapControl:
         return any(disturbance in one.trials
                    for one in self.antagonists.values())
 
+    def remembered(self, now: float) -> dict[str, float]:
+        """Seconds since each limit was removed that is only remembered, by
+        workload, the newest of several."""
+        ages: dict[str, float] = {}
+        for key, good in self._good.items():
+            one = self.antagonists.get(key)
+            if now < good.until_s and (one is None or one.limit is None):
+                age_s = max(0.0, now - good.until_s + self._remember_s)
+                ages[key[0]] = min(age_s, ages.get(key[0], age_s))
+        return ages
+
     def keep(self, present: Collection[str]) -> None:
         """Forget all about those that are gone, or made again."""
         for kept in (self.antagonists, self._good):
@@ -163,6 +175,13 @@ class CapControl:
             one.trials = {**one.trials, disturbance: trial}
             effects.limited.add(disturbance)
         return effects
+
+    def ease(self, disturbance: Disturbance) -> None:
+        """Let the limits for a disturbance grow until it suffers of them: by
+        direct evidence they take more than they have to."""
+        for _, one, _ in self._limited():
+            if disturbance in one.trials and one.state is not State.ON_TRIAL:
+                one.move(Event.HOLDS_LITTLE)
 
     def examine(self, keys: Collection[KnobKey]) -> None:
         """These are in an experiment, and no others are any more."""
@@ -227,7 +246,9 @@ class CapControl:
         harm = disturbance.harm
         safe = use * min(1.0, disturbance.tolerated / harm
                          ) if harm > 0 else use
-        cut = self._first_cut
+        # What holds the resource is known: a part of it is, too.
+        cut = (self._cut if disturbance.named[key[0]].kind
+               is GroundKind.DIRECT else self._first_cut)
         good = self._good.get(key)
         if good is not None and now < good.until_s and good.value < use:
             safe, cut = good.value / (1 - self._cut), self._cut
@@ -319,7 +340,8 @@ class CapControl:
                 return
             if all(each.at_ease and each not in effects.limited
                    for each in one.trials):
-                one.move(Event.AT_EASE, use=use)
+                one.move(Event.AT_EASE, use=use, room=min(
+                    [each.room for each in one.trials], default=1.0))
         limit.loose = (limit.loose + 1 if limit.cap.value >= LOOSE * use
                        else 0)
         if limit.loose >= min(MOST_LOOSE_SAMPLES,

@@ -147,6 +147,7 @@ class Controller:
              'analyses': self.analyses,
              'disturbances': len(self._disturbances),
              'suffering': self._suffering,
+             'remembered': self._caps.remembered(self._time_s),
              'examined': [name for name, _ in self._searches.examined],
              'would_examine': list(self._searches.would),
              'tried': dataclasses.asdict(self._caps.tally)},
@@ -199,7 +200,7 @@ class Controller:
             key: one for key, one in self._disturbances.items()
             if key[0] in groups
             and (one.named or one.signal == THROTTLED
-                 or key in self._suffered)
+                 or key in self._suffered or key == self._searches.pair)
             and not one.lost(now, self.params.quiet_s)
             and (self._caps.remembers(one) or self._open(now, one))}
         for disturbance in self._disturbances.values():
@@ -316,10 +317,17 @@ class Controller:
               signal: str, samples: list[Points], rates: Rates) -> bool:
         """Whether that took an analysis."""
         disturbance = self._disturbances.get((group, signal))
+        holders = self._direct.of(signal, members, new=True)
+        if (disturbance is not None and holders is not None
+                and holders.kind is GroundKind.DIRECT and holders.known
+                and self._caps.limited(disturbance)
+                and disturbance.split(holders.shares)):
+            self._caps.ease(disturbance)
         if disturbance is not None and not (
                 disturbance.suffers or disturbance.suffers_now):
             return False    # it is answered as it should be
-        new = self._direct_look(now, group, members, signal)
+        new = None if holders is None else self._direct_look(
+            now, group, signal, holders)
         looks = False
         if new is None:
             new, looks = self._timing_look(now, group, members, signal,
@@ -336,12 +344,9 @@ class Controller:
             now, disturbance, samples, new.named if new is not None else ()))
         return looks
 
-    def _direct_look(self, now: float, group: VictimGroup,
-                     members: list[str], signal: str) -> Disturbance | None:
+    def _direct_look(self, now: float, group: VictimGroup, signal: str,
+                     holders: direct.Holders) -> Disturbance | None:
         """What a new answer of direct evidence names."""
-        holders = self._direct.of(signal, members, new=True)
-        if holders is None:
-            return None
         if signal == 'cpi':
             harm = self._harms.get((group, signal))
             new = None if harm is None else of_cache(

@@ -18,6 +18,9 @@ PROBE = 0.2
 """Part by which a cap grows each step until contention is met at all: how
 much is harmless is only guessed when it is set first."""
 
+MOST_PROBE = 1.0
+"""The same where it is known how much of the harm is left."""
+
 BINDING = 0.8
 """Only a cap of which so much is used is proved harmless, and grows."""
 
@@ -60,15 +63,19 @@ class Cubic:
         """What was taken for contention was none: look for it again."""
         self._met = False
 
-    def quiet(self, use: float) -> None:
-        """No contention: what it was is good, and a bit more may be."""
+    def quiet(self, use: float, room: float = 1.0) -> None:
+        """No contention: what it was is good, and a bit more may be.
+
+        :param room: so many times as much harm is tolerated, if that is known
+        """
         if use < BINDING * self.value:
             return
         self.good = self.value
         self.proved = True
         self._since += 1
         self.value = max(
-            self._floor, 0.0 if self._met else (1 + PROBE) * self.value,
+            self._floor, 0.0 if self._met else self.value * min(
+                1 + MOST_PROBE, max(1 + PROBE, room)),
             self.peak * height(self._since, cut=self._cut,
                                plateau=self._plateau))
 

@@ -56,6 +56,10 @@ latency, a tenth more per disk operation is less."""
 EASE = 0.8
 """Part of that up to which caps may grow."""
 
+LITTLE = 0.25
+"""Part of what is tolerated below which antagonists do next to nothing: what a
+victim suffers beyond is its own, queues behind others included."""
+
 SETTLED = 8
 """Samples after which a base that is too high is noticed."""
 
@@ -213,6 +217,40 @@ class Disturbance:
         return (self.excess is not None
                 and self.excess < EASE * self.tolerated)
 
+    @property
+    def room(self) -> float:
+        """How many times as much harm would leave it at ease; 1 where no
+        direct evidence tells what is the antagonists', or it is better off
+        than its base."""
+        if self.excess is None or self.excess <= 0 or not any(
+                ground.kind is GroundKind.DIRECT
+                for ground in self.named.values()):
+            return 1.0
+        return EASE * self.tolerated / self.excess
+
+    def split(self, shares: Mapping[str, float]) -> bool:
+        """Correct the base by what direct evidence says of the wait now.
+
+        What is not its antagonists' is the most that it can be undisturbed,
+        since it queues behind others longer because of them; and just that,
+        where next to nothing is theirs.
+
+        :param shares: of the wait, by what held the resource meanwhile
+        :returns: whether next to nothing is theirs
+        """
+        taken = sum([shares.get(name, 0.0) for name in self.named])
+        if (self.newest is None or self.latest is None
+                or not 0 <= taken < 1 or self.newest <= 0):
+            return False
+        base = (1 - taken) * self.newest
+        by = effect(self.signal, base, self.newest)
+        little = by < LITTLE * self.tolerated
+        if little or by > self.latest:
+            self.base, self.own, self.shift = base, (), 0.0
+            self.latest = self.excess = by
+            self.recent.clear()
+        return little
+
     def see(self, now: float, sample: Points) -> None:
         """Take the newest sample."""
         self.values = {
@@ -314,7 +352,7 @@ class Disturbance:
         if ground.kind is GroundKind.TIMING:
             return (f'{signal} of {victims} rises {self.rise} with its use'
                     + innocent)
-        if ground.kind is GroundKind.TRIAL:
+        if ground.kind is GroundKind.EXPERIMENT:
             return (f'{signal} of {victims} was {ground.before:.3g}, and '
                     f'{ground.after:.3g} whenever it was limited' + innocent)
         return (f'{signal} of {victims}: it {HELD[ground.kind]} for '

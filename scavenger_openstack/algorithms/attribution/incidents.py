@@ -57,7 +57,7 @@ def incidents(now: float, disturbance: Disturbance, caps: CapControl,
         antagonists=tuple(name for name in disturbing if name != THE_HOST),
         action=action, outcome=disturbance.outcome,
         grounds=(*(disturbance.named[name] for name in disturbing), *(
-            Ground(suspect, GroundKind.TRIAL) for suspect in examined)))
+            Ground(suspect, GroundKind.EXPERIMENT) for suspect in examined)))
         for name, begun_s in disturbance.begun_s.items()]
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from scavenger_openstack.algorithms.attribution import experiment
 from scavenger_openstack.algorithms.attribution.experiment import Experiment
+from scavenger_openstack.algorithms.attribution.experiment import Suspect
 from scavenger_openstack.algorithms.attribution import use as use_
 from scavenger_openstack.algorithms.signals import disk_limits
 from scavenger_openstack.algorithms.signals import SIGNALS
@@ -23,13 +24,6 @@ from scavenger_openstack.types import WorkloadRates
 
 MOST_EXPERIMENTS = 6
 """Of one search; its chance is for all of them together."""
-
-
-class Suspect(NamedTuple):
-    """What it uses, in the unit of the knob, and how likely it is."""
-
-    use: float
-    weight: float
 
 
 class Finding(NamedTuple):
@@ -65,12 +59,25 @@ class Search:
         self._guilty: list[str] = []
         self.finding: Finding | None = None
         self.unheld: set[str] = set()
+        self.judged = False
+        self._unjudged: list[str] = []
         self._next()
 
     @property
     def names(self) -> list[str]:
         """The suspects of the experiment that goes on."""
-        return list(self._experiment.uses) if self._experiment else []
+        return list(self._experiment.suspects) if self._experiment else []
+
+    @property
+    def free(self) -> float | None:
+        """The victims' signal, as a part of what it was before, in the latest
+        turns without limits; ``None`` where that is not known."""
+        return self._experiment.free if self._experiment else None
+
+    @property
+    def waits(self) -> bool:
+        """Whether the suspects rest: nothing is limited until they work."""
+        return self._experiment is not None and self._experiment.waits
 
     @property
     def over(self) -> bool:
@@ -78,9 +85,11 @@ class Search:
 
     @property
     def left(self) -> list[list[str]]:
-        """What is still to be tried: what looked guilty comes first."""
+        """What is still to be tried: what looked guilty comes first, what
+        rested when it was tried comes last."""
         return [group for group in (
-            self.names or self._guilty, *self.groups) if group]
+            self.names or self._guilty, *self.groups,
+            *([name] for name in self._unjudged)) if group]
 
     def forget(self, names: Collection[str]) -> None:
         """These are other workloads now: what was measured of them counts for
@@ -123,20 +132,22 @@ class Search:
             if rest := [name for name in group if name not in names]:
                 self.groups.insert(0, rest)
             self._experiment = Experiment(
-                {name: self._suspects[name].use for name in names},
+                {name: self._suspects[name] for name in names},
                 self._turn_s, f'{self._seed} {self._done}')
             self._done += 1
 
     def _conclude(self, done: Experiment) -> None:
         """Go on by what an experiment has shown."""
-        names = list(done.uses)
+        names = list(done.suspects)
         self._experiment = None
         unheld, idle = done.unheld(), done.idle()
         self.unheld |= unheld
         result = done.result()
         broken = unheld | idle
+        self.judged |= result is not None and not broken
         if broken or result is None:
             # Of the others nothing is known yet.
+            self._unjudged += sorted((idle or set(names)) - unheld)
             if kept := [name for name in names if name not in broken]:
                 if broken:
                     self.groups.insert(0, kept)

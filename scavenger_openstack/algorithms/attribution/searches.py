@@ -22,13 +22,13 @@ from scavenger_openstack.algorithms.attribution import direct
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
 from scavenger_openstack.algorithms.attribution.disturbance import effect
 from scavenger_openstack.algorithms.attribution import experiment
+from scavenger_openstack.algorithms.attribution.experiment import Suspect
 from scavenger_openstack.algorithms.attribution.harm import Harm
 from scavenger_openstack.algorithms.attribution.harm import Pair
 from scavenger_openstack.algorithms.attribution.history import Points
 from scavenger_openstack.algorithms.attribution import search as search_
 from scavenger_openstack.algorithms.attribution.search import Finding
 from scavenger_openstack.algorithms.attribution.search import Search
-from scavenger_openstack.algorithms.attribution.search import Suspect
 from scavenger_openstack.algorithms.attribution import use as use_
 from scavenger_openstack.algorithms import back_off
 from scavenger_openstack.algorithms import sharing
@@ -41,7 +41,10 @@ from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
 
 LASTING_S = 5.0
-"""For so long a victim has to suffer: direct evidence comes first."""
+"""For so long a victim has to suffer, pauses of up to :data:`PAUSE_S` between
+left out: direct evidence comes first."""
+
+PAUSE_S = 120.0
 
 CHANGED_SAMPLES = 6
 """For so many samples, if it was better before: timing may explain it."""
@@ -64,9 +67,10 @@ class Searches:
         self._owner, self._seed = owner, seed
         self._search: Search | None = None
         self._harm: Harm | None = None
-        self._began_s = 0.0
+        self._took_s = 0.0
+        self._least = 0.0
         self._limits: Mapping[str, float] = {}
-        self._since_s: dict[Pair, float] = {}
+        self._suffered_s: dict[Pair, tuple[float, float]] = {}
         self._rests: dict[Pair, tuple[float, float, int]] = {}
         self._left: dict[Pair, list[list[str]]] = {}
         self._host_rests_s = -math.inf
@@ -98,8 +102,12 @@ class Searches:
     def due(self, now: float, suffered: Sequence[Harm], sample_s: float
             ) -> list[Harm]:
         """Of what is suffered, what may be searched for, the worst first."""
-        pairs = {harm.pair for harm in suffered}
-        self._since_s = {pair: self._since_s.get(pair, now) for pair in pairs}
+        for harm in suffered:
+            before_s, _ = self._suffered_s.get(harm.pair, (-sample_s, now))
+            self._suffered_s[harm.pair] = before_s + sample_s, now
+        self._suffered_s = {
+            pair: times for pair, times in self._suffered_s.items()
+            if now - times[1] < PAUSE_S}
         self._rests = {pair: rest for pair, rest in self._rests.items()
                        if now < rest[0] + rest[1]}
         self._left = {pair: left for pair, left in self._left.items()
@@ -108,7 +116,7 @@ class Searches:
             return []
         return sorted(
             [harm for harm in suffered
-             if now - self._since_s[harm.pair] >= max(
+             if self._suffered_s[harm.pair][0] >= max(
                  LASTING_S, CHANGED_SAMPLES * sample_s * harm.changed)
              and now >= self._rests.get(harm.pair, (now, 0.0, 0))[0]],
             key=lambda harm: -harm.effect)
@@ -149,7 +157,8 @@ class Searches:
             pay, f'{self._seed} {now}')
         if search.over:
             return False    # nothing may be limited now
-        self._search, self._harm, self._began_s = search, harm, now
+        self._search, self._harm, self._took_s = search, harm, 0.0
+        self._least = direct.EACH * limits.min_effect[signal]
         return True
 
     def step(self, now: float, rates: Rates, first_s: float
@@ -166,6 +175,12 @@ class Searches:
                    if rate.workload.priority is Priority.BACKGROUND}
         self.forget([name for name in search.names if name not in present])
         self._limits = search.step(now, rates)
+        self._took_s += 0.0 if search.waits else rates.interval_s
+        if search.free is not None and effect(
+                search.signal, harm.base, search.free * harm.raised
+                ) < self._least:
+            self.end(now, first_s)      # they suffer no more
+            return None
         if not search.over:
             return None
         if search.finding is None:
@@ -188,9 +203,9 @@ class Searches:
         self._search, self._harm, self._limits = None, None, {}
         if search is None or pair is None:
             return
-        self._rest(now, pair, first_s, 1)
+        self._rest(now, pair, first_s, int(search.judged))
         self._left[pair] = search.left
-        self._host_rests_s = now + (now - self._began_s) * (1 / IN_VAIN - 1)
+        self._host_rests_s = now + self._took_s * (1 / IN_VAIN - 1)
         self.would = sorted(search.unheld)
 
     def _rest(self, now: float, pair: Pair, first_s: float, searched: int = 0
@@ -262,7 +277,7 @@ def attributed(now: float, harm: Harm, finding: Finding, limits: Thresholds
         before, after = (share / max(LEAST_RUN, 1 - share)
                          for share in (before, after))
     new.named[finding.name] = Ground(
-        finding.name, GroundKind.TRIAL, chance=result.chance, before=before,
-        after=after)
+        finding.name, GroundKind.EXPERIMENT, chance=result.chance,
+        before=before, after=after)
     new.scores = [(finding.name, 1 - result.chance)]
     return new

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""Whether a cap helped: every cap of a detector is an experiment.
+"""Whether a cap helped: every cap of a detector is on trial first.
 
 Source: DESIGN 6 (measured precision); CPI2, section 7.2, which calls an
 antagonist a true one when capping it lowers the victim's CPI by more than

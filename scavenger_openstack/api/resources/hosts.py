@@ -50,6 +50,13 @@ FIELDS = {
             'workload': schemas.TEXT, 'name': schemas.TEXT,
             'why': described(schemas.TEXT, 'How, and why nothing is named.')
         })), 'Workloads that suffer and have no incident.'),
+    'remembered': described(
+        schemas.items(schemas.fields({
+            'workload': schemas.TEXT, 'name': schemas.TEXT,
+            'age_s': described(schemas.NUMBER,
+                               'Since its last limit was removed.')})),
+        'Antagonists that disturb nothing now: their last limits are '
+        'remembered for when they come back.'),
 }
 
 SETTINGS = described(schemas.fields({
@@ -215,9 +222,10 @@ def amounts(found: Mapping[str, float]) -> dict[str, float]:
 
 
 def _names(connection: Any, *rows: Mapping[str, Any]) -> names_.Names:
-    """Of what suffers on these hosts."""
-    return names_.of(connection, *(name for row in rows for name in (
-        row['facts'] or {}).get('suffering', {})))
+    """Of what suffers on these hosts, and of what is remembered."""
+    return names_.of(connection, *(
+        name for row in rows for fact in ('suffering', 'remembered')
+        for name in (row['facts'] or {}).get(fact, {})))
 
 
 def _shape(row: Mapping[str, Any], call: Call, names: names_.Names
@@ -227,6 +235,9 @@ def _shape(row: Mapping[str, Any], call: Call, names: names_.Names
         FIELDS, row, silent=call.now_s - row['last_seen_s'] > call.silent_s,
         suffering=[{'workload': name, 'name': names.get(name, ''), 'why': why}
                    for name, why in facts.get('suffering', {}).items()],
+        remembered=[{'workload': name, 'name': names.get(name, ''),
+                     'age_s': age_s}
+                    for name, age_s in facts.get('remembered', {}).items()],
         **{name: facts.get(name, '') for name in ('stopped', 'grade')},
         missing=facts.get('missing', []),
         **{name: facts.get(name, {}) for name in ('modes', 'precision')},

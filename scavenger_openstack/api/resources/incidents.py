@@ -66,9 +66,11 @@ GROUND_NUMBERS = {
     'chance': described(
         schemas.MAYBE_NUMBER, 'timing: that an innocent workload correlates '
                               'as much.'),
-    'before': described(schemas.MAYBE_NUMBER, 'trial: the signal before the '
-                                              'workload was limited.'),
-    'after': described(schemas.MAYBE_NUMBER, 'trial: while it was limited.')}
+    'before': described(
+        schemas.MAYBE_NUMBER, 'experiment: the signal before the workload '
+                              'was limited.'),
+    'after': described(
+        schemas.MAYBE_NUMBER, 'experiment: while it was limited.')}
 GROUND = {
     'workload': described(schemas.MAYBE_TEXT, 'Empty: the host itself.'),
     'instance': schemas.MAYBE_TEXT,

@@ -37,6 +37,14 @@ def _suffering(value: Any) -> str:
                      f'{one.get("why")}' for one in value or ()) or '-'
 
 
+def _remembered(value: Any) -> str:
+    """Each antagonist that disturbs nothing now, and since when."""
+    return '; '.join(
+        f'{row.get("name") or row.get("workload")}: limit removed '
+        f'{table.duration(row.get("age_s"))} ago'
+        for row in value or ()) or '-'
+
+
 def settings(value: Any) -> str:
     """The modes and parameters that are set."""
     return '; '.join(table.plain(some) for some
@@ -110,7 +118,8 @@ LONG = (
     table.Column('capacity', 'Capacity', table.amounts_by_name),
     table.Column('precision', 'Precision', _precision),
     table.Column('missing', 'Missing'),
-    table.Column('suffering', 'Suffering', _suffering))
+    table.Column('suffering', 'Suffering', _suffering),
+    table.Column('remembered', 'Remembered', _remembered))
 SHOWN = (
     *LONG,
     table.Column('settings', 'Set Here', settings),

@@ -220,7 +220,7 @@ def fill(connection: Connection, now_s: float) -> None:
              'window_s': 2.0, 'threads': ['kworker', EVIL]},
             {'kind': 'timing', 'workload': SCAN, 'share': 0.93,
              'chance': 0.001},
-            {'kind': 'trial', 'workload': SCAN, 'before': 0.41,
+            {'kind': 'experiment', 'workload': SCAN, 'before': 0.41,
              'after': 0.08}],
         evidence=[
             {'workload': workload, 'signal': signal, 'times_s': moments,

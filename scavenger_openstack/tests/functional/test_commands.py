@@ -160,7 +160,7 @@ class Commands(testtools.TestCase):
             [('direct', SCAN, 0.86, 1.9, None),
              ('direct', '', 0.05, 1.9, None),
              ('timing', SCAN, 0.93, None, 0.001),
-             ('trial', SCAN, None, None, None)],
+             ('experiment', SCAN, None, None, None)],
             [tuple(one[field] for field in (
                 'kind', 'workload', 'share', 'waited_s', 'chance'))
              for one in grounds])

@@ -21,7 +21,7 @@ from scavenger_openstack.types import THE_HOST
 
 DIRECT = Ground('render-a', GroundKind.DIRECT, 0.86, 1.9, 2.0)
 TIMING = Ground('render-a', GroundKind.TIMING, 0.93, chance=0.0004)
-TRIAL = Ground('render-a', GroundKind.TRIAL, before=0.41, after=0.08)
+EXPERIMENT = Ground('render-a', GroundKind.EXPERIMENT, before=0.41, after=0.08)
 SIGNALS = ('run_delay', 'io_wait', 'link_use', 'memory_wait')
 """Of CPU, disk, link and memory."""
 
@@ -68,9 +68,9 @@ class SentenceTest(testtools.TestCase):
     def test_all_causes_of_a_signal_have_numbers_with_units(self) -> None:
         self.assertIn('0.0004', sentence(TIMING))
         self.assertIn('r = 0.93', sentence(TIMING))
-        self.assertIn('0.41 s ', sentence(TRIAL))
-        self.assertIn('80 ms/operation', sentence(TRIAL, 'io_wait'))
-        self.assertIn('0.08 cycles', sentence(TRIAL, 'cpi'))
+        self.assertIn('0.41 s ', sentence(EXPERIMENT))
+        self.assertIn('80 ms/operation', sentence(EXPERIMENT, 'io_wait'))
+        self.assertIn('0.08 cycles', sentence(EXPERIMENT, 'cpi'))
 
     def test_the_host_itself(self) -> None:
         text = sentence(DIRECT._replace(workload=THE_HOST,

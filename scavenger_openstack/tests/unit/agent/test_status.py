@@ -122,6 +122,13 @@ class TableTest(testtools.TestCase):
                 'mode': 'observe', 'facts': {'would_examine': would}}})
             self.assertEqual(lines, text.count('hog, mate'))
 
+    def test_what_is_only_remembered(self) -> None:
+        self.assertIn(
+            'remembers  /batch/a: its limit was removed 340 s ago',
+            self.said(controllers={'attribution': {
+                'mode': 'enforce', 'facts': {
+                    'remembered': {'/batch/a': 340.2}}}}))
+
     def test_a_detector_that_failed(self) -> None:
         self.assertIn('cpi2       observe; FAILED: KeyError: 3', self.said(
             controllers={'cpi2': {'mode': 'observe', 'facts': {

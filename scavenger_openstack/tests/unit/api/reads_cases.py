@@ -78,6 +78,16 @@ class Reads:
                 'workload': cloud.VICTIM, 'name': 'web',
                 'why': 'nothing to compare with yet'}], host['suffering'])
 
+    def test_what_is_only_remembered(self) -> None:
+        """Apart from what disturbs now, with its age."""
+        with connect.writing(self.engine) as connection:
+            connection.execute(update(tables.hosts).where(
+                tables.hosts.c.name == cloud.HOST).values(facts={
+                    'remembered': {cloud.NOISY: 340.0}}))
+        host = self.ok('GET', f'/v1/hosts/{cloud.HOST}')['host']
+        self.assertEqual([{'workload': cloud.NOISY, 'name': 'CPU hog',
+                           'age_s': 340.0}], host['remembered'])
+
     def test_names_beside_uuids(self) -> None:
         """In sentences, and of what only has an id."""
         with connect.writing(self.engine) as connection:

@@ -341,7 +341,7 @@ class Sync(cloud.Mixin):
             return str(found)
 
         self.assertEqual('', kind(1))
-        self.assertEqual('timing', kind(2, 'trial', 'timing'))
+        self.assertEqual('timing', kind(2, 'experiment', 'timing'))
         self.assertEqual('direct', kind(3, 'timing', 'direct', 'share'))
         self.assertEqual('direct', kind(4, what='ended'))
 

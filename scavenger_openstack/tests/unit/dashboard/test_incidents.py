@@ -47,14 +47,14 @@ class ListTest(cloud.TestCase):
         self.answer(next_='more')
         query = {'host': 'h"1', 'project': 'p', 'victim': 'v',
                  'antagonist': 'a', 'cause': 'disk', 'outcome': 'open',
-                 'evidence_kind': 'trial'}
+                 'evidence_kind': 'experiment'}
         page = self.page(**query, marker='here')
         asked = self.asked()
         self.assertEqual(str(tab.PAGE), asked.pop('limit'))
         self.assertEqual({**query, 'marker': 'here'}, asked)
         self.assertContains(page, 'value="h&quot;1"')
         self.assertContains(page, '<option value="disk" selected>')
-        self.assertContains(page, '<option value="trial" selected>')
+        self.assertContains(page, '<option value="experiment" selected>')
         older = re.search(r'href="(\?[^"]*marker=more[^"]*)"',
                           page.content.decode())
         self.client.get(INDEX + older[1].replace('&amp;', '&'))

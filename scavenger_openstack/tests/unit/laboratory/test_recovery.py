@@ -91,7 +91,7 @@ class ConstantTest(testtools.TestCase):
         step = recovery.constant({key: 1.5, gone: 1.0}, 10.0)
         rates = Rates(0.0, 1.0, (WorkloadRates(
             Workload('hog', Priority.BACKGROUND), 1.0),))
-        self.assertEqual([{}, {key: 1.5}], [step(9.0, rates),
-                                            step(10.0, rates)])
-        low = recovery.constant({key: 0.001}, 0.0)(0.0, rates)
+        self.assertEqual([({}, ()), ({key: 1.5}, ())],
+                         [step(9.0, rates), step(10.0, rates)])
+        low, _ = recovery.constant({key: 0.001}, 0.0)(0.0, rates)
         self.assertEqual(recovery.bench.FLOORS[Knob.CPU_CORES], low[key])

@@ -57,6 +57,7 @@ DOCUMENT = {
             'memory': {'budget': 3e9, 'upper': 1e9}}},
         'attribution': {'mode': Mode.OBSERVE, 'facts': {
             'suffering': {VM: 'nothing to compare with yet'},
+            'remembered': {'/batch/\udcff': 340.2},
             'tried': {'confirmed': 3, 'refuted': 1, 'unclear': 0}}}}}
 DIRECTIVES = report.Directives(
     issued_s=1000.0, digest='one', modes={'scavenger': 'observe'},
@@ -150,6 +151,7 @@ class ReportTest(SyncTestCase):
         self.assertEqual({'scavenger': 'enforce', 'attribution': 'observe',
                           'perfiso': 'observe'}, facts.modes)
         self.assertEqual({VM: 'nothing to compare with yet'}, facts.suffering)
+        self.assertEqual([340.0], list(facts.remembered.values()))
         self.assertEqual({'cpu': 2.0, 'memory': 8e9, 'network': 1e9},
                          facts.capacity)
         self.assertEqual({'cpu': 0.5, 'memory': 2e9}, facts.headroom)

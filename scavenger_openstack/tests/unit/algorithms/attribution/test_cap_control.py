@@ -205,6 +205,18 @@ class GoodTest(CapControlTestCase):
             self.turn(uses(hog=min(4.0, self.cap())), 1.4)
             self.assertGreaterEqual(self.cap(), 0.1)
 
+    def test_what_is_remembered_has_an_age(self) -> None:
+        """Until it is limited again, or forgotten."""
+        self.good()
+        removed_s, = self.held.remembered(self.now).values()
+        self.turn(uses(hog=0.01), 1.0)
+        self.assertEqual({'hog': removed_s + 5},
+                         self.held.remembered(self.now))
+        self.assertEqual({}, self.held.remembered(self.now + 3600))
+        self.turn(uses(hog=4.0), 1.0)
+        self.assertLess(self.cap(), 4.0)
+        self.assertEqual({}, self.held.remembered(self.now))
+
     def test_unless_the_evidence_names_it_again(self) -> None:
         one = self.good()
         for _ in range(21):     # so much is work now

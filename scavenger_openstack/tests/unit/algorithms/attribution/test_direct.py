@@ -252,6 +252,49 @@ class NamingTest(DirectCase):
             self.assertEqual(((), ()), (decision.caps, decision.asks))
 
 
+class JustEnoughTest(DirectCase):
+    """A victim that waits for its own threads as well: a tenth of a second
+    per second, and for the hog by how much that uses."""
+
+    def rates(self) -> Rates:
+        used = min([float(cap.value) for cap in self.decision.caps
+                    if cap.workload == 'hog'] or [3.0])
+        by_hog = 0.4 * used / 3.0
+        self.waits = {'web': 0.1 + by_hog}
+        self.held = {'hog': by_hog / self.waits['web'],
+                     'web': 0.1 / self.waits['web']}
+        host = super().rates()
+        share = self.waits['web'] / (self.waits['web'] + 0.6)
+        return dataclasses.replace(host, workloads=tuple(
+            one._replace(run_delay=share / (1 - share))
+            if one.workload.id == 'web' else one
+            for one in host.workloads), direct=tuple(
+                self.answer(one.workload, one.resource,
+                            2 * self.waits['web']) for one in host.direct))
+
+    def used(self, seconds: int) -> float:
+        """Cores of the hog, on the mean."""
+        return sum([min([float(cap.value) for cap in decision.caps] or [3.0])
+                    for decision in self.turn(seconds)]) / seconds
+
+    def test_the_limit_ends_where_the_victim_is_well(self) -> None:
+        """Not at the floor of 0.1 cores, however long it waits for itself."""
+        self.turn(400)
+        self.assertEqual('confirmed', self.incident().outcome)
+        used = self.used(300)
+        self.assertGreater(used, 0.13)
+        by_hog = 0.4 * used / 3.0
+        self.assertLess(by_hog / (0.7 + by_hog), 0.04)
+
+    def test_the_first_limit_is_in_proportion(self) -> None:
+        """What it takes of the victim, and what may be taken, are known."""
+        self.turn(12)
+        cap, = self.decision.caps
+        # 0.5 of 1.1 s are waited, 0.8 of that for the hog, 0.04 tolerated.
+        self.assertAlmostEqual(0.7 * 3.0 * 0.04 / (0.8 * 0.5 / 1.1),
+                               float(cap.value), 2)
+
+
 class NowTest(DirectCase):
 
     def setUp(self) -> None:

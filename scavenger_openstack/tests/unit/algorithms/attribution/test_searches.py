@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 import dataclasses
 import math
 import random
@@ -13,9 +14,10 @@ import testtools
 from scavenger_openstack.algorithms.allowance import Budget
 from scavenger_openstack.algorithms import attribution
 from scavenger_openstack.algorithms.attribution import experiment
+from scavenger_openstack.algorithms.attribution.experiment import Experiment
+from scavenger_openstack.algorithms.attribution.experiment import Suspect
 from scavenger_openstack.algorithms.attribution.looks import Looks
 from scavenger_openstack.algorithms.attribution.search import Search
-from scavenger_openstack.algorithms.attribution.search import Suspect
 from scavenger_openstack.algorithms.cpi2 import specs
 from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack.tests.unit.algorithms.attribution.shop import BATCH
@@ -61,6 +63,84 @@ class ChanceTest(testtools.TestCase):
             self.assertEqual(1.0, experiment.chance([1.0] * 7 + [wrong]))
 
 
+class TurnsTest(testtools.TestCase):
+    """One suspect that uses a core while it works, ticks of one second."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.now = 0.0
+
+    def play(self, works: Callable[[float], float],
+             level: Callable[[float, float], float], seed: str = ''
+             ) -> Experiment:
+        """The experiment at its end.
+
+        :param works: what it wants to use, by time
+        :param level: the victims' signal, by time and what it uses
+        """
+        done = Experiment({'hog': Suspect(1.0, 1.0)}, 3.0, seed)
+        limits = False
+        for self.now in map(float, range(1000)):
+            used = min(works(self.now), 0.3 if limits else 1.0)
+            if not done.step(self.now, level(self.now, used), {'hog': used},
+                             {'hog': 0.4}):
+                return done
+            self.assertFalse(done.waits and done.limits)
+            limits = done.limits
+        self.fail('it goes on')
+
+    def test_turns_take_48_s(self) -> None:
+        result = self.play(lambda now: 1.0, lambda now, used: 1 + used
+                           ).result()
+        assert result is not None
+        self.assertEqual(48.0, self.now)
+        self.assertAlmostEqual(2.0, result.free)
+        self.assertAlmostEqual(1.3, result.limited)
+
+    def test_turns_wait_while_it_rests(self) -> None:
+        """Another one disturbs as much meanwhile."""
+        done = self.play(lambda now: 0.02 if now // 20 % 2 else 1.0,
+                         lambda now, used: 2.0 if now // 20 % 2 else 1 + used)
+        result = done.result()
+        assert result is not None
+        self.assertEqual((set(), set()), (done.unheld(), done.idle()))
+        self.assertAlmostEqual(2.0, result.free)
+        self.assertAlmostEqual(1.3, result.limited)
+        self.assertEqual(1 / 256, result.chance)
+
+    def test_what_rests_under_each_limit_is_not_judged(self) -> None:
+        """And holds the others up for a bounded time."""
+        done = Experiment({'hog': Suspect(1.0, 1.0)}, 3.0, '')
+        for now in range(1000):
+            if not done.step(float(now), 1.0, {
+                    'hog': 0.0 if done.limits else 1.0}, {'hog': 0.4}):
+                break
+        self.assertEqual(experiment.LONGEST * 48, now)
+        self.assertIsNone(done.result())
+
+    def test_work_in_step_with_the_harm_proves_nothing(self) -> None:
+        """An innocent that uses little whenever the victim is well: turns with
+        a limit are of the same times as those without."""
+        dice = random.Random(1)
+        guilty = 0
+        for seed in range(200):
+            busy = [dice.random() < 0.5 for _ in range(1000)]
+            result = self.play(
+                lambda now: 1.0 if busy[int(now)] else 0.2,  # noqa: B023
+                lambda now, _: 2.0 if busy[int(now)] else 1.0,  # noqa: B023
+                str(seed)).result()
+            guilty += result is not None and result.chance <= 0.0125
+        self.assertLessEqual(guilty, 8)
+
+    def test_suspects_together_wait_for_the_likelier(self) -> None:
+        done = Experiment({'hog': Suspect(1.0, 9.0), 'mate': Suspect(
+            1.0, 1.0)}, 3.0, '')
+        for now, used in enumerate([{'hog': 1.0, 'mate': 0.0}] * 5
+                                   + [{'hog': 0.0, 'mate': 1.0}] * 3):
+            done.step(float(now), 1.0, used, {})
+            self.assertEqual(now >= 5, done.waits)
+
+
 class SearchCase(ShopCase):
     """The hog never rests; what the shop is undisturbed is known from other
     hosts."""
@@ -89,19 +169,59 @@ class SearchTest(SearchCase):
         self.assertEqual((('hog',), 'cpi'),
                          (incident.antagonists, incident.signal))
         ground, = incident.grounds
-        self.assertIs(GroundKind.TRIAL, ground.kind)
+        self.assertIs(GroundKind.EXPERIMENT, ground.kind)
         assert ground.before and ground.after and ground.chance
         self.assertLess(ground.after, ground.before)
         self.assertLess(ground.chance, 0.0125)
         self.turn(100)
         self.assertEqual('confirmed', self.incident().outcome)
 
+    def test_little_harm_is_enough(self) -> None:
+        """That limits help in half of the turns does not end the search."""
+        self.harm = 0.06        # 1.24, and 1.07 with a limit: 1.08 is usual
+        seconds = self.until(lambda decision: any(
+            incident.antagonists for incident in decision.incidents), 120)
+        self.assertLessEqual(seconds, 75)
+        self.assertEqual(('hog',), self.incident().antagonists)
+
+    def test_two_that_alternate(self) -> None:
+        """One of them always works, so nothing varies; in the end both are
+        named."""
+        rates = self.rates
+        mate = Workload('mate', Priority.BACKGROUND,
+                        floor={Knob.CPU_CORES: 0.1})
+        self.wants = lambda now: 4.0 if now // 40 % 2 else 0.02
+
+        def both() -> Rates:
+            limits = {cap.workload: float(cap.value)
+                      for cap in self.decision.caps}
+            used = min(limits.get('mate', 4.0),
+                       0.02 if self.now // 40 % 2 else 4.0)
+            host = rates()
+            return dataclasses.replace(host, workloads=(
+                *(one._replace(cpi=(one.cpi or 0) + self.harm * used)
+                  if one.workload in self.shop else one
+                  for one in host.workloads),
+                WorkloadRates(mate, 1.0, cpu_cores=used, cpi=1.0,
+                              run_delay=0.0, llc_misses_per_s=2e7 * used)))
+
+        self.rates = both  # type: ignore[method-assign]
+        named: set[str] = set()
+        kinds = set()
+        for decision in self.turn(600):
+            for incident in decision.incidents:
+                named |= set(incident.antagonists)
+                kinds |= {ground.kind for ground in incident.grounds
+                          if incident.antagonists}
+        self.assertEqual({'hog', 'mate'}, named)
+        self.assertIn(GroundKind.EXPERIMENT, kinds)
+
     def test_an_incident_tells_of_it(self) -> None:
         """From its first limit on, and by which grounds."""
         self.until(lambda decision: decision.caps)
         incident = self.incident()
         self.assertEqual(LIMIT + 'hog', incident.action)
-        self.assertEqual([('hog', GroundKind.TRIAL, None)], [
+        self.assertEqual([('hog', GroundKind.EXPERIMENT, None)], [
             (one.workload, one.kind, one.after) for one in incident.grounds])
         self.assertEqual((), incident.antagonists)
         self.assertEqual(['hog'], self.decision.facts['examined'])
@@ -205,6 +325,25 @@ class HostileTest(SearchCase):
         self.until(lambda decision: any(
             incident.antagonists for incident in decision.incidents), 3600)
         self.assertEqual(('hog',), self.incident().antagonists)
+
+    def test_one_that_rests_under_each_limit(self) -> None:
+        """It is not judged, and tried again first."""
+        search = Search('cpi', {'shop0': 1.0}, {
+            name: Suspect(1.0, 1.0) for name in ('hog', 'mate')},
+            [['hog'], ['mate']], 0.05, 3.0, lambda: True, '')
+        limits: dict[str, float] = {}
+        now = 0.0
+        while not search.over:
+            now += 1
+            self.assertLess(now, 1000)
+            limits = search.step(now, Rates(now, 1.0, (
+                WorkloadRates(self.shop[0], 1.0, cpu_cores=1.0, cpi=1.0),
+                *(WorkloadRates(Workload(name, Priority.BACKGROUND), 1.0,
+                                cpu_cores=1.0 if name not in limits
+                                else 0.0 if name == 'hog' else limits[name])
+                  for name in ('hog', 'mate')))))
+        self.assertIsNone(search.finding)
+        self.assertEqual([['hog']], search.left)
 
     def test_innocents_are_let_go(self) -> None:
         """Ten that use as much, of which one disturbs."""
@@ -457,7 +596,7 @@ class BoundsTest(SearchCase):
         self.until(lambda decision: any(
             incident.antagonists for incident in decision.incidents), 120)
         ground, = self.incident().grounds
-        self.assertEqual(('hog', GroundKind.TRIAL),
+        self.assertEqual(('hog', GroundKind.EXPERIMENT),
                          (ground.workload, ground.kind))
 
 
