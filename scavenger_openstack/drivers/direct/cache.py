@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
+import itertools
 
 from scavenger_openstack.algorithms import sharing
 from scavenger_openstack.decision.rates import grown
@@ -24,6 +25,10 @@ from scavenger_openstack import log_once
 from scavenger_openstack.types import DirectEvidence
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Resource
+
+
+MOST_THREADS = 1000
+"""Of a workload that are moved to its group; each takes a write."""
 
 
 class NoGroups:
@@ -46,16 +51,23 @@ class CacheEvidence(windows.Windows[monitoring.Groups | NoGroups]):
         self._root_dir = root_dir
         self._top = f'{root_dir.rstrip("/")}/sys/fs/resctrl'
 
-    def _count(self, tasks: Mapping[str, frozenset[int]]
+    def _count(self, victims: Collection[str]
                ) -> monitoring.Groups | NoGroups:
         if not monitoring.has_resctrl(self._root_dir):
             return NoGroups()
         samples = self._sample.workloads if self._sample else ()
         busiest = sorted(samples, key=lambda sample: -(sample.cpu_s or 0.0))
-        names = [*tasks, *(sample[0].id for sample in busiest)]
+        names = [*victims, *(sample[0].id for sample in busiest)]
         return monitoring.Groups(self._top, {
-            name: tasks[name] if name in tasks else self._tasks(name)
+            name: self._threads(name)
             for name in list(dict.fromkeys(names))[:monitoring.MOST_GROUPS]})
+
+    def _threads(self, name: str) -> frozenset[int]:
+        """Threads of a workload, :data:`MOST_THREADS` at most."""
+        path = self._path(name)
+        listed = itertools.chain.from_iterable(
+            self._owners.listed(path, None) if path else ())
+        return frozenset(itertools.islice(listed, MOST_THREADS))
 
     def _counted(self,
                  window: windows.Window[monitoring.Groups | NoGroups],
@@ -65,8 +77,8 @@ class CacheEvidence(windows.Windows[monitoring.Groups | NoGroups]):
             return ()
         if isinstance(counter, NoGroups):
             return tuple(self._shares(window.first, self._sample,
-                                      window.tasks))
-        return tuple(of_buses(window.first, self._sample, window.tasks,
+                                      window.victims))
+        return tuple(of_buses(window.first, self._sample, window.victims,
                               *counter.bytes_of()))
 
     def _shares(self, first: HostSample, last: HostSample,

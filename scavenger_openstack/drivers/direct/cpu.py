@@ -16,6 +16,7 @@ import heapq
 
 from scavenger_openstack.drivers.direct import cpu_pairs
 from scavenger_openstack.drivers.direct import shares
+from scavenger_openstack.drivers.direct import thread_windows
 from scavenger_openstack.drivers.direct import windows
 from scavenger_openstack.drivers.kernel import cpu_waits
 from scavenger_openstack.drivers.kernel.cpu_waits import CpuWaits
@@ -24,12 +25,12 @@ from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Resource
 
 
-class CpuEvidence(windows.Windows[CpuWaits]):
+class CpuEvidence(thread_windows.ThreadWindows[CpuWaits]):
     """Direct evidence for CPUs."""
 
     resource, names, purpose = Resource.CPU, 'CPUs', cpu_waits.PURPOSE
 
-    def _count(self, tasks: Mapping[str, Collection[int]]) -> CpuWaits:
+    def _watch(self, tasks: Mapping[str, Collection[int]]) -> CpuWaits:
         return CpuWaits(tasks)
 
     def _shares(self, first: HostSample, last: HostSample,
@@ -44,10 +45,10 @@ class CpuEvidence(windows.Windows[CpuWaits]):
             held_s[runner] += seconds
         holders = self._holders(window, counter, held_s)
         lasting = {thread: waits.lasting[thread] for thread in heapq.nlargest(
-            windows.MOST_LOOKED_UP, waits.lasting,
+            thread_windows.MOST_LOOKED_UP, waits.lasting,
             key=lambda thread: waits.lasting[thread][1])
             if self._owners.runnable(thread)}
-        return cpu_pairs.evidence(
-            [victim for victim in window.listings if victim in window.listed],
+        return self._or_shares(window, cpu_pairs.evidence(
+            [victim for victim in window.victims if victim in self._listed],
             waits._replace(lasting=lasting), window_s, owners=holders.owners,
-            names=holders.names)
+            names=holders.names))

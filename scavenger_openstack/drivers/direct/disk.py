@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 
 from scavenger_openstack.drivers.direct import shares
+from scavenger_openstack.drivers.direct import thread_windows
 from scavenger_openstack.drivers.direct import windows
 from scavenger_openstack.drivers.kernel import cgroup_members
 from scavenger_openstack.drivers.kernel import disk_waits
@@ -24,13 +25,13 @@ from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Resource
 
 
-class DiskEvidence(windows.Windows[DiskWaits]):
+class DiskEvidence(thread_windows.ThreadWindows[DiskWaits]):
     """Direct evidence for disks."""
 
     resource, names, purpose = Resource.DISK, 'disks', disk_waits.PURPOSE
     file = cgroup_members.PROCESSES
 
-    def _count(self, tasks: Mapping[str, Collection[int]]) -> DiskWaits:
+    def _watch(self, tasks: Mapping[str, Collection[int]]) -> DiskWaits:
         return DiskWaits(tasks)
 
     def _shares(self, first: HostSample, last: HostSample,
@@ -47,5 +48,6 @@ class DiskEvidence(windows.Windows[DiskWaits]):
                 beside[submitter.process, submitter.cgroup] += sum(
                     served.beside_s.values())
         holders = self._holders(window, counter, beside)
-        return tuple(disk_waits.evidence(victim, waits, *holders)
-                     for victim in window.listings if victim in window.listed)
+        return self._or_shares(window, tuple(
+            disk_waits.evidence(victim, waits, *holders)
+            for victim in window.victims if victim in self._listed))

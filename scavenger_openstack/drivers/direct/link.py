@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from collections.abc import Iterable
-from collections.abc import Mapping
 
 from scavenger_openstack.drivers.direct import shares
 from scavenger_openstack.drivers.direct import windows
@@ -35,7 +34,7 @@ class LinkEvidence(windows.Windows[LinkSamples]):
     resource, names = Resource.NETWORK, 'links'
     purpose = 'tell which workload sends over a link'
 
-    def _count(self, tasks: Mapping[str, frozenset[int]]) -> LinkSamples:
+    def _count(self, victims: Collection[str]) -> LinkSamples:
         return LinkSamples(self._sample)
 
     def _go_on(self, window: windows.Window[LinkSamples],
@@ -47,16 +46,12 @@ class LinkEvidence(windows.Windows[LinkSamples]):
                  counter: LinkSamples, window_s: float
                  ) -> tuple[DirectEvidence, ...]:
         self._go_on(window, counter)
-        return tuple(shares.of_links(counter.samples, window.tasks)
+        return tuple(shares.of_links(counter.samples, window.victims)
                      if counter.samples else ())
 
     def _shares(self, first: HostSample, last: HostSample,
                 asked: Collection[str]) -> Iterable[DirectEvidence]:
         return shares.of_links([first, last], asked)
-
-    def _tasks(self, victim: str) -> frozenset[int]:
-        """Threads do not matter here."""
-        return frozenset()
 
     def _let_go(self, window: windows.Window[LinkSamples]) -> None:
         """Nothing is in the kernel."""

@@ -67,12 +67,12 @@ class MemoryEvidence(windows.Windows[MemoryUses]):
 
     resource, names, purpose = Resource.MEMORY, 'memory', PURPOSE
 
-    def _count(self, tasks: Mapping[str, frozenset[int]]) -> MemoryUses:
+    def _count(self, victims: Collection[str]) -> MemoryUses:
         if 'memory' not in self._mounts:
             raise errors.Unsupported(
                 f'cannot {PURPOSE}: no controller for memory is mounted')
         uses = self._uses()
-        if all(uses[victim].waited_s is None for victim in tasks
+        if all(uses[victim].waited_s is None for victim in victims
                if victim in uses):
             raise errors.Unsupported(f'cannot {PURPOSE}: {_NO_PRESSURE}')
         return MemoryUses(uses)
@@ -80,17 +80,13 @@ class MemoryEvidence(windows.Windows[MemoryUses]):
     def _counted(self, window: windows.Window[MemoryUses],
                  counter: MemoryUses, window_s: float
                  ) -> tuple[DirectEvidence, ...]:
-        return tuple(evidence(counter.uses, self._uses(), window.tasks,
+        return tuple(evidence(counter.uses, self._uses(), window.victims,
                               window_s))
 
     def _shares(self, first: HostSample, last: HostSample,
                 asked: Collection[str]) -> Iterable[DirectEvidence]:
         """How long a victim waits is not known then."""
         return ()
-
-    def _tasks(self, victim: str) -> frozenset[int]:
-        """Threads do not matter here."""
-        return frozenset()
 
     def _let_go(self, window: windows.Window[MemoryUses]) -> None:
         """Nothing is in the kernel."""

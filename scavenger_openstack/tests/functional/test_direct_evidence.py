@@ -9,6 +9,7 @@ import os
 import pathlib
 import subprocess
 import time
+from typing import Any
 
 import fixtures
 from testtools import content
@@ -17,7 +18,7 @@ from scavenger_openstack.agent.lease import heartbeat
 from scavenger_openstack.drivers import base as drivers_base
 from scavenger_openstack.drivers.direct import cpu
 from scavenger_openstack.drivers.direct import thread_owners
-from scavenger_openstack.drivers.direct import windows
+from scavenger_openstack.drivers.direct import thread_windows
 from scavenger_openstack.drivers.kernel import bpf
 from scavenger_openstack.drivers.kernel import watched_threads
 from scavenger_openstack.tests import descriptors
@@ -316,7 +317,8 @@ class TestEvidence(CpuCase):
         self.hogs(2)
         self.run_in('/batch/b', INNOCENT)
         victim, host = self.run_in('/services/s', VICTIM), self.host()
-        with fixtures.MonkeyPatch(f'{windows.__name__}.MOST_LOOKED_UP', 1):
+        with fixtures.MonkeyPatch(
+                f'{thread_windows.__name__}.MOST_LOOKED_UP', 1):
             self.open(host)
             self.wait_waiting(victim.pid)
             answer = self.answer(host)
@@ -387,7 +389,8 @@ class TestEvidence(CpuCase):
             self.assertIn(answer.resource, resources)
         grade = host.facts().grade
         assert grade is not None
-        for resource, one in grade['direct'].items():
+        found: Any = grade['direct']
+        for resource, one in found.items():
             self.assertIs(one['on'] is None, resource not in resources)
             self.assertIs(one['on'] is False, bool(one['why']))
         self.assertNotIn('lost', self.log.output)

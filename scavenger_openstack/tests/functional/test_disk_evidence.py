@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import time
+from typing import Any
 
 from scavenger_openstack.drivers import base as drivers_base
 from scavenger_openstack.drivers.direct import disk
@@ -99,10 +100,11 @@ class TestEvidence(DiskCase):
             one.resource for one in self.answers(host)})
         grade = host.facts().grade
         assert grade is not None
+        found: Any = grade['direct']
         self.assertEqual(
             {resource: resource in both for resource in Resource},
             {resource: bool(one['on'])
-             for resource, one in grade['direct'].items()})
+             for resource, one in found.items()})
 
     def test_buffered_writes_are_the_hosts(self) -> None:
         self.writes(self.tree, '/batch/a')

@@ -16,6 +16,7 @@ import testtools
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.direct.cpu import CpuEvidence
 from scavenger_openstack.drivers.direct.disk import DiskEvidence
+from scavenger_openstack.drivers.direct import thread_windows
 from scavenger_openstack.drivers.direct import windows
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.kernel import watched_threads
@@ -152,23 +153,23 @@ class Counter:
         pass
 
 
-class Counted(windows.Windows[Counter]):
+class Counted(thread_windows.ThreadWindows[Counter]):
     """Answers ``waited_s`` and ``held``, whatever was."""
 
     resource, names, purpose = Resource.CPU, 'CPUs', 'count'
     waited_s, held = 1.0, 0.75
     counter: Counter | None = None
 
-    def _count(self, tasks: Mapping[str, Collection[int]]) -> Counter:
+    def _watch(self, tasks: Mapping[str, Collection[int]]) -> Counter:
         self.counter = Counter()
         self.counter.watch(tasks)
         return self.counter
 
     def _counted(self, window: windows.Window[Counter], counter: Counter,
                  window_s: float) -> tuple[DirectEvidence, ...]:
-        return tuple(DirectEvidence(victim, self.resource, window_s,
-                                    self.waited_s, {'hog': self.held})
-                     for victim in window.listed)
+        return self._or_shares(window, tuple(
+            DirectEvidence(victim, self.resource, window_s, self.waited_s,
+                           {'hog': self.held}) for victim in self._listed))
 
     def _shares(self, first: HostSample, last: HostSample,
                 asked: Collection[str]) -> Iterable[DirectEvidence]:
@@ -207,7 +208,8 @@ class TestCounted(testtools.TestCase):
             self.tasks(f'v/{number}', 10, 10 * number + 1)
         self.tasks('v', 0)
         self.tasks('w', 3, 1000)
-        with fixtures.MonkeyPatch(f'{windows.__name__}.MOST_LISTED', 100):
+        with fixtures.MonkeyPatch(
+                f'{thread_windows.__name__}.MOST_LISTED', 100):
             watched = [self.tick('/v', '/w') for _ in range(5)]
             self.assertEqual({1000, 1001, 1002}, set(watched[0]) - set(
                 range(51)))
