@@ -89,7 +89,7 @@ class Holders(NamedTuple):
 
     ``shares``: of all that they waited, without themselves and the others of
     their group; ``unknown``: what nothing is known of.  ``kind`` is that of
-    the grounds.
+    the grounds, but for those of ``by_share``.
     """
 
     victims: Sequence[str]
@@ -99,6 +99,11 @@ class Holders(NamedTuple):
     threads: tuple[str, ...]
     kind: GroundKind
     unknown: float
+    by_share: frozenset[str] = frozenset()
+
+    def kind_of(self, name: str) -> GroundKind:
+        """The kind of the evidence that one held the resource."""
+        return GroundKind.SHARE if name in self.by_share else self.kind
 
     @property
     def known(self) -> bool:
@@ -230,7 +235,9 @@ class DirectAnswers:
             GroundKind.SHARE if any(answer.shared for answer in answers)
             else GroundKind.DIRECT, max(0.0, 1 - sum([
                 sum(answer.holders.values(), answer.idle_s)
-                for answer in answers]) / waited_s))
+                for answer in answers]) / waited_s),
+            frozenset([name for answer in answers
+                       for name in answer.by_share]))
 
 
 def _sound(answer: DirectEvidence) -> bool:
@@ -329,7 +336,7 @@ def disturbance(now: float, group: VictimGroup, signal: str,
     rank = sorted(holders.shares.items(),
                   key=lambda item: (-item[1], item[0]))
     named = {name: Ground(
-        name, holders.kind, share=holders.shares[name],
+        name, holders.kind_of(name), share=holders.shares[name],
         waited_s=holders.waited_s, window_s=holders.window_s,
         threads=holders.threads if name == THE_HOST else ())
         for name, _ in rank if name in names}

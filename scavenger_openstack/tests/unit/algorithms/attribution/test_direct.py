@@ -47,6 +47,7 @@ class DirectCase(testtools.TestCase):
         self.held: Mapping[str, float] = {'hog': 0.8, 'web': 0.1}
         self.threads: Mapping[str, float] = {}
         self.shared, self.idle = False, 0.0
+        self.by_share: tuple[str, ...] = ()
         self.now = 1000.0
         self.decision = Decision()
         self.asked: list[tuple[Ask, ...]] = []
@@ -82,7 +83,7 @@ class DirectCase(testtools.TestCase):
         return DirectEvidence(
             name, resource, 2.0, waited_s,
             {holder: share * waited_s for holder, share in self.held.items()},
-            self.threads, self.idle * waited_s, self.shared)
+            self.threads, self.idle * waited_s, self.shared, self.by_share)
 
     def turn(self, seconds: int) -> list[Decision]:
         decisions = []
@@ -130,6 +131,18 @@ class NamingTest(DirectCase):
         ground, = self.incident().grounds
         self.assertIs(GroundKind.SHARE, ground.kind)
         self.assertIn('share of the use', self.decision.caps[0].reason)
+
+    def test_by_its_share_alone(self) -> None:
+        """Others of the same answer are named directly."""
+        self.by_share = ('hog',)
+        self.turn(15)
+        ground, = self.incident().grounds
+        self.assertIs(GroundKind.SHARE, ground.kind)
+        self.by_share = ('another',)
+        self.start()
+        self.turn(15)
+        ground, = self.incident().grounds
+        self.assertIs(GroundKind.DIRECT, ground.kind)
 
     def test_little_work_that_waits(self) -> None:
         """A victim that uses a twentieth of a core."""
