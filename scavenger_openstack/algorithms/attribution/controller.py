@@ -17,6 +17,8 @@ from typing import Any
 from scavenger_openstack.algorithms.allowance import Budget
 from scavenger_openstack.algorithms.attribution import analysis
 from scavenger_openstack.algorithms.attribution.antagonist import State
+from scavenger_openstack.algorithms.attribution import best_waits
+from scavenger_openstack.algorithms.attribution.best_waits import BestWaits
 from scavenger_openstack.algorithms.attribution.cap_control import CapControl
 from scavenger_openstack.algorithms.attribution import direct
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
@@ -78,6 +80,8 @@ class Controller:
         self._wanted: dict[Ask, float] = {}
         self._searches = Searches(NAME, f'{host} {boot_id}')
         self._suffered: set[Pair] = set()
+        self._harms: dict[Pair, Harm] = {}
+        self._best_waits = BestWaits()
         self._specs: Specs = {}
         self._time_s = -math.inf
         self._cpu_model: str | None = None
@@ -203,6 +207,10 @@ class Controller:
             disturbance.take(effects)
             disturbance.look_at_named(
                 now, samples, self._caps.limited(disturbance))
+        self._best_waits.learn(now, self._history)
+        self._harms = {harm.pair: harm for harm in harms(
+            groups, self._history, self._limits, self._specs,
+            self._cpu_model or '', self._best_waits)}
         self._looks.forget(now, self.params.remember_s)
         # What was not looked at for longest comes first: no group can keep
         # the others from it by suffering, or feigning to, all the time.
@@ -218,26 +226,26 @@ class Controller:
         self._lasted_s = {key: time_s for key, time_s
                           in self._lasted_s.items()
                           if now - time_s < self.params.window_s}
-        self._wanted = direct.wanted(self._history, rates.topology,
-                                     self._limits)
+        self._wanted = direct.wanted(
+            self._history, rates.topology, self._limits,
+            {name for (_, signal), harm in self._harms.items()
+             if signal == best_waits.SIGNAL for name in harm.levels})
         for disturbance in self._disturbances.values():
             if self._open(now, disturbance):
                 disturbance.begin(now, self._history, self._lasted_s,
                                   quiet_s=self.params.quiet_s)
-        self._begin_search(now, rates, groups)
+        self._begin_search(now, rates)
         self._suffering = suffering.unexplained(
             self._history, self._direct, self._sample_s,
             self.params.min_effect,
             {name for one in self._disturbances.values()
              for name in one.begun_s})
 
-    def _begin_search(self, now: float, rates: Rates,
-                      groups: Mapping[VictimGroup, list[str]]) -> None:
+    def _begin_search(self, now: float, rates: Rates) -> None:
         """Search for what disturbs those that nothing explains."""
         sample = self._history.samples[-1]
-        suffered = [harm for harm in harms(
-            groups, self._history, self._limits, self._specs,
-            self._cpu_model or '')
+        suffered = [
+            harm for harm in self._harms.values()
             if not self._explained(now, harm)
             and sample[next(iter(harm.levels))].workload.protected]
         self._suffered = {harm.pair for harm in suffered}
@@ -387,6 +395,7 @@ class Controller:
         until_s = self._time_s + self.params.remember_s
         return {'saved_s': self._time_s, **self._caps.state(),
                 'searches': self._searches.state(),
+                'best_waits': self._best_waits.state(),
                 'instances': self._presence.state(until_s)}
 
     def load(self, state: Mapping[str, Any], now: float) -> None:
@@ -401,5 +410,6 @@ class Controller:
             return
         self._presence.load(state.get('instances', ()))
         self._searches.load(state.get('searches', {}))
+        self._best_waits.load(state.get('best_waits', {}), now)
         self._caps.load(state)
         self._time_s = saved_s

@@ -54,7 +54,8 @@ LEAST_WAITED_S = 0.01
 """What waited less in a window tells nothing."""
 
 LEAST_DISK_SHARE = 0.2
-"""Share of what a disk does for others from which it is asked who it is."""
+"""Share of what a disk does for others from which it is asked who it is; and
+of a victim's time that it waits for one."""
 
 CLEARED = 0.02
 """Of what a victim waited: what held less is not named for its timing."""
@@ -250,13 +251,17 @@ def _sound(answer: DirectEvidence) -> bool:
             and sum(answer.holders.values()) <= ROUNDING * answer.waited_s)
 
 
-def wanted(history: History, topology: Mapping[int, Cpu], limits: Thresholds
-           ) -> dict[Ask, float]:
+def wanted(history: History, topology: Mapping[int, Cpu], limits: Thresholds,
+           harmed: Collection[str] = ()) -> dict[Ask, float]:
     """What evidence would be of use now, of the worst victims first, and how
     much each suffers.
 
     Of what waits for CPUs for more than ``min_effect`` of its runnable time,
-    whatever was before, and of what waits for a disk that others use.
+    whatever was before; and of what waits for a disk that others use, for
+    much of its time, or for longer than undisturbed: what the host's own
+    threads write for others shows in no other's use.
+
+    :param harmed: those that wait for a disk for longer than undisturbed
     """
     samples = list(history.samples)[-RECENT:]
     waiting: list[tuple[float, float, Ask]] = []
@@ -271,6 +276,9 @@ def wanted(history: History, topology: Mapping[int, Cpu], limits: Thresholds
         wait_s = mean_level(name, 'io_wait', samples)
         if wait_s is not None:
             share = _disk_share(name, samples[-1], topology)
+            if len(samples[-1]) > 1 and (name in harmed or wait_s * (
+                    point.io_ops_per_s or 0.0) >= LEAST_DISK_SHARE):
+                share = max(share, LEAST_DISK_SHARE)
             if share >= LEAST_DISK_SHARE:
                 waiting.append((share, wait_s, (name, Resource.DISK)))
     return {ask: level for _, level, ask in sorted(

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from scavenger_openstack.algorithms.attribution.analysis import RECENT
 from scavenger_openstack.algorithms.attribution.analysis import Thresholds
+from scavenger_openstack.algorithms.attribution import best_waits
+from scavenger_openstack.algorithms.attribution.best_waits import BestWaits
 from scavenger_openstack.algorithms.attribution import direct
 from scavenger_openstack.algorithms.attribution.disturbance import above
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
@@ -72,8 +74,8 @@ class Harm(NamedTuple):
 
 
 def harms(groups: Mapping[VictimGroup, Sequence[str]], history: History,
-          limits: Thresholds, specs: specs_.Specs, cpu_model: str
-          ) -> list[Harm]:
+          limits: Thresholds, specs: specs_.Specs, cpu_model: str,
+          best: BestWaits) -> list[Harm]:
     """What each group suffers."""
     samples = list(history.samples)[-RECENT:]
     suffered = []
@@ -88,6 +90,9 @@ def harms(groups: Mapping[VictimGroup, Sequence[str]], history: History,
                 low = _low(name, signal, history)
                 usual = _usual(signal, samples[-1][name], specs, cpu_model)
                 base = low if usual is None else usual
+                if usual is None and signal == best_waits.SIGNAL:
+                    of_the_day = best.of(samples[-1][name].workload)
+                    base = low if of_the_day is None else of_the_day
                 if base is not None:
                     effects.append(effect(signal, base, level))
                 changed |= (low is not None
