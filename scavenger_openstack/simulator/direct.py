@@ -5,7 +5,8 @@ guest waited for it.
 
 A CPU is held by what runs where the victim may run, in proportion to how much
 of that runs; a disk by the victim's own operation while it is served, and
-before by what else it serves, in proportion to the time that this takes.
+before by what else it serves, in proportion to the time that this takes.  What
+the host writes for others is theirs, by their shares of the writeback.
 """
 
 from __future__ import annotations
@@ -36,11 +37,14 @@ class Window:
         self._waited_s: dict[Ask, float] = dict.fromkeys(asks, 0.0)
         self._held_s: dict[Ask, dict[str, float]] = {
             ask: {} for ask in asks}
+        self._buffered: set[str] = set()
         self._before: dict[Ask, tuple[float, float]] = {}
 
     def look(self, guests: Sequence[Guest]) -> None:
         """Take one step of the plant."""
         by_name = {guest.spec.id: guest for guest in guests}
+        self._buffered |= {guest.spec.id for guest in guests
+                           if guest.spec.buffered}
         for ask in self._waited_s:
             name, resource = ask
             victim = by_name.get(name)
@@ -73,7 +77,9 @@ class Window:
         """What was seen, of what can be seen here."""
         return tuple(
             DirectEvidence(*ask, now - self._began_s, waited_s,
-                           self._held_s[ask])
+                           self._held_s[ask], by_share=tuple(sorted(
+                               self._buffered & self._held_s[ask].keys()
+                               if ask[1] is Resource.DISK else ())))
             for ask, waited_s in self._waited_s.items()
             if ask[1] in (Resource.CPU, Resource.DISK))
 
