@@ -73,6 +73,11 @@ class Simulator(StillHost):
     def now(self) -> float:
         return self.plant.now
 
+    @property
+    def limits(self) -> tuple[tuple[str, Knob], ...]:
+        """The knobs on which there is a limit."""
+        return tuple(self._caps)
+
     def advance(self, seconds: float,
                 each: Callable[[float], None] | None = None) -> None:
         """Let time pass; ``each`` is called with the time after each step."""

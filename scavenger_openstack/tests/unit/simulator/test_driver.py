@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 
 import testtools
 
@@ -43,6 +44,19 @@ class Driver(testtools.TestCase):
         return {field: (getattr(after, field) - getattr(before, field))
                 / seconds for field in ('cpu_s', 'net_tx_bytes', 'io_ops',
                                         'io_bytes')}
+
+    def test_limits_and_copies(self) -> None:
+        """A copy goes on by itself, as the host would have."""
+        self.write(Knob.CPU_CORES, 1.0)
+        self.assertEqual((('hog', Knob.CPU_CORES),), self.simulator.limits)
+        other = pickle.loads(pickle.dumps(self.simulator))
+        other.remove(*other.limits[0])
+        other.advance(30)
+        self.assertEqual((), other.limits)
+        self.assertEqual((30.0, 0.0), (other.now, self.simulator.now))
+        self.simulator.remove('hog', Knob.CPU_CORES)
+        self.simulator.advance(30)
+        self.assertEqual(other.sample(), self.simulator.sample())
 
     def test_what_the_host_writes_for_another(self) -> None:
         """It is not counted, not limited, and named by its share."""
