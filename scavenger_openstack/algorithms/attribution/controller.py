@@ -17,8 +17,6 @@ from typing import Any
 from scavenger_openstack.algorithms.allowance import Budget
 from scavenger_openstack.algorithms.attribution import analysis
 from scavenger_openstack.algorithms.attribution.antagonist import State
-from scavenger_openstack.algorithms.attribution import best_waits
-from scavenger_openstack.algorithms.attribution.best_waits import BestWaits
 from scavenger_openstack.algorithms.attribution.cap_control import CapControl
 from scavenger_openstack.algorithms.attribution import direct
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
@@ -27,6 +25,7 @@ from scavenger_openstack.algorithms.attribution.disturbance import groups_of
 from scavenger_openstack.algorithms.attribution.disturbance import VictimGroup
 from scavenger_openstack.algorithms.attribution.harm import Harm
 from scavenger_openstack.algorithms.attribution.harm import harms
+from scavenger_openstack.algorithms.attribution.harm import learn_best_waits
 from scavenger_openstack.algorithms.attribution.harm import Pair
 from scavenger_openstack.algorithms.attribution.history import History
 from scavenger_openstack.algorithms.attribution.history import ORDER
@@ -40,6 +39,8 @@ from scavenger_openstack.algorithms.attribution.presence import Presence
 from scavenger_openstack.algorithms.attribution.searches import attributed
 from scavenger_openstack.algorithms.attribution.searches import Searches
 from scavenger_openstack.algorithms.attribution import suffering
+from scavenger_openstack.algorithms import best_waits
+from scavenger_openstack.algorithms.best_waits import BestWaits
 from scavenger_openstack.algorithms.cpi2.specs import Specs
 from scavenger_openstack.algorithms import saved_state
 from scavenger_openstack.algorithms.series import Series
@@ -207,7 +208,7 @@ class Controller:
             disturbance.take(effects)
             disturbance.look_at_named(
                 now, samples, self._caps.limited(disturbance))
-        self._best_waits.learn(now, self._history)
+        learn_best_waits(now, self._history, self._best_waits)
         self._harms = {harm.pair: harm for harm in harms(
             groups, self._history, self._limits, self._specs,
             self._cpu_model or '', self._best_waits)}

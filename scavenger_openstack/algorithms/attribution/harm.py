@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from scavenger_openstack.algorithms.attribution.analysis import RECENT
 from scavenger_openstack.algorithms.attribution.analysis import Thresholds
-from scavenger_openstack.algorithms.attribution import best_waits
-from scavenger_openstack.algorithms.attribution.best_waits import BestWaits
 from scavenger_openstack.algorithms.attribution import direct
 from scavenger_openstack.algorithms.attribution.disturbance import above
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
@@ -25,8 +23,11 @@ from scavenger_openstack.algorithms.attribution import evidence
 from scavenger_openstack.algorithms.attribution import explanation
 from scavenger_openstack.algorithms.attribution.history import History
 from scavenger_openstack.algorithms.attribution.history import Point
+from scavenger_openstack.algorithms import best_waits
+from scavenger_openstack.algorithms.best_waits import BestWaits
 from scavenger_openstack.algorithms.cpi2 import specs as specs_
 from scavenger_openstack.algorithms.signals import SIGNALS
+from scavenger_openstack.types import Priority
 
 DEVIATIONS = 2.0
 """Above the mean of its application from which a victim suffers: CPI2,
@@ -102,6 +103,16 @@ def harms(groups: Mapping[VictimGroup, Sequence[str]], history: History,
                     (group, signal), sum(effects) / len(effects), levels,
                     changed))
     return suffered
+
+
+def learn_best_waits(now: float, history: History, best: BestWaits
+                     ) -> None:
+    """Note what the foreground waits for disks at its best."""
+    for name, point in history.samples[-1].items():
+        if point.workload.priority is Priority.FOREGROUND:
+            low = _low(name, best_waits.SIGNAL, history)
+            if low is not None:
+                best.learn(now, point.workload, low)
 
 
 def _usual(signal: str, point: Point, specs: specs_.Specs, cpu_model: str

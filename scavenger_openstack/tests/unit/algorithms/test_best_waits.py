@@ -8,8 +8,9 @@ import json
 
 import testtools
 
-from scavenger_openstack.algorithms.attribution import best_waits
+from scavenger_openstack.algorithms.attribution import harm
 from scavenger_openstack.algorithms.attribution.history import History
+from scavenger_openstack.algorithms import best_waits
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
 from scavenger_openstack.types import Workload
@@ -34,7 +35,7 @@ class BestWaitsTest(testtools.TestCase):
             history.add(now, Rates(now, 1.0, (WorkloadRates(
                 workload, 1.0, io_ops_per_s=100.0,
                 io_wait_s_per_op=wait_s),)))
-        self.best.learn(hour * HOUR_S + samples, history)
+        harm.learn_best_waits(hour * HOUR_S + samples, history, self.best)
 
     def test_of_the_day(self) -> None:
         self.assertIsNone(self.best.of(DB))

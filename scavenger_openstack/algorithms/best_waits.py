@@ -14,11 +14,7 @@ from collections.abc import Mapping
 import math
 from typing import Any
 
-from scavenger_openstack.algorithms.attribution import evidence
-from scavenger_openstack.algorithms.attribution import explanation
-from scavenger_openstack.algorithms.attribution.history import History
 from scavenger_openstack.algorithms import flavor
-from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Workload
 
 SIGNAL = 'io_wait'
@@ -38,24 +34,18 @@ class BestWaits:
     def __init__(self) -> None:
         self._hours: dict[str, dict[int, float]] = {}
 
-    def learn(self, now: float, history: History) -> None:
-        """Take the window: what is low in it, not one lucky sample."""
-        hour = int(now // HOUR_S)
-        for name, point in history.samples[-1].items():
-            if point.workload.priority is not Priority.FOREGROUND:
-                continue
-            levels = [level for level in history.levels(name, SIGNAL)
-                      if level is not None]
-            if len(levels) < explanation.MIN_SAMPLES:
-                continue
-            low = evidence.low_and_high(levels)[0]
-            key = _key(point.workload)
-            hours = self._hours.pop(key, {})
-            hours[hour] = min(low, hours.get(hour, math.inf))
-            self._hours[key] = {at: least for at, least in hours.items()
-                                if at > hour - HOURS}
-        for key in list(self._hours)[:-MOST]:
-            del self._hours[key]
+    def learn(self, now: float, workload: Workload, low: float) -> None:
+        """Take the best of some minutes: what was low, not one lucky sample.
+
+        :param low: ``io_wait`` in seconds per operation
+        """
+        hour, key = int(now // HOUR_S), _key(workload)
+        hours = self._hours.pop(key, {})
+        hours[hour] = min(low, hours.get(hour, math.inf))
+        self._hours[key] = {at: least for at, least in hours.items()
+                            if at > hour - HOURS}
+        if len(self._hours) > MOST:
+            del self._hours[next(iter(self._hours))]
 
     def of(self, workload: Workload) -> float | None:
         """The best of the day; ``None`` where nothing is known."""
