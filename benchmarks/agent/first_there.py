@@ -8,6 +8,7 @@ shipped and no past:
 
 cpu   six busy processes, beside memcached, nginx or redis
 disk  fio at depth 32, beside a reader of 4 KiB at 100 a second
+proxy a buffered writer, beside the same reader: the host's threads write
 link  four senders as fast as they can, beside a server that answers with 10 KB
       200 times a second, over one link of 100 Mbit/s: network namespaces, a
       bridge and a token bucket
@@ -40,6 +41,7 @@ from starvation_places import start
 
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional import delays
+from scavenger_openstack.tests.functional import loop_device
 from scavenger_openstack.tests.functional import namespaces
 
 SECONDS = 11.0
@@ -250,7 +252,7 @@ class Stage:
             conf = top / 'nginx.conf'
             conf.write_text(NGINX.format(top=top, port=PORT))
             words = ['nginx', '-p', str(top), '-c', str(conf)]
-        else:
+        else:       # disk, proxy
             subprocess.run(['fallocate', '-l', str(FILE_BYTES),
                             str(top / 'data')], check=True)
             subprocess.run(['dd', 'if=/dev/urandom', f'of={top / "data"}',
@@ -260,7 +262,7 @@ class Stage:
                      str(top / 'p99')]
         start(self._tree, '/fore/service', *words)
         time.sleep(2.0)
-        if self._service != 'disk':
+        if self._service not in ('disk', 'proxy'):
             request, least = REQUESTS[self._service]
             start(self._tree, '/fore/service' if link is None else '',
                   *(() if link is None else link.inside('far')),
@@ -276,6 +278,9 @@ class Stage:
         if self._link is not None:
             words = [*self._link.inside('hog'), sys.executable, '-c', SENDER,
                      self._link.PLACES['far'], str(PORT)]
+        elif self._service == 'proxy':
+            words = [sys.executable, '-c', loop_device.WRITES.format(
+                path=str(self._top / 'written'))]
         elif self._service == 'disk':
             words = ['fio', '--name=hog', '--rw=randread', '--bs=64k',
                      '--iodepth=32', '--ioengine=libaio', '--direct=1',
@@ -284,18 +289,19 @@ class Stage:
         start(self._tree, '/back/hog', *words)
 
     def done(self) -> float:
-        """CPU seconds of the antagonist, or bytes that it has read or
-        sent."""
+        """CPU seconds of the antagonist, or bytes that it has read, made
+        dirty, or sent."""
         if self._link is not None:
             return self._link.sent_bytes()
-        if self._service != 'disk':
+        if self._service not in ('disk', 'proxy'):
             return int(self._tree.read('cpuacct', '/back/hog',
                                        'cpuacct.usage')) / 1e9
         pids = self._tree.read('cpu', '/back/hog', 'cgroup.procs').split()
         return float(sum([
             int(line.split()[1]) for pid in pids
             for line in pathlib.Path(f'/proc/{pid}/io').read_text(
-                ).splitlines() if line.startswith('read_bytes')]))
+                ).splitlines() if line.startswith((
+                    'read_bytes', 'write_bytes'))]))
 
     def measure(self) -> tuple[float, float]:
         """The P99 of the service in ms, and what the antagonist does in a
@@ -357,7 +363,7 @@ def main() -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--services',
-                        default='memcached,nginx,redis,disk,link')
+                        default='memcached,nginx,redis,disk,proxy,link')
     parser.add_argument('--rounds', type=int, default=1)
     parser.add_argument('--observe', action='store_true')
     options = parser.parse_args()
