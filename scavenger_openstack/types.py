@@ -220,7 +220,8 @@ class DirectEvidence(NamedTuple):
     among them; ``idle_s``: for which it was free, as a CPU that wakes up; what
     is left of ``waited_s`` is not known.  ``threads``: those of the host by
     name, the largest few, out of what :data:`THE_HOST` held.  ``shared``: not
-    seen, but taken from the shares of the resource's use, which is weaker.
+    seen, but taken from the shares of the resource's use, which is weaker;
+    ``by_share``: the holders of which that is so, of most of what they held.
     """
 
     workload: str
@@ -231,6 +232,7 @@ class DirectEvidence(NamedTuple):
     threads: Mapping[str, float] = {}
     idle_s: float = 0.0
     shared: bool = False
+    by_share: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

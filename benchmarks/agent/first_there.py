@@ -8,6 +8,10 @@ shipped and no past:
 
 cpu   six busy processes, beside memcached, nginx or redis
 disk  fio at depth 32, beside a reader of 4 KiB at 100 a second
+proxy a buffered writer, beside the same reader: the host's threads write
+link  four senders as fast as they can, beside a server that answers with 10 KB
+      200 times a second, over one link of 100 Mbit/s: network namespaces, a
+      bridge and a token bucket
 
 Printed are the P99 of the service alone, beside the antagonist, and under the
 agent; seconds from the agent's first tick to the name; what else was named;
@@ -24,6 +28,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import pathlib
 import shutil
 import subprocess
@@ -36,6 +41,8 @@ from starvation_places import start
 
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional import delays
+from scavenger_openstack.tests.functional import loop_device
+from scavenger_openstack.tests.functional import namespaces
 
 SECONDS = 11.0
 """A measurement."""
@@ -61,7 +68,7 @@ port, rate, count = [float(text) for text in sys.argv[1:4]]
 request, least, file = eval(sys.argv[4]), int(sys.argv[5]), sys.argv[6]
 took_s = []
 def ask(i):
-    with socket.create_connection(('127.0.0.1', int(port))) as server:
+    with socket.create_connection((sys.argv[7], int(port))) as server:
         server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         due_s = time.monotonic() + i / rate
         while True:
@@ -94,6 +101,36 @@ while True:
         tell(took_s, sys.argv[2])
 """
 
+SERVER = """
+import socket, sys, threading
+def answer(client):
+    while client.recv(64):
+        client.sendall(bytes(10000))
+server = socket.create_server((sys.argv[1], int(sys.argv[2])))
+while True:
+    threading.Thread(target=answer, args=(server.accept()[0],),
+                     daemon=True).start()
+"""
+
+SINK = """
+import socket, sys, threading
+def drain(sender):
+    while sender.recv(1 << 20): pass
+server = socket.create_server((sys.argv[1], int(sys.argv[2])))
+while True:
+    threading.Thread(target=drain, args=(server.accept()[0],),
+                     daemon=True).start()
+"""
+
+SENDER = """
+import socket, sys, threading
+def send():
+    with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as sink:
+        while True: sink.sendall(bytes(1 << 16))
+for _ in range(3): threading.Thread(target=send, daemon=True).start()
+send()
+"""
+
 LIGHT = """
 import time
 while True:
@@ -115,7 +152,55 @@ http {{ access_log off; keepalive_requests 100000000;
 
 REQUESTS = {
     'memcached': (b'get key\r\n', 5), 'redis': (b'PING\r\n', 7),
+    'link': (b'next', 10000),
     'nginx': (b'GET / HTTP/1.1\r\nHost: a\r\n\r\n', 100)}
+
+
+LINK_BYTES_PER_S = 12_500_000
+
+
+class Link:
+    """A network namespace for the antagonist, the service, and all that is
+    far away, at one bridge; what goes far away passes ``device``."""
+
+    PLACES = {'hog': '10.98.0.1', 'service': '10.98.0.2', 'far': '10.98.0.3'}
+
+    def __init__(self, stack: contextlib.ExitStack) -> None:
+        self._tag = f'ft-{os.getpid()}'
+        router = self.name('router')
+        for part in ('router', *self.PLACES):
+            namespaces.run('ip', 'netns', 'add', self.name(part))
+            stack.callback(namespaces.run, 'ip', 'netns', 'delete',
+                           self.name(part))
+        inside = ('ip', '-n', router, 'link')
+        namespaces.run(*inside, 'add', 'bridge', 'type', 'bridge')
+        namespaces.run(*inside, 'set', 'bridge', 'up')
+        for part, address in self.PLACES.items():
+            namespaces.run(*inside, 'add', part, 'type', 'veth', 'peer',
+                           'name', 'eth0', 'netns', self.name(part))
+            namespaces.run(*inside, 'set', part, 'master', 'bridge', 'up')
+            there = ('ip', '-n', self.name(part))
+            namespaces.run(*there, 'address', 'add', f'{address}/24', 'dev',
+                           'eth0')
+            namespaces.run(*there, 'link', 'set', 'eth0', 'up')
+        namespaces.run('tc', '-n', router, 'qdisc', 'add', 'dev', 'far',
+                       'root', 'tbf', 'rate', f'{8 * LINK_BYTES_PER_S}bit',
+                       'burst', '64kb', 'latency', '50ms')
+        self.device = f'{router}:far'
+
+    def name(self, part: str) -> str:
+        return f'{self._tag}-{part}'
+
+    def inside(self, part: str) -> tuple[str, ...]:
+        """The beginning of a command that is run there."""
+        return 'ip', 'netns', 'exec', self.name(part)
+
+    def sent_bytes(self) -> float:
+        """By the antagonist."""
+        return float(subprocess.run(
+            [*self.inside('hog'), 'cat',
+             '/sys/class/net/eth0/statistics/tx_bytes'], check=True,
+            capture_output=True, text=True).stdout)
 
 
 class Stage:
@@ -136,6 +221,12 @@ class Stage:
             f'background_parents = {self._tree.name}/back\n'
             f'foreground_parents = {self._tree.name}/fore\n'
             '[attribution]\nmode = {mode}\n')
+        self._link = Link(stack) if service == 'link' else None
+        if self._link is not None:
+            self.config += (
+                f'[network]\nlinks = {self._link.device}='
+                f'{LINK_BYTES_PER_S}\ninterfaces = {self.hog}='
+                f'{self._link.name("hog")}:eth0\n')
         for below in '/back/a', '/back/b':
             start(self._tree, below, sys.executable, '-c', LIGHT)
         self._begin()
@@ -145,8 +236,13 @@ class Stage:
         return f'{self._tree.name}/back/hog'
 
     def _begin(self) -> None:
-        top, words = self._top, []
-        if self._service == 'memcached':
+        top, words, link = self._top, [], self._link
+        if link is not None:
+            start(self._tree, '', *link.inside('far'), sys.executable, '-c',
+                  SINK, link.PLACES['far'], str(PORT))
+            words = [*link.inside('service'), sys.executable, '-c', SERVER,
+                     link.PLACES['service'], str(PORT)]
+        elif self._service == 'memcached':
             words = ['memcached', '-u', 'nobody', '-l', '127.0.0.1', '-t',
                      '2', '-p', str(PORT)]
         elif self._service == 'redis':
@@ -156,7 +252,7 @@ class Stage:
             conf = top / 'nginx.conf'
             conf.write_text(NGINX.format(top=top, port=PORT))
             words = ['nginx', '-p', str(top), '-c', str(conf)]
-        else:
+        else:       # disk, proxy
             subprocess.run(['fallocate', '-l', str(FILE_BYTES),
                             str(top / 'data')], check=True)
             subprocess.run(['dd', 'if=/dev/urandom', f'of={top / "data"}',
@@ -166,17 +262,26 @@ class Stage:
                      str(top / 'p99')]
         start(self._tree, '/fore/service', *words)
         time.sleep(2.0)
-        if self._service != 'disk':
+        if self._service not in ('disk', 'proxy'):
             request, least = REQUESTS[self._service]
-            start(self._tree, '/fore/service', sys.executable, '-c', CLIENT,
-                  str(PORT), '1000', '8', repr(request), str(least),
-                  str(top / 'p99'))
+            start(self._tree, '/fore/service' if link is None else '',
+                  *(() if link is None else link.inside('far')),
+                  sys.executable, '-c', CLIENT, str(PORT),
+                  '1000' if link is None else '200', '8', repr(request),
+                  str(least), str(top / 'p99'), '127.0.0.1' if link is None
+                  else link.PLACES['service'])
 
     def work(self) -> None:
         """Let the antagonist begin."""
         words = [sys.executable, '-c', 'import os\nfor _ in range(5):\n'
                  '    if not os.fork(): break\nwhile True: pass']
-        if self._service == 'disk':
+        if self._link is not None:
+            words = [*self._link.inside('hog'), sys.executable, '-c', SENDER,
+                     self._link.PLACES['far'], str(PORT)]
+        elif self._service == 'proxy':
+            words = [sys.executable, '-c', loop_device.WRITES.format(
+                path=str(self._top / 'written'))]
+        elif self._service == 'disk':
             words = ['fio', '--name=hog', '--rw=randread', '--bs=64k',
                      '--iodepth=32', '--ioengine=libaio', '--direct=1',
                      '--time_based', '--runtime=1000',
@@ -184,15 +289,19 @@ class Stage:
         start(self._tree, '/back/hog', *words)
 
     def done(self) -> float:
-        """CPU seconds of the antagonist, or bytes that it has read."""
-        if self._service != 'disk':
+        """CPU seconds of the antagonist, or bytes that it has read, made
+        dirty, or sent."""
+        if self._link is not None:
+            return self._link.sent_bytes()
+        if self._service not in ('disk', 'proxy'):
             return int(self._tree.read('cpuacct', '/back/hog',
                                        'cpuacct.usage')) / 1e9
         pids = self._tree.read('cpu', '/back/hog', 'cgroup.procs').split()
         return float(sum([
             int(line.split()[1]) for pid in pids
             for line in pathlib.Path(f'/proc/{pid}/io').read_text(
-                ).splitlines() if line.startswith('read_bytes')]))
+                ).splitlines() if line.startswith((
+                    'read_bytes', 'write_bytes'))]))
 
     def measure(self) -> tuple[float, float]:
         """The P99 of the service in ms, and what the antagonist does in a
@@ -212,7 +321,7 @@ def named(agent: running_agent.Agent, hog: str) -> tuple[
     while time.monotonic() - began_s < MOST_S:
         agent.look()
         for incident in agent.status.last.get('incidents') or ():
-            names = set(incident['antagonists'])
+            names = set(incident.get('antagonists', ()))
             others |= names - {hog}
             if hog in names:
                 return (time.monotonic() - began_s, others, [
@@ -239,7 +348,7 @@ def play(service: str, mode: str) -> dict[str, object]:
         under, limited = stage.measure()
         agent.look()
         for incident in agent.status.last.get('incidents') or ():
-            others |= set(incident['antagonists']) - {stage.hog}
+            others |= set(incident.get('antagonists', ())) - {stage.hog}
         return {'service': service, 'p99 alone, ms': round(alone, 2),
                 'beside, ms': round(beside, 2),
                 'under the agent, ms': round(under, 2),
@@ -253,7 +362,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--services', default='memcached,nginx,redis,disk')
+    parser.add_argument('--services',
+                        default='memcached,nginx,redis,disk,proxy,link')
     parser.add_argument('--rounds', type=int, default=1)
     parser.add_argument('--observe', action='store_true')
     options = parser.parse_args()

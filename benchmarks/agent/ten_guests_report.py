@@ -241,7 +241,7 @@ def told(record: Mapping[str, Any], timeline: Timeline) -> list[str]:
     caps: dict[tuple[str, str], list[tuple[float, float, str]]] = {}
     for look in record['looks']:
         for one in look['incidents']:
-            for name in one['antagonists'] or ['none']:
+            for name in one.get('antagonists') or ['none']:
                 key = name, one['victim'], one['signal'], one['cause']
                 named[key] = named.get(key, (look['at_s'],))[0], one
         for cap in look['caps']:

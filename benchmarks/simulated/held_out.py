@@ -2,14 +2,15 @@
 
 """Who is named on hosts that no detector was made on: kinds of antagonists.
 
-Each kind for each of CPU, disk and cache, made from the shipped scenarios,
-with ten background suspects beside:
+Each kind for each of CPU, disk, cache and link, made from the shipped
+scenarios, with ten background suspects beside:
 
 first-there  at work before the detector, and without a pause
 step         comes in the middle and stays
 periodic     works for half of each period
 alternating  two that take turns
 foreground   as first-there, but foreground: to be named, not to be limited
+proxy        as first-there, by the host's writeback: of disks alone
 
     python benchmarks/simulated/held_out.py [--seeds 5] [--first 7000]
         [--kinds first-there,step] [--resources cpu,disk] [--json]
@@ -39,13 +40,16 @@ from scavenger_openstack.laboratory import detection
 from scavenger_openstack.simulator.scenario import Scenario
 
 SHIPPED = {'cpu': 'cpu-antagonist', 'disk': 'disk-antagonist',
-           'cache': 'cache-antagonist'}
+           'cache': 'cache-antagonist', 'link': 'network-antagonist'}
 SUSPECTS = 10
 
 BY_EXPERIMENT = ('cache',)
 """Of which there is no direct evidence here: the detector limits."""
 
-FROM_THE_START = ('first-there', 'foreground')
+OF_DISKS = ('proxy',)
+"""Kinds that are nothing for other resources."""
+
+FROM_THE_START = ('first-there', 'foreground', 'proxy')
 """Onset is when the detector starts."""
 
 Tenant = dict[str, Any]
@@ -80,9 +84,13 @@ def foreground(tenant: Tenant) -> list[Tenant]:
     return [{**first_there(tenant)[0], 'priority': 'foreground'}]
 
 
+def proxy(tenant: Tenant) -> list[Tenant]:
+    return [{**first_there(tenant)[0], 'buffered': True}]
+
+
 KINDS: Mapping[str, Callable[[Tenant], list[Tenant]]] = {
     'first-there': first_there, 'step': step, 'periodic': periodic,
-    'alternating': alternating, 'foreground': foreground}
+    'alternating': alternating, 'foreground': foreground, 'proxy': proxy}
 
 
 def scenario(kind: str, resource: str) -> Scenario:
@@ -135,6 +143,8 @@ def main() -> None:
     with concurrent.futures.ProcessPoolExecutor(os.cpu_count()) as pool:
         for resource in options.resources.split(','):
             for kind in options.kinds.split(','):
+                if kind in OF_DISKS and resource != 'disk':
+                    continue
                 rows[f'{resource} {kind}'] = found = row(kind, list(pool.map(
                     record, [kind] * len(seeds), [resource] * len(seeds),
                     seeds)))

@@ -118,7 +118,8 @@ def play(drawn: Drawn, tenants: Iterable[Tenant],
             decisions.append(detector.step(rates[-1].time_s, rates[-1]))
             simulator.ask(decisions[-1].asks)
             if enforce:
-                in_force = _limit(simulator, in_force, decisions[-1].caps)
+                in_force = set_limits(simulator, in_force,
+                                      decisions[-1].caps)
         if not warm and simulator.now >= drawn.warmup_s - 1e-9:
             simulator.plant.reset_truth()
             warm = True
@@ -195,9 +196,9 @@ def record(task: Task) -> dict[str, Any]:
                           if score >= LEAST_SCORE]}
 
 
-def _limit(simulator: Simulator, in_force: Mapping[KnobKey, Value],
-           caps: Iterable[Cap]) -> dict[KnobKey, Value]:
-    """Set these limits, and no others."""
+def set_limits(simulator: Simulator, in_force: Mapping[KnobKey, Value],
+               caps: Iterable[Cap]) -> dict[KnobKey, Value]:
+    """Set these limits, and no others; return them."""
     wanted = {cap[:2]: cap.value for cap in caps}
     for key in in_force.keys() - wanted.keys():
         simulator.remove(*key)

@@ -6,7 +6,8 @@ guest waited for it.
 A CPU is held by what runs where the victim may run, in proportion to how much
 of that runs; a disk by the victim's own operation while it is served, and
 before by what else it serves, in proportion to the time that this takes; a
-link by what is sent while it is full.  Of a cache the shares of the misses
+link by what is sent while it is full.  What the host writes for others is
+theirs, by their shares of the writeback.  Of a cache the shares of the misses
 tell, as on a host.
 """
 
@@ -43,12 +44,15 @@ class Window:
         self._waited_s: dict[Ask, float] = dict.fromkeys(asks, 0.0)
         self._held_s: dict[Ask, dict[str, float]] = {
             ask: {} for ask in asks}
+        self._buffered: set[str] = set()
         self._before: dict[Ask, tuple[float, float]] = {}
 
     def look(self, guests: Sequence[Guest], now: float) -> None:
         """Take one step of the plant."""
         passed_s, self._now = now - self._now, now
         by_name = {guest.spec.id: guest for guest in guests}
+        self._buffered |= {guest.spec.id for guest in guests
+                           if guest.spec.buffered}
         for ask in self._waited_s:
             name, resource = ask
             victim = by_name.get(name)
@@ -93,7 +97,10 @@ class Window:
         return tuple(
             DirectEvidence(*ask, now - self._began_s, waited_s,
                            self._held_s[ask],
-                           shared=ask[1] is Resource.CACHE)
+                           shared=ask[1] is Resource.CACHE,
+                           by_share=tuple(sorted(
+                               self._buffered & self._held_s[ask].keys()
+                               if ask[1] is Resource.DISK else ())))
             for ask, waited_s in self._waited_s.items()
             if ask[1] in ANSWERED
             and (self._machine.pmu or ask[1] is not Resource.CACHE))

@@ -73,6 +73,11 @@ class Simulator(StillHost):
     def now(self) -> float:
         return self.plant.now
 
+    @property
+    def limits(self) -> tuple[tuple[str, Knob], ...]:
+        """The knobs on which there is a limit."""
+        return tuple(self._caps)
+
     def advance(self, seconds: float,
                 each: Callable[[float], None] | None = None) -> None:
         """Let time pass; ``each`` is called with the time after each step."""
@@ -124,8 +129,9 @@ class Simulator(StillHost):
             int(guest.cycles) if pmu else None,
             int(guest.instructions) if pmu else None,
             int(guest.llc_misses) if pmu else None,
-            None, None, guest.io_wait_s, int(guest.io_ops),
-            int(guest.io_bytes), int(guest.tx_bytes), 0, None, None, None,
+            None, None, *((0.0, 0, 0) if spec.buffered else (
+                guest.io_wait_s, int(guest.io_ops), int(guest.io_bytes))),
+            int(guest.tx_bytes), 0, None, None, None,
             int(guest.memory_bytes))
 
     def _identify(self, spec: Tenant) -> Workload:
@@ -223,8 +229,9 @@ class Simulator(StillHost):
                                 spec.quota_cores or math.inf)
         guest.limit_memory = number(Knob.MEMORY_BYTES)
         guest.limit_egress = number(Knob.EGRESS_BYTES_PER_S)
-        guest.limit_ops = min(number(Knob.IO_OPS_PER_S),
-                              number(Knob.IO_BYTES_PER_S) / spec.io_bytes)
+        guest.limit_ops = math.inf if spec.buffered else min(
+            number(Knob.IO_OPS_PER_S),
+            number(Knob.IO_BYTES_PER_S) / spec.io_bytes)
         guest.paused = bool(caps.get((name, Knob.PAUSED), 0))
         group = GROUP if spec.priority is Priority.BACKGROUND else name
         guest.idle_class = bool(caps.get((group, Knob.CPU_IDLE), 0) or

@@ -70,6 +70,10 @@ class Tenant:
     ``arrivals`` is the variance of the number of requests over its mean: 1
     is Poisson, more is bursty.
 
+    What is ``buffered`` leaves its operations to the host, as writes to the
+    page cache do: they count as the host's, and no limit on a disk holds them
+    back.
+
     Per instruction: ``accesses`` to the last-level cache, of which a share
     between ``miss_least`` and ``miss_most`` misses, as ``footprint_bytes``
     and ``miss_curve`` say; ``overlap`` of a miss's time is hidden behind
@@ -116,6 +120,7 @@ class Tenant:
     file_ops: float = 0.0
     file_bytes: float = 0.0
     queue_depth: float = 0.0
+    buffered: bool = False
     tx_bytes: float = 0.0
     tx_bytes_per_s: float = 0.0
     memory_bytes: float = 1.0 * 2 ** 30

@@ -263,7 +263,8 @@ def _direct(value: Any, where: str) -> tuple[DirectEvidence, ...]:
         'workload': text, 'resource': lambda one, at: _of(Resource, one, at),
         'window_s': quantity, 'waited_s': quantity,
         'holders': by_name(quantity), 'threads': by_name(quantity),
-        'idle_s': quantity, 'shared': flag}, DirectEvidence._fields[:4]))
+        'idle_s': quantity, 'shared': flag, 'by_share': texts},
+        DirectEvidence._fields[:4]))
         for place, item in enumerate(array(value, where)))
 
 

@@ -383,7 +383,11 @@ class Actuator:
         return True
 
     def _check_drift(self, key: KnobKey, current: Value | None) -> bool:
-        """Whether another program wrote the knob; that is noted."""
+        """Whether another program wrote the knob; that is noted.
+
+        :raises LeaseError: the leases have run out, so the watcher may have
+            written it
+        """
         knob, ours = key[1], self._ours[key]
         same = originals.same(current, ours.value)
         if same and originals.is_tree(ours.actions):
@@ -406,6 +410,8 @@ class Actuator:
                 self.in_force.pop(key, None)
                 self._ours[key] = ours._replace(value=current)
             return False
+        # Once the leases have run out, what is there may be the watcher's.
+        self._leases.check()
         found = originals.Written(current, now)
         restored = originals.after_drift(held.actions, ours.actions, now)
         change = originals.difference(knob, ours, found)

@@ -25,6 +25,7 @@ from scavenger_openstack.algorithms.attribution.disturbance import groups_of
 from scavenger_openstack.algorithms.attribution.disturbance import VictimGroup
 from scavenger_openstack.algorithms.attribution.harm import Harm
 from scavenger_openstack.algorithms.attribution.harm import harms
+from scavenger_openstack.algorithms.attribution.harm import learn_best_waits
 from scavenger_openstack.algorithms.attribution.harm import of_cache
 from scavenger_openstack.algorithms.attribution.harm import Pair
 from scavenger_openstack.algorithms.attribution.harm import wanted
@@ -40,6 +41,7 @@ from scavenger_openstack.algorithms.attribution.presence import Presence
 from scavenger_openstack.algorithms.attribution.searches import attributed
 from scavenger_openstack.algorithms.attribution.searches import Searches
 from scavenger_openstack.algorithms.attribution import suffering
+from scavenger_openstack.algorithms.best_waits import BestWaits
 from scavenger_openstack.algorithms.cpi2.specs import Specs
 from scavenger_openstack.algorithms import saved_state
 from scavenger_openstack.algorithms.series import Series
@@ -83,6 +85,7 @@ class Controller:
         self._searches = Searches(NAME, f'{host} {boot_id}')
         self._suffered: set[Pair] = set()
         self._harms: dict[Pair, Harm] = {}
+        self._best_waits = BestWaits()
         self._specs: Specs = {}
         self._time_s = -math.inf
         self._cpu_model: str | None = None
@@ -211,9 +214,10 @@ class Controller:
             disturbance.take(effects)
             disturbance.look_at_named(
                 now, samples, self._caps.limited(disturbance))
+        learn_best_waits(now, self._history, self._best_waits)
         self._harms = {harm.pair: harm for harm in harms(
             groups, self._history, self._limits, self._specs,
-            self._cpu_model or '')}
+            self._cpu_model or '', self._best_waits)}
         self._looks.forget(now, self.params.remember_s)
         # What was not looked at for longest comes first: no group can keep
         # the others from it by suffering, or feigning to, all the time.
@@ -230,8 +234,8 @@ class Controller:
                           in self._lasted_s.items()
                           if now - time_s < self.params.window_s}
         self._wanted = wanted(self._history, rates, self._limits, {
-            name for (_, signal), harm in self._harms.items()
-            if signal == 'cpi' for name in harm.levels})
+            (name, signal) for (_, signal), harm in self._harms.items()
+            for name in harm.levels})
         for disturbance in self._disturbances.values():
             if self._open(now, disturbance):
                 disturbance.begin(now, self._history, self._lasted_s,
@@ -408,6 +412,7 @@ class Controller:
         until_s = self._time_s + self.params.remember_s
         return {'saved_s': self._time_s, **self._caps.state(),
                 'searches': self._searches.state(),
+                'best_waits': self._best_waits.state(),
                 'instances': self._presence.state(until_s)}
 
     def load(self, state: Mapping[str, Any], now: float) -> None:
@@ -422,5 +427,6 @@ class Controller:
             return
         self._presence.load(state.get('instances', ()))
         self._searches.load(state.get('searches', {}))
+        self._best_waits.load(state.get('best_waits', {}), now)
         self._caps.load(state)
         self._time_s = saved_s

@@ -103,9 +103,10 @@ class Holders(NamedTuple):
 
     ``shares``: of all that they waited, without themselves and the others of
     their group; ``unknown``: what nothing is known of.  ``kind`` is that of
-    the grounds.  ``longest``: the seconds per second for which each held it
-    while that member waited for which this is most.  ``own``: the largest
-    share of a member in what it waited itself; ``group``: that of all members.
+    the grounds, but for those of ``by_share``.  ``longest``: the seconds per
+    second for which each held it while that member waited for which this is
+    most.  ``own``: the largest share of a member in what it waited itself;
+    ``group``: that of all members.
     """
 
     victims: Sequence[str]
@@ -118,6 +119,11 @@ class Holders(NamedTuple):
     longest: Mapping[str, float]
     own: float
     group: float
+    by_share: frozenset[str] = frozenset()
+
+    def kind_of(self, name: str) -> GroundKind:
+        """The kind of the evidence that one held the resource."""
+        return GroundKind.SHARE if name in self.by_share else self.kind
 
     @property
     def known(self) -> bool:
@@ -270,7 +276,9 @@ class DirectAnswers:
                  for answer in answers if answer.waited_s > 0]),
             sum([seconds for answer in answers
                  for name, seconds in answer.holders.items()
-                 if name in members]) / waited_s)
+                 if name in members]) / waited_s,
+            frozenset([name for answer in answers
+                       for name in answer.by_share]))
 
 
 def _sound(answer: DirectEvidence) -> bool:
@@ -375,7 +383,7 @@ def grounds_of(names: Collection[str], holders: Holders,
     :param rank: :func:`rank_of` the shares of the holders
     """
     return {name: Ground(
-        name, holders.kind, share=share, waited_s=holders.waited_s,
+        name, holders.kind_of(name), share=share, waited_s=holders.waited_s,
         window_s=holders.window_s,
         threads=holders.threads if name == THE_HOST else ())
         for name, share in rank if name in names}

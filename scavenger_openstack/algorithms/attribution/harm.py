@@ -26,6 +26,8 @@ from scavenger_openstack.algorithms.attribution import explanation
 from scavenger_openstack.algorithms.attribution.history import History
 from scavenger_openstack.algorithms.attribution.history import Point
 from scavenger_openstack.algorithms.attribution.history import Points
+from scavenger_openstack.algorithms import best_waits
+from scavenger_openstack.algorithms.best_waits import BestWaits
 from scavenger_openstack.algorithms.cpi2 import specs as specs_
 from scavenger_openstack.algorithms import sharing
 from scavenger_openstack.algorithms.signals import LINK_FULL
@@ -50,7 +52,8 @@ EACH_DOMINANT = 0.25
 """Part of all misses that each of them has."""
 
 LEAST_DISK_SHARE = 0.2
-"""Share of what a disk does for others from which it is asked who it is."""
+"""Share of what a disk does for others from which it is asked who it is; and
+of a victim's time that it waits for one."""
 
 DEVIATIONS = 2.0
 """Above the mean of its application from which a victim suffers: CPI2,
@@ -100,8 +103,8 @@ class Harm(NamedTuple):
 
 
 def harms(groups: Mapping[VictimGroup, Sequence[str]], history: History,
-          limits: Thresholds, specs: specs_.Specs, cpu_model: str
-          ) -> list[Harm]:
+          limits: Thresholds, specs: specs_.Specs, cpu_model: str,
+          best: BestWaits) -> list[Harm]:
     """What each group suffers."""
     samples = list(history.samples)[-RECENT:]
     suffered = []
@@ -116,6 +119,9 @@ def harms(groups: Mapping[VictimGroup, Sequence[str]], history: History,
                 low = _low(name, signal, history)
                 usual = _usual(signal, samples[-1][name], specs, cpu_model)
                 base = low if usual is None else usual
+                if usual is None and signal == best_waits.SIGNAL:
+                    of_the_day = best.of(samples[-1][name].workload)
+                    base = low if of_the_day is None else of_the_day
                 if base is not None:
                     effects.append(effect(signal, base, level))
                 specified |= usual is not None
@@ -126,6 +132,16 @@ def harms(groups: Mapping[VictimGroup, Sequence[str]], history: History,
                     (group, signal), sum(effects) / len(effects), levels,
                     changed, specified))
     return suffered
+
+
+def learn_best_waits(now: float, history: History, best: BestWaits
+                     ) -> None:
+    """Note what the foreground waits for disks at its best."""
+    for name, point in history.samples[-1].items():
+        if point.workload.priority is Priority.FOREGROUND:
+            low = _low(name, best_waits.SIGNAL, history)
+            if low is not None:
+                best.learn(now, point.workload, low)
 
 
 def _usual(signal: str, point: Point, specs: specs_.Specs, cpu_model: str
@@ -151,16 +167,18 @@ def _low(name: str, signal: str, history: History) -> float | None:
 
 
 def wanted(history: History, rates: Rates, limits: Thresholds,
-           slow: Collection[str]) -> dict[Ask, float]:
+           harmed: Collection[tuple[str, str]]) -> dict[Ask, float]:
     """What evidence would be of use now, of the worst victims first, and how
     much each suffers.
 
     Of what waits for CPUs for more than ``min_effect`` of its runnable time,
-    whatever was before, of what waits for a disk that others use, of what
-    sends over a full link, of all while memory is short, and of what takes
-    more cycles per instruction than it should.
+    whatever was before; of what waits for a disk that others use, for much
+    of its time, or for longer than undisturbed: what the host's own threads
+    write for others shows in no other's use; of what sends over a full link,
+    of all while memory is short, and of what takes more cycles per
+    instruction than it should.
 
-    :param slow: these take more
+    :param harmed: what is worse than undisturbed, and its signal
     """
     samples = list(history.samples)[-RECENT:]
     waiting: list[tuple[float, float, Ask]] = []
@@ -179,13 +197,17 @@ def wanted(history: History, rates: Rates, limits: Thresholds,
         wait_s = direct.mean_level(name, 'io_wait', samples)
         if wait_s is not None:
             share = _disk_share(name, samples[-1], rates.topology)
+            if len(samples[-1]) > 1 and (
+                    (name, best_waits.SIGNAL) in harmed or wait_s * (
+                        point.io_ops_per_s or 0.0) >= LEAST_DISK_SHARE):
+                share = max(share, LEAST_DISK_SHARE)
             if share >= LEAST_DISK_SHARE:
                 waiting.append((share, wait_s, (name, Resource.DISK)))
         used = direct.mean_level(name, LINK_USE, samples)
         if used is not None and used >= LINK_FULL:
             waiting.append((used, used, (name, Resource.NETWORK)))
         cpi = direct.mean_level(name, 'cpi', samples)
-        if cpi is not None and name in slow:
+        if cpi is not None and (name, 'cpi') in harmed:
             waiting.append((limits.min_effect['cpi'], cpi,
                             (name, Resource.CACHE)))
         if short:

@@ -48,7 +48,7 @@ class CpuEvidence(thread_windows.ThreadWindows[CpuWaits]):
             thread_windows.MOST_LOOKED_UP, waits.lasting,
             key=lambda thread: waits.lasting[thread][1])
             if self._owners.runnable(thread)}
-        return self._or_shares(window, cpu_pairs.evidence(
+        return self.or_shares(window, cpu_pairs.evidence(
             [victim for victim in window.victims if victim in self._listed],
             waits._replace(lasting=lasting), window_s, owners=holders.owners,
             names=holders.names))

@@ -137,7 +137,7 @@ class ThreadWindows(windows.Windows[C]):
                 self._listed.add(victim)
         return tasks
 
-    def _or_shares(self, window: windows.Window[C],
+    def or_shares(self, window: windows.Window[C],
                    answers: tuple[DirectEvidence, ...]
                    ) -> tuple[DirectEvidence, ...]:
         """Shares of use instead of answers that tell less: what is divided

@@ -42,7 +42,7 @@ _GENERIC = struct.Struct('=BBxx')
 _ATTRIBUTE = struct.Struct('=HH')
 _QUESTION = struct.Struct('=BBxxHHI')
 _WAITS = struct.Struct('=H14xQQQQ')
-_BYTES = struct.Struct('=248xQQ')
+_BYTES = struct.Struct('=248xQQQ')
 _COPIES, _COPIES_SINCE = struct.Struct('=400xQ'), 13
 
 
@@ -52,9 +52,10 @@ class Waits(NamedTuple):
     ``runs``: how often it got a CPU, accounted or not.  ``waits`` and
     ``wait_ns``: how often and how long it was blocked until a disk answered.
     The bytes that it made disks read, and those of pages that it made dirty
-    or wrote past the cache, are 0 for a process.  ``copies``: how often it
-    waited for a page to be copied on write, which every program does when it
-    starts; ``None`` in kernels before 6.0, which do not tell.
+    or wrote past the cache, are 0 for a process; ``cancelled_bytes`` are of
+    dirty pages that were dropped before they were written.  ``copies``: how
+    often it waited for a page to be copied on write, which every program does
+    when it starts; ``None`` in kernels before 6.0, which do not tell.
     ``cpu_wait_ns``: how long it was ready to run and had no CPU.
 
     The kernel accounts only tasks that began while accounting was on, and
@@ -68,6 +69,7 @@ class Waits(NamedTuple):
     write_bytes: int = 0
     copies: int | None = None
     cpu_wait_ns: int = 0
+    cancelled_bytes: int = 0
 
 
 class Taskstats:
@@ -152,12 +154,12 @@ def parse(kind: int, buffer: bytes | bytearray, size: int) -> Waits | None:
                 buffer, at)
             if not version or version == MIXED_UP_VERSION:
                 raise ValueError(f'version {version} of its form')
-            read, written = _BYTES.unpack_from(buffer, at)
+            read, written, cancelled = _BYTES.unpack_from(buffer, at)
             copies = (_COPIES.unpack_from(buffer, at)[0]
                       if version >= _COPIES_SINCE and length >= (
                           _ATTRIBUTE.size + _COPIES.size) else None)
             return Waits(runs, waits, wait_ns, read, written, copies,
-                         cpu_wait_ns)
+                         cpu_wait_ns, cancelled)
         at += length + 3 & ~3
     raise ValueError(f'an answer of {size} bytes without numbers')
 

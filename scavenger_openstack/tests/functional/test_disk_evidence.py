@@ -16,7 +16,6 @@ from scavenger_openstack.tests.functional import evidence
 from scavenger_openstack.tests.functional import loop_device
 from scavenger_openstack.types import DirectEvidence
 from scavenger_openstack.types import Resource
-from scavenger_openstack.types import THE_HOST
 
 WINDOW_S = 1.5
 
@@ -106,17 +105,21 @@ class TestEvidence(DiskCase):
             {resource: bool(one['on'])
              for resource, one in found.items()})
 
-    def test_buffered_writes_are_the_hosts(self) -> None:
+    def test_buffered_writes_are_the_writers(self) -> None:
+        """By its share of the dirty pages: the threads are the host's."""
         self.writes(self.tree, '/batch/a')
+        self.run_in('/batch/b', 0.02)
         self.suffers()
         host = self.host()
         self.open(host)
         self.goes_on(host)
         answer = self.answer(host)
-        self.assertGreater(self.share(answer, THE_HOST),
-                           self.share(answer, self.hog), answer)
-        self.assertTrue(any(name.startswith('kworker')
-                            for name in answer.threads), answer)
+        others_s = (sum(answer.holders.values())
+                    - answer.holders.get(self.victim, 0.0))
+        self.assertGreater(answer.holders.get(self.hog, 0.0),
+                           MOST * others_s, answer)
+        self.assertLess(self.share(answer, self.innocent), LITTLE, answer)
+        self.assertEqual((self.hog,), answer.by_share)
 
     def test_a_victim_that_begins_in_the_window(self) -> None:
         self.disturbs()

@@ -40,6 +40,7 @@ LONGER = {
     'agent/lease/leases.py': 'one order of writes, safe at each instant',
     'algorithms/attribution/cap_control.py': 'one life of a limit',
     'algorithms/attribution/controller.py': 'one order of what a tick does',
+    'algorithms/attribution/disturbance.py': 'one life of what suffers',
     'algorithms/perfcloud.py': 'one paper, its equations in its order',
     'conf.py': 'one configuration: registered, read and checked in order',
     'db/migrations/versions/r0012_tables.py': 'all tables, as they are made',

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 
 import testtools
 
@@ -16,6 +17,7 @@ from scavenger_openstack.simulator.machine import Machine
 from scavenger_openstack.simulator.machine import Tenant
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Resource
 
 WEB = Tenant(id='web', requests_per_s=100, cpu_s=0.004, tx_bytes=2000,
              io_ops=1)
@@ -42,6 +44,39 @@ class Driver(testtools.TestCase):
         return {field: (getattr(after, field) - getattr(before, field))
                 / seconds for field in ('cpu_s', 'net_tx_bytes', 'io_ops',
                                         'io_bytes')}
+
+    def test_limits_and_copies(self) -> None:
+        """A copy goes on by itself, as the host would have."""
+        self.write(Knob.CPU_CORES, 1.0)
+        self.assertEqual((('hog', Knob.CPU_CORES),), self.simulator.limits)
+        other = pickle.loads(pickle.dumps(self.simulator))
+        other.remove(*other.limits[0])
+        other.advance(30)
+        self.assertEqual((), other.limits)
+        self.assertEqual((30.0, 0.0), (other.now, self.simulator.now))
+        self.simulator.remove('hog', Knob.CPU_CORES)
+        self.simulator.advance(30)
+        self.assertEqual(other.sample(), self.simulator.sample())
+
+    def test_what_the_host_writes_for_another(self) -> None:
+        """It is not counted, not limited, and named by its share."""
+        for buffered in (False, True):
+            self.simulator = Simulator(Machine(cpus=8), [
+                WEB, dataclasses.replace(HOG, buffered=buffered)], seed=1)
+            self.simulator.ask([('web', Resource.DISK)])
+            counted = self.used('hog')
+            self.assertEqual(not buffered, counted['io_ops'] > 0)
+            self.simulator.ask(())
+            answer, = self.simulator.sample().direct
+            self.assertGreater(answer.holders['hog'],
+                               0.5 * answer.waited_s)
+            self.assertEqual(('hog',) * buffered, answer.by_share)
+            hog, = [guest for guest in self.simulator.plant.guests
+                    if guest.spec.id == 'hog']
+            free = hog.io_rate
+            self.write(Knob.IO_OPS_PER_S, 10.0)
+            self.simulator.advance(5)
+            self.assertEqual(buffered, hog.io_rate > 0.5 * free)
 
     def write(self, knob: Knob, value: float | str, name: str = 'hog',
               ) -> None:

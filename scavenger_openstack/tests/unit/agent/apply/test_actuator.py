@@ -87,6 +87,24 @@ class OriginalTest(testtools.TestCase):
         self.tick(0.5)
         self.assertEqual((0.5, theirs), self.host.handed[-1])
 
+    def test_what_is_restored_is_no_other_programs(self) -> None:
+        """The agent stands still in the middle of a tick until its leases
+        have run out, and the watcher restores its limits."""
+        log = self.useFixture(fixtures.FakeLogger())
+        before = self.host.restore_actions(*KEY)
+        self.tick(0.7)
+
+        def ran_out() -> None:
+            raise errors.LeaseError('the leases ran out')
+        self.host.remove(*KEY)
+        self.leases.check = ran_out          # type: ignore[method-assign]
+        for _ in range(actuator_.LOOK_TICKS):
+            self.tick(0.7)
+        self.assertIsNone(self.host.read(*KEY))
+        self.assertNotIn('another program', log.output)
+        self.assertIn('the leases ran out', log.output)
+        self.assertEqual(before, self.leases.held()[KEY].actions)
+
     def test_a_write_that_failed_half_way_is_no_other_programs(self) -> None:
         """It may have come into force: what is there is not the original."""
         before = self.host.restore_actions(*KEY)

@@ -114,8 +114,8 @@ class OddInputTest(ShopCase):
         other = attribution.Controller()
         other.load({**state, 'saved_s': self.now}, self.now)
         self.assertEqual({**state, 'saved_s': self.now, 'instances': [],
-                          'searches': {'host_rests_s': 0.0, 'rests': []}},
-                         other.state())
+                          'searches': {'host_rests_s': 0.0, 'rests': []},
+                          'best_waits': {}}, other.state())
 
     def test_windows_that_hold_too_few_samples_or_too_many(self) -> None:
         for window_s, sample_s in ((55.0, 5.0), (600.0, 60.0),

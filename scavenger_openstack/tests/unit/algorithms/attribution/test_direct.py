@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 import dataclasses
+import json
 import math
 
 import testtools
@@ -47,6 +48,7 @@ class DirectCase(testtools.TestCase):
         self.held: Mapping[str, float] = {'hog': 0.8, 'web': 0.1}
         self.threads: Mapping[str, float] = {}
         self.shared, self.idle = False, 0.0
+        self.by_share: tuple[str, ...] = ()
         self.now = 1000.0
         self.decision = Decision()
         self.asked: list[tuple[Ask, ...]] = []
@@ -82,7 +84,7 @@ class DirectCase(testtools.TestCase):
         return DirectEvidence(
             name, resource, 2.0, waited_s,
             {holder: share * waited_s for holder, share in self.held.items()},
-            self.threads, self.idle * waited_s, self.shared)
+            self.threads, self.idle * waited_s, self.shared, self.by_share)
 
     def turn(self, seconds: int) -> list[Decision]:
         decisions = []
@@ -131,6 +133,18 @@ class NamingTest(DirectCase):
         self.assertIs(GroundKind.SHARE, ground.kind)
         self.assertIn('share of the use', self.decision.caps[0].reason)
 
+    def test_by_its_share_alone(self) -> None:
+        """Others of the same answer are named directly."""
+        self.by_share = ('hog',)
+        self.turn(15)
+        ground, = self.incident().grounds
+        self.assertIs(GroundKind.SHARE, ground.kind)
+        self.by_share = ('another',)
+        self.start()
+        self.turn(15)
+        ground, = self.incident().grounds
+        self.assertIs(GroundKind.DIRECT, ground.kind)
+
     def test_little_work_that_waits(self) -> None:
         """A victim that uses a twentieth of a core."""
         self.cores['web'], self.waits['web'] = 0.05, 0.02
@@ -166,6 +180,53 @@ class NamingTest(DirectCase):
         cap, = self.decision.caps
         self.assertEqual(('hog', Knob.IO_BYTES_PER_S), cap[:2])
         self.assertEqual('confirmed', self.incident().outcome)
+
+    def on_a_disk(self, wait_s: float, ops_per_s: float) -> None:
+        """A victim on a disk that no other uses, as far as is counted: it
+        is the host's own threads that write what the hog made dirty."""
+        self.waits = {'web': 0.5}
+        self.held, self.by_share = {'hog': 0.9, 'web': 0.1}, ('hog',)
+        rates = type(self).rates
+
+        def disk() -> Rates:
+            host = rates(self)
+            return dataclasses.replace(host, workloads=tuple(
+                one._replace(run_delay=0.0, io_ops_per_s=ops_per_s,
+                             io_bytes_per_s=1e4, io_wait_s_per_op=wait_s)
+                if one.workload.id == 'web' else
+                one._replace(run_delay=0.0, io_ops_per_s=0.0,
+                             io_bytes_per_s=0.0)
+                for one in host.workloads))
+
+        self.rates = disk  # type: ignore[method-assign]
+
+    def test_what_the_host_writes_for_another(self) -> None:
+        """It waits for much of its time, and nothing tells what is usual."""
+        self.on_a_disk(0.01, 50.0)
+        self.turn(30)
+        self.assertEqual(('hog',), self.incident().antagonists)
+        self.start()
+        self.on_a_disk(0.001, 50.0)
+        self.asked.clear()
+        self.turn(60)
+        self.assertEqual({()}, set(self.asked))
+
+    def test_longer_than_at_its_best_of_the_day(self) -> None:
+        """Of a restart there is no window, and it waits for little of its
+        time."""
+        self.on_a_disk(0.001, 20.0)
+        self.turn(80)
+        self.assertEqual({()}, set(self.asked))
+        state = json.loads(json.dumps(self.controller.state()))
+        for best, names in (({}, []), (state['best_waits'], ['hog'])):
+            self.start()
+            self.decision = Decision()
+            self.controller.load({**state, 'best_waits': best}, self.now)
+            self.on_a_disk(0.004, 20.0)
+            self.turn(30)
+            self.assertEqual(names, [
+                name for incident in self.decision.incidents
+                for name in incident.antagonists])
 
     def test_foreground_is_named_and_never_limited(self) -> None:
         self.held, self.cores['db'] = {'db': 0.9}, 3.0

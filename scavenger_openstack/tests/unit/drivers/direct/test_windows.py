@@ -167,7 +167,7 @@ class Counted(thread_windows.ThreadWindows[Counter]):
 
     def _counted(self, window: windows.Window[Counter], counter: Counter,
                  window_s: float) -> tuple[DirectEvidence, ...]:
-        return self._or_shares(window, tuple(
+        return self.or_shares(window, tuple(
             DirectEvidence(victim, self.resource, window_s, self.waited_s,
                            {'hog': self.held}) for victim in self._listed))
 
