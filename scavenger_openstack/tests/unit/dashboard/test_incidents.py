@@ -240,7 +240,9 @@ class ShowTest(cloud.TestCase):
     def test_times_are_those_of_the_user(self) -> None:
         """Also in the part that the script asks for."""
         self.client.cookies['django_timezone'] = 'Asia/Kolkata'
-        for headers in ({}, {'X-Requested-With': 'XMLHttpRequest'}):
+        self.addCleanup(timezone.deactivate)
+        for headers in ({'X-Requested-With': 'XMLHttpRequest'}, {}):
+            timezone.deactivate()
             page = self.page(incidents.whole(), headers=headers)
             self.assertContains(page, '2026-11-23 08:30:00')
             self.assertContains(page, '>08:31</text>')
