@@ -38,6 +38,7 @@ class Answers(testtools.TestCase):
             self.check(method, path, answer)
 
     def test_the_overview_of_nothing(self) -> None:
-        self.check('GET', '/v1/overview', panel_answers.NOTHING)
+        self.check('GET', '/v1/overview', {
+            'overview': panel_answers.NOTHING})
         self.check('GET', '/v1/protection', panel_answers.listing(
             'protection', panel_answers.switch()))
