@@ -54,6 +54,7 @@ class Answers(testtools.TestCase):
             'evictions': [panel_incidents.eviction()], 'next': None})
 
     def test_the_overview_of_nothing(self) -> None:
-        self.check('GET', '/v1/overview', panel_answers.NOTHING)
+        self.check('GET', '/v1/overview', {
+            'overview': panel_answers.NOTHING})
         self.check('GET', '/v1/protection', panel_answers.listing(
             'protection', panel_answers.switch()))
