@@ -89,6 +89,19 @@ class IndexTest(Base):
                      'not limited in the last 30 days'):
             self.assertContains(page, text)
 
+    def test_limits_on_one_resource_are_one_row(self) -> None:
+        self.answer(workloads=[incidents.workload(
+            'nightly', ('cpu_cores', MONTH_S / 10, 0.5, 'attribution'),
+            ('cpu_idle', MONTH_S / 2, 1.0, 'leftover'),
+            ('cpu_set', MONTH_S / 5, '0-1', 'attribution'))])
+        page = self.client.get(INDEX)
+        self.assertContains(page, '<td>CPU</td>', 1)
+        self.assertContains(page, 'yes, to 0.5 cores, what others leave '
+                                  'idle, CPUs 0-1')
+        self.assertContains(page, '50.0 %')
+        self.assertContains(page, 'it disturbed another instance; other '
+                                  'instances need the capacity')
+
     def test_notice_of_an_eviction(self) -> None:
         self.answer(
             incidents.listed(signal='', cause='eviction', value=None,
