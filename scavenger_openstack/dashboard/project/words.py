@@ -180,7 +180,7 @@ def limits(workload: Fields) -> dict[str, Any]:
             'limits': list(rows.values())}
 
 
-VALUES = {
+VALUES: Mapping[str, Any] = {
     Knob.CPU_IDLE: gettext_lazy('what others leave idle'),
     Knob.PAUSED: gettext_lazy('nothing: it is paused')}
 """Limits that are no amount."""
