@@ -9,20 +9,23 @@ import datetime
 from typing import Any
 
 from django import urls
-from django.utils.http import urlencode
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from horizon import tabs
 from horizon.utils import http as http_utils
 from horizon import views
+from openstack_dashboard import policy
 
 from scavenger_openstack.command_line import duration_s
+from scavenger_openstack.dashboard.admin.limits import NOT_SETTABLE
 from scavenger_openstack.dashboard import client
 from scavenger_openstack.dashboard import fragment
 from scavenger_openstack.dashboard import incident as incident_
 
 PAGE = 50
+
+TAB = 'interference__incidents'
 
 CAUSES = ('core', 'cache', 'memory_bandwidth', 'disk', 'own_limit',
           'overcommitted', 'eviction', 'unknown')
@@ -46,7 +49,9 @@ class Incidents(tabs.Tab):
     def get_context_data(self, request: Any, **kwargs: Any
                          ) -> dict[str, Any]:
         chosen = filters(request.GET)
-        return {**fragment.context(lambda: load(request, chosen)),
+        return {**fragment.context(
+                    lambda: load(request, chosen), request=request,
+                    refresh_url=fragment.tab_url(request, self.get_id())),
                 'chosen': chosen, 'tab': self.get_id(),
                 'filtered': bool(chosen),
                 'causes': CAUSES, 'outcomes': incident_.OUTCOMES.items(),
@@ -54,6 +59,12 @@ class Incidents(tabs.Tab):
                           in incident_.KINDS.items()],
                 'inputs': INPUTS}
 
+
+ACTIONS = {'may_set': 'interference:overrides:set',
+           'may_unset': 'interference:overrides:delete',
+           'may_exempt': 'interference:exemptions:set',
+           'may_evict': 'interference:evictions:create'}
+"""What a button of the page needs."""
 
 INPUTS = (
     ('host', gettext_lazy('Host'), ''),
@@ -81,8 +92,11 @@ class Show(views.HorizonTemplateView):
         pk = self.kwargs['pk']
         return {**super().get_context_data(**kwargs), 'pk': pk,
                 'index': urls.reverse('horizon:admin:interference:index')
-                + '?tab=interference__incidents',
-                **fragment.context(lambda: load_one(self.request, pk))}
+                + f'?tab={TAB}',
+                **fragment.context(
+                    lambda: load_one(self.request, pk),
+                    request=self.request,
+                    refresh_url=self.request.get_full_path())}
 
     def render_to_response(self, context: dict[str, Any]) -> Any:
         response = super().render_to_response(context)
@@ -107,12 +121,13 @@ def load(request: Any, chosen: Mapping[str, str]) -> dict[str, Any]:
         request, client.path_of('incidents'), limit=PAGE, marker=marker,
         **{name: moment(value, now) if name in TIMES else value
            for name, value in chosen.items()})
-    same = {'tab': 'interference__incidents', **chosen}
     return {'incidents': [incident_.row(one, now)
                           for one in answer['incidents']],
-            'newest': f'?{urlencode(same)}' if marker else None,
-            'older': f'?{urlencode({**same, "marker": answer["next"]})}'
-            if answer.get('next') else None}
+            'first_url': fragment.tab_url(request, TAB, marker=None)
+            if marker else '',
+            'next_url': fragment.tab_url(
+                request, TAB, marker=answer['next'])
+            if answer.get('next') else ''}
 
 
 def moment(text: str, now: datetime.datetime) -> str:
@@ -152,5 +167,12 @@ def load_one(request: Any, pk: str) -> dict[str, Any]:
                          for one in fields.get('suspects') or ()],
             'limits': [{**one, 'shown': incident_.named(one)}
                        for one in fields.get('caps') or ()
-                       if not one.get('removed_at')],
+                       if not one.get('removed_at')
+                       and one.get('knob') not in NOT_SETTABLE],
+            'background': [{**one, 'shown': incident_.named(one)}
+                           for one in fields.get('suspects') or ()
+                           if one.get('antagonist') and one.get('instance')
+                           and not one.get('foreground')],
+            **{name: policy.check((('interference', rule),), request)
+               for name, rule in ACTIONS.items()},
             **incident_.picture(fields, timezone.get_current_timezone())}
