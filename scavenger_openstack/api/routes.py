@@ -68,9 +68,9 @@ def _list(path: str, noun: str, policy: str, handle: Any, summary: str,
 
 def _thing(method: str, path: str, noun: str, policy: str, handle: Any,
            summary: str, fields: dict[str, Schema],
-           body: Schema | None = None) -> Route:
-    return Route(method, path, noun, policy, handle, summary, _NOTHING, body,
-                 schemas.thing(noun, fields))
+           body: Schema | None = None, query: Schema | None = None) -> Route:
+    return Route(method, path, noun, policy, handle, summary,
+                 query or _NOTHING, body, schemas.thing(noun, fields))
 
 
 def _gone(path: str, noun: str, policy: str, handle: Any, summary: str
@@ -96,11 +96,11 @@ ROUTES: tuple[Route, ...] = (
            aggregates.FIELDS, hosts.CHANGES),
     Route('GET', '/v1/summary', 'hosts', 'summary:show', summary.show,
           'Show summary', _NOTHING, None, summary.ANSWER),
-    Route('GET', '/v1/overview', 'overview', 'summary:show', overview.show,
-          'Show overview', _NOTHING, None, overview.ANSWER),
-    Route('GET', '/v1/report', 'report', 'report:show', report.show,
-          'Show report', schemas.fields(report.FILTERS, *report.FILTERS),
-          None, schemas.thing('report', report.FIELDS)),
+    _thing('GET', '/v1/overview', 'overview', 'summary:show', overview.show,
+           'Show overview', overview.FIELDS),
+    _thing('GET', '/v1/report', 'report', 'report:show', report.show,
+           'Show report', report.FIELDS,
+           query=schemas.fields(report.FILTERS, *report.FILTERS)),
     _list('/v1/workloads', 'workloads', '', workloads.list_,
           'List workloads', workloads.FIELDS, workloads.FILTERS),
     _list('/v1/incidents', 'incidents', '', incidents.list_,

@@ -47,7 +47,7 @@ class Overview(tabs.Tab):
 
 
 def _load(request: Any) -> dict[str, Any]:
-    found = client.get(request, client.path_of('overview'))
+    found = client.get(request, client.path_of('overview'))['overview']
     off = client.get(request, client.path_of('protection'), enabled=False,
                      limit=SWITCHES)
     worst = client.get(request, client.path_of('antagonists'), limit=WORST)

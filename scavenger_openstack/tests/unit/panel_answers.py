@@ -112,7 +112,7 @@ def listing(noun: str, *rows: dict[str, Any], next: str | None = None
 
 
 ANSWERS: dict[tuple[str, str], Any] = {
-    ('GET', '/v1/overview'): OVERVIEW,
+    ('GET', '/v1/overview'): {'overview': OVERVIEW},
     ('GET', '/v1/protection'): listing('protection'),
     ('GET', '/v1/antagonists'): listing('antagonists', antagonist()),
     ('GET', '/v1/caps'): listing('caps', limit()),

@@ -87,14 +87,15 @@ class Overview(Case):
         self.assertEqual('false', self.asked('/v1/protection')['enabled'])
 
     def test_nothing_yet(self) -> None:
-        self.answer('/v1/overview', answers.NOTHING)
+        self.answer('/v1/overview', {'overview': answers.NOTHING})
         self.answer('/v1/antagonists', answers.listing('antagonists'))
         self.texts(self.shown('overview'), 'No host has reported yet',
                    'No limit has been tried yet', 'not known')
 
     def test_nothing_enforces(self) -> None:
         hosts = {**answers.OVERVIEW['hosts'], 'enforcing': 0}
-        self.answer('/v1/overview', {**answers.OVERVIEW, 'hosts': hosts})
+        self.answer('/v1/overview', {'overview': {
+            **answers.OVERVIEW, 'hosts': hosts}})
         self.texts(self.shown('overview'), 'No host sets limits')
 
 
@@ -248,13 +249,13 @@ class Names(Case):
         self.answer('/v1/protection', answers.listing(
             'protection', answers.switch(target=name, reason=name,
                                          changed_by=name)))
-        self.answer('/v1/overview', {
+        self.answer('/v1/overview', {'overview': {
             **answers.OVERVIEW, 'limits': {name: 1},
             'precision': {name: {'confirmed': 1}},
             'victims': [{**answers.OVERVIEW['victims'][0], **text,
                          'host': name}],
             'hosts': {**answers.OVERVIEW['hosts'], 'versions': {name: 1},
-                      'modes': {name: {name: 1}}}})
+                      'modes': {name: {name: 1}}}}})
         self.answer('/v1/caps', answers.listing('caps', answers.limit(
             **text, host=name, owner=name, reason=name, why=name)))
         self.answer('/v1/caps/overrides', answers.listing(
