@@ -132,11 +132,16 @@ def history(connection: Connection, pairs: Iterable[tuple[int, str]],
         pair: {} for pair in wanted}
     if not wanted:
         return found
+    names: dict[int, list[str]] = {}
+    for host_id, workload in wanted:
+        names.setdefault(host_id, []).append(workload)
+    # Ranges of one index, which a list of tuples is not to each database.
+    among = or_(*(and_(_H.host_id == host_id, _H.workload.in_(some))
+                  for host_id, some in names.items()))
     for host_id, workload, hour_s, seconds in connection.execute(rows.equal(
             select(_H.host_id, _H.workload, _H.hour_s,
                    func.sum(_H.interference_s))
-            .where(*_within(asked),
-                   rows.among(_H.host_id, _H.workload, wanted))
+            .where(*_within(asked), among)
             .group_by(_H.host_id, _H.workload, _H.hour_s),
             {_H.victim_project: asked.victim_project})):
         found[host_id, workload][hour_s] = float(seconds)

@@ -13,7 +13,6 @@ from typing import NamedTuple
 import urllib.parse
 
 from django.conf import settings
-from openstack_auth import policy
 from openstack_auth import utils
 from openstack_dashboard.test import helpers
 from urllib3 import connection
@@ -126,10 +125,10 @@ class TestCase(helpers.TestCase):
         self.addCleanup(self.api.shutdown)
         super().setUp()
         # Horizon's tests refuse all connections; ours have a server.
-        connection.HTTPConnection.connect = self._real_conn_request
+        connection.HTTPConnection.connect = (   # type: ignore[method-assign]
+            self._real_conn_request)
         settings.POLICY_CHECK_FUNCTION = 'openstack_auth.policy.check'
         self.addCleanup(setattr, settings, 'POLICY_CHECK_FUNCTION', None)
-        policy.reset()
         self.request.user = utils.get_user(self.request)
 
     def _setup_user(self, **kwargs: Any) -> None:
