@@ -13,6 +13,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
                 'oslo_policy', 'oslo_reports', 'oslo_service',
                 'oslo_upgradecheck', 'pymysql', 'sqlalchemy'),
     'rpc': ('msgspec', 'oslo_messaging', 'oslo_service'),
+    'dashboard': ('horizon', 'keystoneauth1', 'openstack_dashboard'),
     'libvirt': ('libvirt',),
     'osc': ('openstackclient', 'osc_lib'),
     'parquet': ('pyarrow',),

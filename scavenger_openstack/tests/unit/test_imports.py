@@ -30,7 +30,7 @@ LEVELS = {
     'conf': 2, 'rpc': 2, 'db': 2, 'drivers': 2, 'recording': 2,
     'simulator': 2,
     'agent': 3, 'conductor': 3, 'api': 3, 'nova': 3, 'osc': 3,
-    'demo': 3, 'state_report': 3,
+    'dashboard': 3, 'demo': 3, 'state_report': 3,
     'laboratory': 4, 'wsgi': 4,
     'cmd': 5,
 }
@@ -80,7 +80,10 @@ HOMES = {
     'osc_lib': ('osc',),
     'cliff': ('osc',),
     'keystoneauth1': ('conductor.placement_api', 'conductor.sessions', 'nova',
-                      'conductor.nova.client', 'osc'),
+                      'conductor.nova.client', 'osc', 'dashboard.client'),
+    'django': ('dashboard',),
+    'horizon': ('dashboard',),
+    'openstack_dashboard': ('dashboard',),
     'novaclient': ('conductor.nova.client',),
     'nova': ('nova',),
 }

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The URLs below /admin/interference/."""
+
+from __future__ import annotations
+
+from django.urls import path
+
+from scavenger_openstack.dashboard.admin import views
+
+urlpatterns = [
+    path('', views.Index.as_view(), name='index'),
+]

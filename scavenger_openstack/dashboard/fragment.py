@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The part of a page that is loaded, and loaded again, by itself.
+
+Each is one template that extends ``interference/_fragment.html``.  Its page
+stays as it is when there is no answer for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+import datetime
+from typing import Any
+
+from django.utils import timezone
+
+from scavenger_openstack.dashboard import client
+
+REFRESH_S = 15
+
+
+def context(load: Callable[[], dict[str, Any]], *,
+            now: datetime.datetime | None = None,
+            refresh_s: int = REFRESH_S) -> dict[str, Any]:
+    """Return what the template of a fragment is rendered with.
+
+    :param load: makes the calls; what it returns is in the context
+    :param refresh_s: after so long a page that is visible asks again
+    """
+    values: dict[str, Any] = {'loaded_at': now or timezone.now(),
+                              'refresh_s': refresh_s, 'problem': None}
+    try:
+        values.update(load())
+    except client.Problem as problem:
+        values.update(problem=str(problem),
+                      forbidden=isinstance(problem, client.Forbidden),
+                      missing=isinstance(problem, client.NotFound))
+    return values
