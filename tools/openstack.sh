@@ -9,9 +9,9 @@
 #     tools/openstack.sh status    its programs
 #     tools/openstack.sh down      end it; nothing is left
 #
-# Keystone, Placement, Glance and Nova with two hypervisors whose guests are
-# emulated, on loopback.  Needs root.  The first start installs OpenStack
-# below ~/.cache/scavenger-openstack, which takes a minute or more.
+# Keystone, Placement, Glance, Nova and Horizon with two hypervisors whose
+# guests are emulated, on loopback.  Needs root.  The first start installs
+# OpenStack below ~/.cache/scavenger-openstack, which takes a minute or more.
 
 set -euo pipefail
 
