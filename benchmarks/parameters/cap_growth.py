@@ -27,7 +27,7 @@ from scavenger_openstack.algorithms import attribution
 from scavenger_openstack.algorithms.attribution import cubic
 from scavenger_openstack.algorithms import perfcloud
 from scavenger_openstack.cmd import exit as exit_
-from scavenger_openstack.demo import plot
+from scavenger_openstack import plot
 
 NAMES = {'growth': plot.BACKGROUND, 'plateau': plot.FOREGROUND,
          'probing': plot.ALARM}

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import dataclasses
 import html
 
-from scavenger_openstack.demo import plot
+from scavenger_openstack import plot
 
 SHADES = ('#bfdbfe', '#93c5fd', '#60a5fa', '#3b82f6', '#1d4ed8', '#1e3a8a',
           '#172554', '#0f172a')

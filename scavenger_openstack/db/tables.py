@@ -169,16 +169,20 @@ incidents = _table(
     Column('evidence', JSON, nullable=False),
     # [{"workload":, "kind":, "share":, ...}, ...]; NULL for none.
     Column('grounds', MAYBE_JSON),
+    # The strongest kind of these, '' for none.
+    Column('evidence_kind', String(16), nullable=False, default=''),
     Index('ix_incidents_host', 'host_id', 'begun_s', 'id'),
     Index('ix_incidents_project', 'project', 'begun_s', 'id'),
     Index('ix_incidents_victim', 'victim', 'begun_s', 'id'),
     Index('ix_incidents_victim_instance', 'victim_instance', 'begun_s', 'id'),
     Index('ix_incidents_cause', 'cause', 'begun_s', 'id'),
     Index('ix_incidents_outcome', 'outcome', 'begun_s', 'id'),
+    Index('ix_incidents_evidence_kind', 'evidence_kind', 'begun_s', 'id'),
     # For two filters that are many rows each, and few or none together.
     *(Index(f'ix_incidents_{one.removesuffix("_id")}_{two}', one, two,
             'begun_s', 'id') for one, two in itertools.combinations(
-                ('host_id', 'project', 'cause', 'outcome'), 2)),
+                ('host_id', 'project', 'cause', 'outcome',
+                 'evidence_kind'), 2)),
     Index('ix_incidents_begun', 'begun_s', 'id'),
     Index('ix_incidents_ended', 'ended_s', 'host_id'))
 
@@ -212,6 +216,8 @@ caps = _table(
     Column('knob', String(32), nullable=False),
     Column('value', MAYBE_JSON),
     Column('original', MAYBE_JSON),
+    # [[time_s, value], ...]: each value that it had; NULL: only this one.
+    Column('steps', MAYBE_JSON),
     Column('owner', String(64), nullable=False),
     Column('reason', Text, nullable=False),
     Column('why', Text, nullable=False),
@@ -379,6 +385,7 @@ evictions = _table(
     Column('unfinished', String(36), unique=True),
     Index('ix_evictions_instance', 'instance', 'id'),
     Index('ix_evictions_host', 'host', 'id'),
+    Index('ix_evictions_project', 'project', 'id'),
     Index('ix_evictions_state', 'state', 'id'))
 
 # Instances whose eviction was recommended within a day.

@@ -35,6 +35,7 @@ from scavenger_openstack.decision import orders as orders_
 from scavenger_openstack.decision import rates as rates_
 from scavenger_openstack.drivers import calls
 from scavenger_openstack import errors
+from scavenger_openstack.outcomes import Outcome
 from scavenger_openstack.restore.records import now_s
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Incident
@@ -136,7 +137,7 @@ class Sync:
         for event in events:
             evidence = self._evidence(event.controller, event.incident) if (
                 isinstance(event, transitions.IncidentEvent)
-                and event.what == 'began') else ()
+                and _is_measured(event)) else ()
             self._events.append(reports.Happened(
                 event, evidence, behind_s,
                 self._clock.began_behind_s(event, behind_s)))
@@ -377,6 +378,12 @@ class Sync:
             workloads=None if digest == self._their_digest else found,
             entries=entries, directives_digest=self.directives.digest)
         return reports.encoded(told, self._their_digest)
+
+
+def _is_measured(event: transitions.IncidentEvent) -> bool:
+    """Whether an incident is reported with its measurements: how it began,
+    and how the signal went when a limit was judged and at the end."""
+    return event.what != 'changed' or event.incident.outcome != Outcome.OPEN
 
 
 def make(call: Callable[[bytes], bytes], directory: pathlib.Path, *,

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 from django.urls import path
 
+from scavenger_openstack.dashboard.admin import incidents
 from scavenger_openstack.dashboard.admin import views
 
 urlpatterns = [
     path('', views.Index.as_view(), name='index'),
+    path('incidents/<str:pk>/', incidents.Show.as_view(), name='incident'),
 ]

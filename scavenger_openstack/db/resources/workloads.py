@@ -42,6 +42,14 @@ def page(connection: Connection, *, host_id: int | None = None,
         ended=_W.until_s, over=gone)
 
 
+def id_of(connection: Connection, project: str, instance: str, since_ms: int
+          ) -> int | None:
+    """The id of an instance of a project, by when it came to its host."""
+    return connection.scalar(select(func.max(_W.id)).where(
+        _W.instance == instance, _W.project == project,
+        _W.since_s.between((since_ms - 1) / 1e3, (since_ms + 1) / 1e3)))
+
+
 def present(connection: Connection, host_id: int, name: str) -> Row | None:
     """The workload of that name that is on the host now."""
     return rows.first(connection, select(

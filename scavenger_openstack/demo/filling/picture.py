@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 from scavenger_openstack.demo.filling import table
-from scavenger_openstack.demo import plot
+from scavenger_openstack import plot
 
 WIDTH, ROW, HEAD, FOOT = 980, 46, 66, 66
 LABEL_X, P99_X, WORK_X, HARM_X = 18, 136, 452, 742

@@ -13,8 +13,8 @@ from scavenger_openstack.demo.filling import phases as phases_
 from scavenger_openstack.demo.filling import picture
 from scavenger_openstack.demo.filling import result as result_
 from scavenger_openstack.demo.filling import table
-from scavenger_openstack.demo import plot
 from scavenger_openstack.demo import report
+from scavenger_openstack import plot
 
 BIN_S = 0.25
 GIB = 2**30

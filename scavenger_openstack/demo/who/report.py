@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
-from scavenger_openstack.demo import plot
 from scavenger_openstack.demo import report
 from scavenger_openstack.demo.who import play
 from scavenger_openstack.demo.who import result as result_
+from scavenger_openstack import plot
 
 WIDTH, ROW, HEAD = 860, 190, 64
 STEADY = '#9ca3af'

@@ -127,15 +127,18 @@ incidents = _table(
     Column('ended_s', Double),
     Column('evidence', JSON, nullable=False),
     Column('grounds', MAYBE_JSON),
+    Column('evidence_kind', String(16), nullable=False),
     Index('ix_incidents_host', 'host_id', 'begun_s', 'id'),
     Index('ix_incidents_project', 'project', 'begun_s', 'id'),
     Index('ix_incidents_victim', 'victim', 'begun_s', 'id'),
     Index('ix_incidents_victim_instance', 'victim_instance', 'begun_s', 'id'),
     Index('ix_incidents_cause', 'cause', 'begun_s', 'id'),
     Index('ix_incidents_outcome', 'outcome', 'begun_s', 'id'),
+    Index('ix_incidents_evidence_kind', 'evidence_kind', 'begun_s', 'id'),
     *(Index(f'ix_incidents_{one.removesuffix("_id")}_{two}', one, two,
             'begun_s', 'id') for one, two in itertools.combinations(
-                ('host_id', 'project', 'cause', 'outcome'), 2)),
+                ('host_id', 'project', 'cause', 'outcome',
+                 'evidence_kind'), 2)),
     Index('ix_incidents_begun', 'begun_s', 'id'),
     Index('ix_incidents_ended', 'ended_s', 'host_id'))
 
@@ -164,6 +167,7 @@ caps = _table(
     Column('knob', String(32), nullable=False),
     Column('value', MAYBE_JSON),
     Column('original', MAYBE_JSON),
+    Column('steps', MAYBE_JSON),
     Column('owner', String(64), nullable=False),
     Column('reason', Text, nullable=False),
     Column('why', Text, nullable=False),
@@ -313,6 +317,7 @@ evictions = _table(
     Column('unfinished', String(36), unique=True),
     Index('ix_evictions_instance', 'instance', 'id'),
     Index('ix_evictions_host', 'host', 'id'),
+    Index('ix_evictions_project', 'project', 'id'),
     Index('ix_evictions_state', 'state', 'id'))
 
 recommendations = _table(

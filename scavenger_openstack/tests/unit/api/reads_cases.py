@@ -29,6 +29,7 @@ class Reads:
 
     ok: Any
     engine: Any
+    assertAlmostEqual: Any
     assertEqual: Any
     assertIn: Any
     assertLess: Any
@@ -112,6 +113,68 @@ class Reads:
         self.assertEqual(('CPU hog', {'cpu_cores': 0.5}, at(-900), None),
                          (noisy['name'], noisy['floor'], noisy['since_at'],
                           noisy['until_at']))
+
+    def test_what_limited_an_instance_for_30_days(self) -> None:
+        own = cloud.add_background(self.engine)
+        month = 30 * 86400
+        with connect.writing(self.engine) as connection:
+            old = {'host_id': self.host_id(), 'workload': own,
+                   'instance': own, 'project': cloud.ONE, 'value': 1.0,
+                   'knob': 'memory_bytes', 'owner': 'scavenger',
+                   'reason': '', 'why': ''}
+            for begin, end in ((-month - 50, -month + 10),
+                               (-month - 90, -month - 60), (60, 70)):
+                connection.execute(insert(tables.caps).values(
+                    **old, set_s=cloud.NOW_S + begin,
+                    changed_s=cloud.NOW_S + begin,
+                    removed_s=cloud.NOW_S + end))
+        limits = {one['instance']: one['limits'] for one in self.ok(
+            'GET', '/v1/workloads?limits=true&limit=100')['workloads']}
+        self.assertEqual([], limits[cloud.NOISY])
+        cores, memory = limits[own]
+        self.assertEqual(
+            ('cpu_cores', True, 0.25, 'attribution', at(-500)), tuple(
+                cores[name] for name in ('knob', 'in_force', 'value', 'owner',
+                                         'set_at')))
+        self.assertAlmostEqual(800.0, cores['limited_s'], places=3)
+        self.assertEqual(('memory_bytes', False, None), tuple(
+            memory[name] for name in ('knob', 'in_force', 'value')))
+        # That by a clock which is ahead counts as it lasted.
+        self.assertAlmostEqual(20.0, memory['limited_s'], places=3)
+        self.assertEqual(None, self.ok('GET', '/v1/workloads')['workloads'][
+            0]['limits'])
+        self.assertEqual('limit', self.refused(
+            400, 'GET', '/v1/workloads?limits=true&limit=101')['field'])
+
+    def test_steps_of_a_limit(self) -> None:
+        own = cloud.add_background(self.engine)
+        with connect.writing(self.engine) as connection:
+            connection.execute(update(tables.caps).where(
+                tables.caps.c.workload == own).values(
+                    incident=cloud.INCIDENT))
+        steps = {one['set_at']: one['steps'] for one in self.ok(
+            'GET', f'/v1/incidents/{cloud.INCIDENT}')['incident']['caps']}
+        self.assertEqual([{'at': at(-500), 'value': 1.0},
+                          {'at': at(-400), 'value': 0.25}], steps[at(-500)])
+        self.assertEqual([{'at': at(-800), 'value': 0.5}], steps[at(-800)])
+
+    def test_incidents_by_kind_of_evidence(self) -> None:
+        with connect.writing(self.engine) as connection:
+            connection.execute(update(tables.incidents).where(
+                tables.incidents.c.uuid == cloud.INCIDENT).values(
+                    evidence_kind='direct'))
+        for query, ids in (
+                ('evidence_kind=direct', [cloud.INCIDENT]),
+                ('evidence_kind=trial', []),
+                (f'evidence_kind=direct&host={cloud.HOST}',
+                 [cloud.INCIDENT]),
+                (f'evidence_kind=direct&antagonist={cloud.BATCH}',
+                 [cloud.INCIDENT])):
+            self.assertEqual(ids, self.listed(f'/v1/incidents?{query}',
+                                              'id'), query)
+        self.assertEqual(['', 'direct'], self.listed('/v1/incidents',
+                                                     'evidence_kind'))
+        self.refused(400, 'GET', '/v1/incidents?evidence_kind=guess')
 
     def test_incidents(self) -> None:
         one, other = cloud.INCIDENT, cloud.INCIDENT_OF_OTHER

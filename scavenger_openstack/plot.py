@@ -75,11 +75,17 @@ def bar(x: float, y: float, width: float, height: float,
 
 
 def svg(width: float, height: float, parts: Iterable[str],
-        label: str) -> str:
+        label: str, description: str = '') -> str:
+    """A picture of these parts.
+
+    :param label: its name, for those who do not see it and as a tooltip
+    :param description: what it shows, likewise
+    """
     return (f"<svg xmlns='http://www.w3.org/2000/svg' "
             f"viewBox='0 0 {width:g} {height:g}' role='img' {FONT}>"
-            f'<title>{html.escape(label)}</title>' + ''.join(parts)
-            + '</svg>')
+            f'<title>{html.escape(label)}</title>'
+            + (f'<desc>{html.escape(description)}</desc>'
+               if description else '') + ''.join(parts) + '</svg>')
 
 
 def runs(points: Sequence[Point]) -> list[list[tuple[float, float]]]:
@@ -94,13 +100,17 @@ def runs(points: Sequence[Point]) -> list[list[tuple[float, float]]]:
 
 
 class Panel:
-    """A small plot over time."""
+    """A small plot over time.
+
+    :param times: when, in seconds from its begin, and what is written there;
+        ``None``: seconds
+    """
 
     width, height = 380, 176
     left, right, top, bottom = 40, 10, 30, 22
 
-    def __init__(self, title: str, note: str, seconds: float,
-                 axis: Axis) -> None:
+    def __init__(self, title: str, note: str, seconds: float, axis: Axis,
+                 times: Sequence[tuple[float, str]] | None = None) -> None:
         self._title, self._seconds, self._axis = title, seconds, axis
         self._parts = [
             text(self.left, 17, title, size=12.5, colour=INK, bold=True),
@@ -110,13 +120,14 @@ class Panel:
             self._parts += [
                 line(self.left, y, self.width - self.right, y, GRID),
                 text(self.left - 5, y + 3.5, label, size=10, anchor='end')]
-        step = next(s for s in (1, 2, 5, 10, 20, 60, 120, 300, 1e9)
-                    if seconds / s <= 7)
-        for i in range(int(seconds / step) + 1):
-            self._parts.append(text(
-                self.x(i * step), self.height - 7,
-                f'{i * step:g}' + (' s' if i == 0 else ''), size=10,
-                anchor='middle'))
+        if times is None:
+            step = next(s for s in (1, 2, 5, 10, 20, 60, 120, 300, 1e9)
+                        if seconds / s <= 7)
+            times = [(i * step, f'{i * step:g}' + (' s' if i == 0 else ''))
+                     for i in range(int(seconds / step) + 1)]
+        for at_s, words in times:
+            self._parts.append(text(self.x(at_s), self.height - 7, words,
+                                    size=10, anchor='middle'))
 
     def x(self, at_s: float) -> float:
         inside = self.width - self.left - self.right
@@ -143,20 +154,42 @@ class Panel:
                 f"stroke-width='{curve.width:g}' "
                 f"stroke-linejoin='round'{dash}/>")
 
-    def shade(self, begin_s: float, end_s: float, colour: str) -> None:
-        """A band from bottom to top."""
+    def shade(self, begin_s: float, end_s: float, colour: str,
+              words: str = '') -> None:
+        """A band from bottom to top.
+
+        :param words: its tooltip
+        """
         x = self.x(begin_s)
         self._parts.append(
             f"<rect x='{x:.1f}' y='{self.top}' "
             f"width='{max(0.5, self.x(end_s) - x):.1f}' "
             f"height='{self.height - self.top - self.bottom}' "
-            f"fill='{colour}' fill-opacity='0.14'/>")
+            f"fill='{colour}' fill-opacity='0.14'"
+            + (f'><title>{html.escape(words)}</title></rect>' if words
+               else '/>'))
+
+    def moment(self, at_s: float, colour: str, words: str) -> None:
+        """A line from bottom to top, with its words beside it."""
+        x = self.x(at_s)
+        right = x > (self.left + self.width) / 2
+        self._parts += [
+            line(x, self.top, x, self.height - self.bottom, colour),
+            text(x + (-4 if right else 4), self.top + 10, words, size=10,
+                 colour=colour, anchor='end' if right else 'start')]
 
     def level(self, value: float, colour: str) -> None:
         """A dashed line from side to side."""
         self._parts.append(line(self.left, self.y(value),
                                 self.width - self.right, self.y(value),
                                 colour, dashed=True))
+
+    def words(self, value: float, colour: str, words: str) -> None:
+        """Words on the right above a value."""
+        self._parts.append(text(
+            self.width - self.right - 2, max(self.y(value) - 4,
+                                             self.top + 9), words, size=10,
+            colour=colour, anchor='end'))
 
     def mark(self, at_s: float, value: float, words: str) -> None:
         """A red dot with a tooltip."""
