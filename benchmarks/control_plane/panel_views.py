@@ -88,7 +88,7 @@ def main() -> int:
     asked.update(json.loads(sys.argv[1]))
     # After the tests have set up Django.
     client = importlib.import_module('scavenger_openstack.dashboard.client')
-    setattr(client, '_call', timed(client._call))
+    client._call = timed(client._call)
     result = unittest.TextTestRunner(stream=sys.stderr).run(
         unittest.defaultTestLoader.loadTestsFromTestCase(Pages))
     print(json.dumps(measured))
