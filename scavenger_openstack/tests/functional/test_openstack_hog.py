@@ -22,7 +22,6 @@ import fixtures
 from testtools import content
 
 from scavenger_openstack.demo import product as demo
-from scavenger_openstack.tests.functional import blunt
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional.openstack.case import BACKGROUND
 from scavenger_openstack.tests.functional.openstack.case import SOON_S
@@ -30,7 +29,6 @@ from scavenger_openstack.tests.functional.openstack import cloud
 from scavenger_openstack.tests.functional.openstack import configuration
 from scavenger_openstack.tests.functional.openstack import guests
 from scavenger_openstack.tests.functional.openstack import limited
-from scavenger_openstack.tests.functional.openstack import packages
 from scavenger_openstack.tests.functional.openstack import watching
 from scavenger_openstack.tests.functional import openstack_shell
 from scavenger_openstack.tests import tiers
@@ -64,16 +62,9 @@ class Hog(limited.LimitedCase):
         self.times: dict[str, float] = {}
         self.addCleanup(self.tell_times)
         changed = contextlib.ExitStack()
-        self.addCleanup(self.stack.agent_began)
         self.addCleanup(changed.close)
-        changed.enter_context(watching.changed(
-            '[agent]\n',
-            f'[agent]\ncontrollers = scavenger, {blunt.NAME}\n',
-            'started: ', self.stack.agents()[0], variables={
-                'PYTHONPATH': f'{blunt.plugin(top / "plugins")}:'
-                              f'{packages.TOP}'}))
-        self.stack.agent_began()
-        self.stack.wait_for_headroom()
+        changed.enter_context(watching.blunt_detector(
+            self.stack, top / 'plugins'))
 
     def tell_times(self) -> None:
         text = ', '.join(f'{what} {took_s:.2f} s'

@@ -36,8 +36,21 @@ WIDTHS = {'desk': (1280, 900), 'wide': (1920, 1080), 'phone': (390, 844)}
 KEPT = packages.TOP / '.stestr' / 'panel'
 """Screens and traces of tests that failed, for ``playwright show-trace``."""
 
+OURS = '#content_body', '#modal_wrapper .modal-content'
+HORIZONS = '.page-breadcrumb', '.page-header', '.modal-header .close'
+"""Where a page is ours, and what Horizon puts in there."""
+
 SERIOUS = 'serious', 'critical'
 """Grades of axe-core that no page may have."""
+
+
+def missing() -> str:
+    """Why there is no browser, and what to do; '' when there is."""
+    try:
+        process.program(PROGRAM)
+    except process.Missing as exc:
+        return str(exc)
+    return ''
 
 
 class Chromium(fixtures.Fixture):
@@ -110,8 +123,12 @@ class Visit(fixtures.Fixture):
         return answer.status if answer else 0
 
     def violations(self) -> Iterator[str]:
-        """What axe-core says against the page, of :data:`SERIOUS` grades."""
-        answer = axe.Axe().run(self.page).response
+        """What axe-core says against our part of the page, of
+        :data:`SERIOUS` grades."""
+        here = [part for part in OURS if self.page.locator(part).count()]
+        answer = axe.Axe().run(self.page, context={
+            'include': [[part] for part in here],
+            'exclude': [[part] for part in HORIZONS]}).response
         for rule in answer['violations']:
             if rule['impact'] in SERIOUS:
                 for node in rule['nodes']:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import itertools
 import os
 import pathlib
@@ -29,6 +30,7 @@ from scavenger_openstack.tests.functional.openstack import cloud as cloud_
 from scavenger_openstack.tests.functional.openstack import configuration
 from scavenger_openstack.tests.functional.openstack import guests
 from scavenger_openstack.tests.functional.openstack import packages
+from scavenger_openstack.tests.functional.openstack import panel
 from scavenger_openstack.tests.functional.openstack import product
 from scavenger_openstack.tests.functional.openstack import progress
 from scavenger_openstack.tests.functional.openstack import stack
@@ -129,6 +131,7 @@ def _keep(state: state_.State) -> int:
             starts.close()
             state.write(pid=os.getpid(), pids=kept.pids(),
                         top=str(kept.site.top), summary=summary,
+                        panel=kept.panel(),
                         environment=str(environment))
             come_up.set()
             say(READY)
@@ -240,6 +243,21 @@ def env(state: state_.State) -> int:
     return 0
 
 
+def pictures(state: state_.State, directory: pathlib.Path, size: str,
+             theme: str) -> int:
+    """Take pictures of the panel, as it is now."""
+    found = state.read()
+    if not found:
+        print(NONE, file=sys.stderr)
+        return 1
+    # Not for the other commands: it imports a browser.
+    taker = importlib.import_module(f'{__package__}.pictures')
+    directory.mkdir(parents=True, exist_ok=True)
+    for path in taker.take(found['panel'], directory, size, theme):
+        print(f'{path}: {path.stat().st_size / 1e3:.0f} kB')
+    return 0
+
+
 def shell(top: pathlib.Path, environment: pathlib.Path) -> str:
     """What lets a shell use a stack, from any directory.
 
@@ -294,9 +312,22 @@ COMMANDS = {'up': up, 'down': down, 'status': status, 'env': env,
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog='tools/openstack.sh')
-    parser.add_argument('command', choices=COMMANDS, metavar='COMMAND',
-                        help='up, down, status, env')
-    return COMMANDS[parser.parse_args().command](state_.State())
+    parser.add_argument('command', choices=(*COMMANDS, 'pictures'),
+                        metavar='COMMAND',
+                        help='up, down, status, env, pictures')
+    parser.add_argument('--directory', type=pathlib.Path,
+                        default=packages.TOP / 'doc/source/_static',
+                        help='of pictures (doc/source/_static)')
+    parser.add_argument('--size', default='desk',
+                        choices=('desk', 'wide', 'phone'),
+                        help='of pictures: 1280, 1920 or 390 pixels wide')
+    parser.add_argument('--theme', default='default', choices=panel.THEMES,
+                        help='of pictures (default)')
+    options = parser.parse_args()
+    if options.command == 'pictures':
+        return pictures(state_.State(), options.directory, options.size,
+                        options.theme)
+    return COMMANDS[options.command](state_.State())
 
 
 if __name__ == '__main__':

@@ -18,6 +18,8 @@ from typing import Protocol
 
 import fixtures
 
+from scavenger_openstack.tests.functional import blunt
+from scavenger_openstack.tests.functional.openstack import packages
 from scavenger_openstack.tests.functional.openstack import product
 from scavenger_openstack.tests.functional.openstack import services
 from scavenger_openstack.tests.functional.openstack import stack as stack_
@@ -136,6 +138,29 @@ def not_reconciling(stack: stack_.Stack
     return changed(
         f'[nova]\n{product.RECONCILES}', f'[nova]\n{product.RECONCILES_NOT}',
         product.TAKEN, stack.conductor)
+
+
+@contextlib.contextmanager
+def blunt_detector(stack: stack_.Stack, directory: pathlib.Path
+                   ) -> Iterator[None]:
+    """The agent of the first host names background work at once.
+
+    A shipped detector needs minutes, and CPUs to spare, before it does.
+
+    :param directory: where the detector's entry point is made
+    """
+    try:
+        with changed(
+                '[agent]\n',
+                f'[agent]\ncontrollers = scavenger, {blunt.NAME}\n',
+                'started: ', stack.agents()[0], variables={
+                    'PYTHONPATH': f'{blunt.plugin(directory)}:'
+                                  f'{packages.TOP}'}):
+            stack.agent_began()
+            stack.wait_for_headroom()
+            yield
+    finally:
+        stack.agent_began()
 
 
 def restart(said: str, *programs: services.Service) -> None:
