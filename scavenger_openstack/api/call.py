@@ -62,6 +62,8 @@ class Call:
     allows: Callable[[str, Caller, Mapping[str, Any]], bool]
     rankings: Rankings
     summary: cached.Cache
+    overview: cached.Cache
+    week: cached.Cache
     enforced: list[str] = dataclasses.field(default_factory=list)
 
     def may(self, policy: str, **target: Any) -> bool:

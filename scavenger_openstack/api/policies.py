@@ -75,8 +75,8 @@ RULES = [
     _rule('aggregates:update', ADMIN,
           'Set modes and parameters of the hosts of an aggregate.',
           'PATCH /v1/aggregates/{aggregate}'),
-    _rule('summary:show', READER, 'Show all hosts at a glance.',
-          'GET /v1/summary'),
+    _rule('summary:show', READER, 'Show all hosts, and the cloud, at a '
+          'glance.', 'GET /v1/summary', 'GET /v1/overview'),
     _rule('workloads:list', OWN, 'List the instances of one\'s project.',
           'GET /v1/workloads'),
     _rule('workloads:all', READER,

@@ -17,6 +17,7 @@ from scavenger_openstack.api.resources import caps
 from scavenger_openstack.api.resources import evictions
 from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api.resources import incidents
+from scavenger_openstack.api.resources import overview
 from scavenger_openstack.api.resources import rules
 from scavenger_openstack.api.resources import specs
 from scavenger_openstack.api.resources import summary
@@ -94,6 +95,8 @@ ROUTES: tuple[Route, ...] = (
            aggregates.FIELDS, hosts.CHANGES),
     Route('GET', '/v1/summary', 'hosts', 'summary:show', summary.show,
           'Show summary', _NOTHING, None, summary.ANSWER),
+    Route('GET', '/v1/overview', 'overview', 'summary:show', overview.show,
+          'Show overview', _NOTHING, None, overview.ANSWER),
     _list('/v1/workloads', 'workloads', '', workloads.list_,
           'List workloads', workloads.FIELDS, workloads.FILTERS),
     _list('/v1/incidents', 'incidents', '', incidents.list_,
@@ -139,7 +142,8 @@ ROUTES: tuple[Route, ...] = (
     _list('/v1/specs', 'specs', 'specs:list', specs.list_, 'List specs',
           specs.FIELDS, specs.FILTERS),
     _list('/v1/protection', 'protection', 'protection:list',
-          switches.protection, 'List protection', switches.PROTECTION),
+          switches.protection, 'List protection', switches.PROTECTION,
+          switches.PROTECTION_FILTERS),
     _thing('PUT', '/v1/protection', 'protection', 'protection:set',
            switches.set_protection, 'Set protection',
            switches.PROTECTION_SET, switches.PROTECTION_WISH),

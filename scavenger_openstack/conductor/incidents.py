@@ -15,6 +15,7 @@ from typing import Any
 
 from scavenger_openstack.conductor import clocks
 from scavenger_openstack.conductor import interference
+from scavenger_openstack.db import hours
 from scavenger_openstack.db import reports
 from scavenger_openstack.db import tables
 from scavenger_openstack.db import totals
@@ -86,8 +87,13 @@ def apply(connection: reports.Connection, host_id: int,
         connection, [ids[uuid] for uuid in other if uuid in before],
         [_suspect(ids[uuid], after[uuid]['begun_s'], suspect, identities)
          for uuid in sorted(other) for suspect in after[uuid]['suspects']])
+    changed = [before[uuid] for uuid in after if uuid in before]
     _sum(connection, host_id, interference.difference(
-        [before[uuid] for uuid in after if uuid in before], after.values()),
+        changed, after.values(), interference.of_incident), identities)
+    hours.change_victims(connection, host_id, {
+        key: (sums.incidents, sums.interference_s)
+        for key, sums in interference.difference(
+            changed, after.values(), interference.of_victim).items()},
         identities)
     return sorted(found.keys() - before.keys())
 

@@ -24,6 +24,7 @@ from scavenger_openstack.conductor import interference
 from scavenger_openstack.conductor.nova import elsewhere
 from scavenger_openstack.conductor import workloads
 from scavenger_openstack.db import enrollment
+from scavenger_openstack.db import hours
 from scavenger_openstack.db import newest
 from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import services
@@ -141,11 +142,13 @@ def sync(connection: reports.Connection, report: Report, now: float,
         reports.update_host(connection, host.id, {
             'last_seen_s': now, 'removed_s': None})
     else:
+        facts = _facts(report, host, now, holds=(
+            generation if directives is None else None))
         reports.update_host(connection, host.id, {
             'boot_id': report.boot_id, 'version': report.facts.version,
-            'enforcing': report.facts.enforcing,
-            'facts': _facts(report, host, now, holds=(
-                generation if directives is None else None)),
+            'enforcing': report.facts.enforcing, 'facts': facts,
+            'background': hours.background(connection, host, now,
+                                           facts.get('used', {})),
             'workloads_digest': digest,
             'last_seen_s': now, 'removed_s': None})
     return Answer(acknowledged=acknowledged, workloads_digest=digest,

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import datetime
 from typing import Any
 
+from django.utils import dateparse
 from django.utils import timezone
 
 from scavenger_openstack.dashboard import client
@@ -19,16 +20,18 @@ from scavenger_openstack.dashboard import client
 REFRESH_S = 15
 
 
-def context(load: Callable[[], dict[str, Any]], *,
+def context(load: Callable[[], dict[str, Any]], *, refresh_url: str = '',
             now: datetime.datetime | None = None,
             refresh_s: int = REFRESH_S) -> dict[str, Any]:
     """Return what the template of a fragment is rendered with.
 
     :param load: makes the calls; what it returns is in the context
+    :param refresh_url: what has the fragment alone; '': it is loaded once
     :param refresh_s: after so long a page that is visible asks again
     """
-    values: dict[str, Any] = {'loaded_at': now or timezone.now(),
-                              'refresh_s': refresh_s, 'problem': None}
+    values: dict[str, Any] = {
+        'loaded_at': now or timezone.now(), 'refresh_url': refresh_url,
+        'refresh_s': refresh_s, 'problem': None}
     try:
         values.update(load())
     except client.Problem as problem:
@@ -36,3 +39,22 @@ def context(load: Callable[[], dict[str, Any]], *,
                       forbidden=isinstance(problem, client.Forbidden),
                       missing=isinstance(problem, client.NotFound))
     return values
+
+
+def tab_url(request: Any, tab: str, **changes: Any) -> str:
+    """Return the URL of a tab with the filters that the page has.
+
+    :param tab: its id, such as ``interference__limits``
+    :param changes: what differs; ``None`` or empty: it is left out
+    """
+    query = request.GET.copy()
+    for name, value in {**changes, 'tab': tab}.items():
+        query.pop(name, None)
+        if value not in (None, ''):
+            query[name] = value
+    return f'?{query.urlencode()}'
+
+
+def time(text: str | None) -> datetime.datetime | None:
+    """Return a time of the API; templates show it in the user's zone."""
+    return None if text is None else dateparse.parse_datetime(text)

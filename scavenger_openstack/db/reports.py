@@ -56,7 +56,7 @@ _tags = tables.flavor_tags.c
 _HOST = select(
     _hosts.id, _hosts.facts, _hosts.workloads_digest, _hosts.settings,
     _hosts.token_hash, _hosts.boot_id, _hosts.last_seen_s,
-    _hosts.token_from_s).where(
+    _hosts.token_from_s, _hosts.background).where(
         _hosts.name == bindparam('host')).with_for_update(key_share=True)
 _PROGRESS = select(
     select(_runs.sequence).where(
@@ -102,6 +102,7 @@ class Host(NamedTuple):
     boot_id: str
     last_seen_s: float
     token_from_s: float | None = None
+    background: Row | None = None
 
 
 class Progress(NamedTuple):

@@ -107,6 +107,8 @@ hosts = _table(
     # Up to which hour antagonist_totals are.
     Column('totals_hour_s', BigInteger, nullable=False, default=0,
            index=True),
+    # What background work used in this hour: {"hour_s":, "core_s":, ...}.
+    Column('background', MAYBE_JSON),
     Index('ix_hosts_short', 'short', 'name'))
 
 # The last entry of each run of an agent that is in the database.
@@ -251,7 +253,30 @@ antagonist_hours = _table(
     Index('ix_antagonist_hours_project', 'victim_project', 'hour_s'),
     Index('ix_antagonist_hours_workload', 'host_id', 'workload', 'hour_s'))
 
-# The same by span up to now, in the order of a ranking; see db.totals.
+# The same by victim, each incident once; see db.hours.
+victim_hours = _table(
+    'victim_hours', _id(), _host(),
+    Column('hour_s', BigInteger, nullable=False),
+    Column('victim', NAME, nullable=False),
+    Column('instance', String(36), nullable=False, default=''),
+    Column('project', PROJECT, nullable=False, default=''),
+    Column('application', NAME, nullable=False, default=''),
+    Column('incidents', Integer, nullable=False),
+    Column('interference_s', Double, nullable=False),
+    UniqueConstraint('hour_s', 'host_id', 'victim', name='uq_victim_hours'),
+    Index('ix_victim_hours_sums', 'hour_s', 'interference_s', 'incidents'))
+
+# What background work of a host used in an hour that is over.
+background_hours = _table(
+    'background_hours', _id(), _host(),
+    Column('hour_s', BigInteger, nullable=False),
+    Column('core_s', Double, nullable=False),
+    Column('byte_s', Double, nullable=False),
+    UniqueConstraint('hour_s', 'host_id', name='uq_background_hours'),
+    Index('ix_background_hours_sums', 'hour_s', 'core_s', 'byte_s'))
+
+# Sums of antagonists by span up to now, in the order of a ranking; see
+# db.totals.
 antagonist_totals = _table(
     'antagonist_totals',
     Column('host_id', BIG, ForeignKey('hosts.id'), primary_key=True,

@@ -23,10 +23,12 @@ from scavenger_openstack.db.resources import workloads
 LIMITS_S = 30 * 86400.0
 LIMITS_MOST = 100
 
-HIDDEN_FILTERS = frozenset(('host', 'project'))
+HIDDEN_FILTERS = frozenset(('host', 'name', 'project'))
 
 FILTERS = {
     'host': schemas.NAME,
+    'name': described(schemas.NAME, 'What its host calls it; with '
+                                    '"host" only.'),
     'project': schemas.SHORT,
     'instance': schemas.UUID,
     'application': schemas.NAME,
@@ -72,6 +74,9 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
     project = call.only(policies.WORKLOADS_ALL, policies.WORKLOADS_LIST)
     if project is not None:
         call.hide(HIDDEN_FILTERS, FILTERS)
+    if 'name' in query and 'host' not in query:
+        raise faults.bad('name is of a workload on one host.', 'host',
+                         'the name of a host in /v1/hosts')
     with_limits = query.get('limits', False)
     if with_limits and call.limit > LIMITS_MOST:
         raise faults.bad('limit is too large for a page with limits.',
@@ -79,7 +84,8 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
     found = workloads.page(
         connection, host_id=hosts.known(connection, query.get('host')),
         project=query.get('project') if project is None else project,
-        instance=query.get('instance'), application=call.name('application'),
+        name=call.name('name'), instance=query.get('instance'),
+        application=call.name('application'),
         priority=query.get('priority'), gone=query.get('gone', False),
         after=call.after_id() if project is None else call.after_row(
             [str, int], functools.partial(workloads.id_of, connection,

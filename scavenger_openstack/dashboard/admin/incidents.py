@@ -9,8 +9,8 @@ import datetime
 from typing import Any
 
 from django import urls
-from django.utils import timezone
 from django.utils.http import urlencode
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from horizon import tabs

@@ -12,4 +12,7 @@ from scavenger_openstack.dashboard.admin import views
 urlpatterns = [
     path('', views.Index.as_view(), name='index'),
     path('incidents/<str:pk>/', incidents.Show.as_view(), name='incident'),
+    path('limits/set/', views.SetLimit.as_view(), name='cap_set'),
+    path('limits/lift/', views.UnsetLimit.as_view(), name='cap_unset'),
+    path('protection/', views.Protection.as_view(), name='protection'),
 ]

@@ -62,6 +62,20 @@ def limited(connection: Connection, pairs: Iterable[tuple[int, str]]
             rows.among(_C.host_id, _C.workload, wanted)))}
 
 
+def count_by_owner(connection: Connection) -> dict[str, int]:
+    """How many limits are in force, by what set them."""
+    return dict(connection.execute(
+        select(_C.owner, func.count()).where(_C.removed_s.is_(None))
+        .group_by(_C.owner)).tuples().all())
+
+
+def count_overrides(connection: Connection, now_s: float) -> int:
+    """How many overrides hold now."""
+    return int(connection.execute(select(func.count()).select_from(
+        tables.overrides).where(_O.deleted_s.is_(None),
+                                _O.expires_s > now_s)).scalar() or 0)
+
+
 def id_of(connection: Connection, project: str, instance: str, knob: str,
           set_ms: int) -> int | None:
     """The id of a limit on an instance of a project, by when it was set."""

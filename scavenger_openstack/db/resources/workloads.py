@@ -21,8 +21,9 @@ _W = tables.workloads.c
 
 
 def page(connection: Connection, *, host_id: int | None = None,
-         project: str | None = None, instance: str | None = None,
-         application: str | None = None, priority: str | None = None,
+         name: str | None = None, project: str | None = None,
+         instance: str | None = None, application: str | None = None,
+         priority: str | None = None,
          gone: bool = False, after: int | None = None, limit: int
          ) -> list[Row]:
     """With the host's name as ``host``.
@@ -37,7 +38,8 @@ def page(connection: Connection, *, host_id: int | None = None,
         .join_from(tables.workloads, tables.hosts))
     return rows.newest(
         connection, query, tables.workloads,
-        {_W.instance: instance, _W.host_id: host_id, _W.project: project,
+        {_W.instance: instance, _W.host_id: host_id, _W.name: name,
+         _W.project: project,
          _W.application: application, _W.priority: priority}, after, limit,
         ended=_W.until_s, over=gone)
 

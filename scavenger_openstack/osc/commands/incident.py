@@ -14,11 +14,11 @@ from typing import Any
 
 from osc_lib.command import command
 
-from scavenger_openstack.osc import amounts
 from scavenger_openstack.osc import http
 from scavenger_openstack.osc import listing
 from scavenger_openstack.osc import table
 from scavenger_openstack.osc import times
+from scavenger_openstack import typed_amounts
 
 MOST_COLUMNS = 1000
 """Of a drawing, however wide the terminal is."""
@@ -184,7 +184,7 @@ def _whole(row: Mapping[str, Any], now: float) -> dict[str, Any]:
 def _measured(row: Mapping[str, Any], field: str) -> table.Cell:
     value = row.get(field)
     return table.Cell(value, '-' if value is None else
-                      amounts.human(row.get('signal') or '', value))
+                      typed_amounts.human(row.get('signal') or '', value))
 
 
 def _name(one: Mapping[str, Any]) -> str:
@@ -209,7 +209,7 @@ def _limit(one: Mapping[str, Any]) -> str:
     ended = one.get('removed_at')
     values = [step.get('value') for step in one.get('steps') or ()]
     return (f'{_name(one)}: {knob} ' + ', then '.join(
-        amounts.human(knob, value)
+        typed_amounts.human(knob, value)
         for value in values or [one.get('value')]) + ' '
             f'from {table.time(one.get("set_at"))} '
             + (f'to {table.time(ended)}' if ended else 'on'))

@@ -70,6 +70,7 @@ hosts = _table(
     Column('first_seen_s', Double, nullable=False),
     Column('last_seen_s', Double, nullable=False, index=True),
     Column('totals_hour_s', BigInteger, nullable=False, index=True),
+    Column('background', MAYBE_JSON),
     Index('ix_hosts_short', 'short', 'name'))
 
 runs = _table(
@@ -199,6 +200,26 @@ antagonist_hours = _table(
                      name='uq_antagonist_hours'),
     Index('ix_antagonist_hours_project', 'victim_project', 'hour_s'),
     Index('ix_antagonist_hours_workload', 'host_id', 'workload', 'hour_s'))
+
+victim_hours = _table(
+    'victim_hours', _id(), _host(),
+    Column('hour_s', BigInteger, nullable=False),
+    Column('victim', NAME, nullable=False),
+    Column('instance', String(36), nullable=False),
+    Column('project', PROJECT, nullable=False),
+    Column('application', NAME, nullable=False),
+    Column('incidents', Integer, nullable=False),
+    Column('interference_s', Double, nullable=False),
+    UniqueConstraint('hour_s', 'host_id', 'victim', name='uq_victim_hours'),
+    Index('ix_victim_hours_sums', 'hour_s', 'interference_s', 'incidents'))
+
+background_hours = _table(
+    'background_hours', _id(), _host(),
+    Column('hour_s', BigInteger, nullable=False),
+    Column('core_s', Double, nullable=False),
+    Column('byte_s', Double, nullable=False),
+    UniqueConstraint('hour_s', 'host_id', name='uq_background_hours'),
+    Index('ix_background_hours_sums', 'hour_s', 'core_s', 'byte_s'))
 
 antagonist_totals = _table(
     'antagonist_totals',

@@ -34,6 +34,7 @@ OWN = only(*READERS, 'reader', 'member', 'stranger')
 
 EXPECTED: dict[str, Allowed] = {
     'list_hosts': READ, 'show_host': READ, 'show_summary': READ,
+    'show_overview': READ,
     'update_host': WRITE,
     'show_aggregate': READ, 'update_aggregate': WRITE,
     'list_workloads': OWN,

@@ -12,6 +12,7 @@ from scavenger_openstack.conductor import directives
 from scavenger_openstack.conductor import interference
 from scavenger_openstack.conductor import workloads
 from scavenger_openstack.db import eviction_policy
+from scavenger_openstack.db import hours
 from scavenger_openstack.db import purge
 from scavenger_openstack.db.resources import summary
 from scavenger_openstack.db import tables
@@ -132,6 +133,52 @@ class Sync(cloud.Mixin):
             [('web', 'p1', 'cpu')],
             self.rows(tables.antagonist_hours, 'victim', 'victim_project',
                       'cause'))
+
+    def disturbed(self) -> list[tuple[Any, ...]]:
+        return sorted(self.rows(tables.victim_hours, 'hour_s', 'victim',
+                                'project', 'incidents', 'interference_s'))
+
+    def test_a_victim_counts_once(self) -> None:
+        """However many are named, and if none is; it follows changes."""
+        self.listed()
+        self.sync(report(
+            incident(1, antagonists=['/batch/a', '/batch/b']),
+            incident(2, number=2, antagonists=[])))
+        self.assertEqual([(HOUR, 'web', 'p1', 2, 120.0)], self.disturbed())
+        end_s = HOUR + 3600 + 40
+        self.sync(report(incident(3, end_s, 'ended', antagonists=[]),
+                         sent_s=end_s), end_s)
+        whole_s = HOUR + 3600 - NOW + 60
+        self.assertEqual(
+            [(HOUR, 'web', 'p1', 2, whole_s + 60),
+             (HOUR + 3600, 'web', 'p1', 0, 40.0)], self.disturbed())
+        # It turns out that nothing else was the cause.
+        self.sync(report(incident(4, end_s + 1, 'ended', cause='own_limit',
+                                  antagonists=[]), sent_s=end_s + 1),
+                  end_s + 1)
+        self.assertEqual([(HOUR, 'web', 'p1', 1, 60.0)], self.disturbed())
+
+    def test_what_background_work_got(self) -> None:
+        def used(cores: float, now: float) -> None:
+            self.sync(report(facts=wire.Facts(used={
+                'cpu': cores, 'memory': 2.0 ** 30}), sent_s=now), now)
+
+        end_s = HOUR + 3600
+        used(9.0, end_s - 30)           # since when is not known
+        used(2.0, end_s - 20)
+        used(4.0, end_s - 10)
+        self.sync(report(facts=wire.Facts(), sent_s=end_s - 5), end_s - 5)
+        [now] = self.rows(tables.hosts, 'background')
+        self.assertEqual((HOUR, 60.0, 20 * 2.0 ** 30), tuple(
+            now[name] for name in ('hour_s', 'core_s', 'byte_s')))
+        used(1.0, end_s + 5)
+        self.assertEqual(
+            [(HOUR, 60.0)],
+            self.rows(tables.background_hours, 'hour_s', 'core_s'))
+        used(1.0, end_s + 3000)         # a gap of 50 minutes
+        [now] = self.rows(tables.hosts, 'background')
+        self.assertEqual((HOUR + 3600, 10.0 + hours.MOST_S),
+                         (now['hour_s'], now['core_s']))
 
     def test_an_entry_is_applied_once(self) -> None:
         self.listed()
