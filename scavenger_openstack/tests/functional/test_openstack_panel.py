@@ -97,8 +97,10 @@ class PanelCase(limited.LimitedCase):
         web = self.boot('web', cloud=self.cloud, host=self.here.hostname)
         self.settle(hog, 'boot')
         guests.tell(self.here, self.domain(hog), 'cpu 1')
-        self.cloud.wait('the hog is limited', lambda: any(
-            limit['incident'] for limit in self.caps(hog)), SOON_S)
+        self.cloud.wait('the hog is named and limited', lambda: self.caps(
+            hog) and hog in {one['instance'] for one in
+                             self.cloud.interference('GET', '/v1/antagonists'
+                                                     )['antagonists']}, SOON_S)
         return hog, web
 
     def quotas(self) -> list[float]:
