@@ -55,6 +55,11 @@ def tab_url(request: Any, tab: str, **changes: Any) -> str:
     return f'?{query.urlencode()}'
 
 
-def time(text: str | None) -> datetime.datetime | None:
-    """Return a time of the API; templates show it in the user's zone."""
-    return None if text is None else dateparse.parse_datetime(text)
+def time(text: object) -> datetime.datetime | None:
+    """Return a time of the API, ``None`` for what is none; templates show it
+    in the user's zone."""
+    try:
+        at = dateparse.parse_datetime(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    return at.replace(tzinfo=datetime.UTC) if at and not at.tzinfo else at

@@ -15,13 +15,14 @@ from typing import Any
 from typing import NamedTuple
 import unicodedata
 
-from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from scavenger_openstack import amounts
+from scavenger_openstack.dashboard import fragment
 from scavenger_openstack.dashboard import plots
 from scavenger_openstack.grounds import GroundKind
+from scavenger_openstack import typed_amounts
 from scavenger_openstack.types import printable
 
 Fields = Mapping[str, Any]
@@ -36,17 +37,6 @@ class Step(NamedTuple):
     at: datetime.datetime | None
     what: str
     detail: str
-
-
-def instant(text: object) -> datetime.datetime | None:
-    """A time of the API; ``None`` for what is none."""
-    try:
-        at = parse_datetime(text) if isinstance(text, str) else None
-    except ValueError:
-        return None
-    if at is not None and at.tzinfo is None:
-        at = at.replace(tzinfo=datetime.UTC)
-    return at
 
 
 def named(fields: Fields, workload: str = 'workload', name: str = 'name'
@@ -82,7 +72,7 @@ def duration(begun: datetime.datetime | None,
 
 def row(fields: Fields, now: datetime.datetime) -> dict[str, Any]:
     """An incident as a list shows it."""
-    begun, ended = instant(fields.get('begun_at')), instant(
+    begun, ended = fragment.time(fields.get('begun_at')), fragment.time(
         fields.get('ended_at'))
     texts = {name: shown(fields.get(name) or '') for name in TEXTS}
     return {**fields, **texts, 'begun': begun, 'ended': ended,
@@ -181,7 +171,7 @@ def verdict(incident: Fields, now: datetime.datetime) -> Iterator[str]:
     judged = JUDGED.get(incident.get('outcome', ''))
     if judged:
         yield str(judged)
-    begun = instant(incident.get('begun_at'))
+    begun = fragment.time(incident.get('begun_at'))
     if begun is not None and (begun - now).total_seconds() > SKEW_S:
         yield _('Its times are in the future: the clock of its host is '
                 'ahead.')
@@ -213,12 +203,12 @@ def sentence(ground: Fields, incident: Fields) -> str:
 
 def steps(incident: Fields) -> list[Step]:
     """Each thing that happened, with its numbers, in order."""
-    found = [Step(instant(incident.get('begun_at')), _('The harm began'),
+    found = [Step(fragment.time(incident.get('begun_at')), _('The harm began'),
                   '')]
     for cap in incident.get('caps') or ():
         found += _of_limit(cap)
     if incident.get('ended_at'):
-        found.append(Step(instant(incident['ended_at']),
+        found.append(Step(fragment.time(incident['ended_at']),
                           _('The incident ended'), ''))
     last = datetime.datetime.max.replace(tzinfo=datetime.UTC)
     return sorted(found, key=lambda step: step.at or last)
@@ -226,14 +216,14 @@ def steps(incident: Fields) -> list[Step]:
 
 def _of_limit(cap: Fields) -> Iterator[Step]:
     name, knob = named(cap), cap.get('knob') or ''
-    original = amounts.of_knob(knob, cap.get('original'))
+    original = typed_amounts.human(knob, cap.get('original'))
     values = _values(cap)
     (set_at, value), *changes = values
     yield Step(set_at, _('Limit set'), _(
         '%(name)s: %(knob)s = %(value)s, %(original)s before; by '
         '%(owner)s: %(reason)s') % {
             'name': name, 'knob': knob, 'original': original,
-            'value': amounts.of_knob(knob, value),
+            'value': typed_amounts.human(knob, value),
             'owner': printable(cap.get('owner') or ''),
             'reason': printable(cap.get('reason') or '')})
     before = value
@@ -241,23 +231,23 @@ def _of_limit(cap: Fields) -> Iterator[Step]:
         yield Step(at, _('Limit changed'), _(
             '%(name)s: %(knob)s = %(value)s, %(before)s before') % {
                 'name': name, 'knob': knob,
-                'value': amounts.of_knob(knob, value),
-                'before': amounts.of_knob(knob, before)})
+                'value': typed_amounts.human(knob, value),
+                'before': typed_amounts.human(knob, before)})
         before = value
     if cap.get('removed_at'):
-        yield Step(instant(cap['removed_at']), _('Limit removed'), _(
-            '%(name)s: %(knob)s is %(original)s again; it was '
-            '%(value)s%(why)s') % {
+        yield Step(fragment.time(cap['removed_at']), _('Limit removed'), _(
+            '%(name)s: %(knob)s = %(original)s again, %(value)s '
+            'before%(why)s') % {
                 'name': name, 'knob': knob, 'original': original,
-                'value': amounts.of_knob(knob, before),
+                'value': typed_amounts.human(knob, before),
                 'why': f': {printable(cap["why"])}' if cap.get('why')
                 else ''})
 
 
 def _values(cap: Fields) -> list[tuple[datetime.datetime | None, Any]]:
-    return [(instant(step.get('at')), step.get('value'))
+    return [(fragment.time(step.get('at')), step.get('value'))
             for step in cap.get('steps') or ()] or [
-                (instant(cap.get('set_at')), cap.get('value'))]
+                (fragment.time(cap.get('set_at')), cap.get('value'))]
 
 
 def series(incident: Fields) -> list[plots.Series]:
@@ -268,7 +258,7 @@ def series(incident: Fields) -> list[plots.Series]:
     found = []
     for one in incident.get('evidence') or ():
         points = [(at.timestamp(), value) for at, value in zip(
-            map(instant, one.get('times_at') or ()),
+            map(fragment.time, one.get('times_at') or ()),
             one.get('values') or (), strict=False) if at is not None]
         workload, suspect = one.get('workload'), suspects.get(
             one.get('workload'))
@@ -299,7 +289,7 @@ def _role(is_victim: bool, suspect: Fields | None) -> str:
 def _limits(incident: Fields, workload: object) -> Sequence[plots.Limit]:
     found = []
     for cap in incident.get('caps') or ():
-        begin, end = instant(cap.get('set_at')), instant(
+        begin, end = fragment.time(cap.get('set_at')), fragment.time(
             cap.get('removed_at'))
         if cap.get('workload') == workload and begin is not None:
             found.append(plots.Limit(
@@ -313,7 +303,7 @@ def _limits(incident: Fields, workload: object) -> Sequence[plots.Limit]:
 def picture(incident: Fields, zone: datetime.tzinfo) -> dict[str, Any]:
     """The picture of an incident, and the same numbers as a table."""
     drawn = series(incident)
-    begun, ended = (instant(incident.get(name))
+    begun, ended = (fragment.time(incident.get(name))
                     for name in ('begun_at', 'ended_at'))
     titles, rows = plots.table(drawn, zone)
     return {'picture': plots.incident(

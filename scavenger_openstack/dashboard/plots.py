@@ -27,6 +27,7 @@ from django.utils.safestring import SafeString
 from scavenger_openstack import amounts
 from scavenger_openstack import plot
 from scavenger_openstack import text
+from scavenger_openstack import typed_amounts
 from scavenger_openstack.types import printable
 
 VICTIM, SUSPECT, LIMIT, THRESHOLD = '#0072b2', '#7a4300', '#b34700', '#b02a37'
@@ -180,7 +181,8 @@ def sentences(series: Sequence[Series], threshold: float | None, span: Span
 
 def limited(limit: Limit, zone: datetime.tzinfo) -> str:
     """What a limit was, and from when to when."""
-    values = [amounts.of_knob(limit.knob, value) for _, value in limit.steps]
+    values = [typed_amounts.human(limit.knob, value)
+              for _, value in limit.steps]
     begin = _local(limit.begin_s, zone).strftime('%H:%M:%S')
     end = 'on' if limit.end_s is None else 'to ' + _local(
         limit.end_s, zone).strftime('%H:%M:%S')

@@ -9,7 +9,6 @@ import datetime
 from typing import Any
 
 from django import urls
-from django.utils.http import urlencode
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -23,6 +22,8 @@ from scavenger_openstack.dashboard import fragment
 from scavenger_openstack.dashboard import incident as incident_
 
 PAGE = 50
+
+TAB = 'interference__incidents'
 
 CAUSES = ('core', 'cache', 'memory_bandwidth', 'disk', 'own_limit',
           'overcommitted', 'eviction', 'unknown')
@@ -46,7 +47,9 @@ class Incidents(tabs.Tab):
     def get_context_data(self, request: Any, **kwargs: Any
                          ) -> dict[str, Any]:
         chosen = filters(request.GET)
-        return {**fragment.context(lambda: load(request, chosen)),
+        return {**fragment.context(
+                    lambda: load(request, chosen),
+                    refresh_url=fragment.tab_url(request, self.get_id())),
                 'chosen': chosen, 'tab': self.get_id(),
                 'filtered': bool(chosen),
                 'causes': CAUSES, 'outcomes': incident_.OUTCOMES.items(),
@@ -81,8 +84,10 @@ class Show(views.HorizonTemplateView):
         pk = self.kwargs['pk']
         return {**super().get_context_data(**kwargs), 'pk': pk,
                 'index': urls.reverse('horizon:admin:interference:index')
-                + '?tab=interference__incidents',
-                **fragment.context(lambda: load_one(self.request, pk))}
+                + f'?tab={TAB}',
+                **fragment.context(
+                    lambda: load_one(self.request, pk),
+                    refresh_url=self.request.get_full_path())}
 
     def render_to_response(self, context: dict[str, Any]) -> Any:
         response = super().render_to_response(context)
@@ -107,12 +112,13 @@ def load(request: Any, chosen: Mapping[str, str]) -> dict[str, Any]:
         request, client.path_of('incidents'), limit=PAGE, marker=marker,
         **{name: moment(value, now) if name in TIMES else value
            for name, value in chosen.items()})
-    same = {'tab': 'interference__incidents', **chosen}
     return {'incidents': [incident_.row(one, now)
                           for one in answer['incidents']],
-            'newest': f'?{urlencode(same)}' if marker else None,
-            'older': f'?{urlencode({**same, "marker": answer["next"]})}'
-            if answer.get('next') else None}
+            'first_url': fragment.tab_url(request, TAB, marker=None)
+            if marker else '',
+            'next_url': fragment.tab_url(
+                request, TAB, marker=answer['next'])
+            if answer.get('next') else ''}
 
 
 def moment(text: str, now: datetime.datetime) -> str:

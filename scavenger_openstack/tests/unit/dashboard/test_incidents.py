@@ -84,6 +84,7 @@ class ListTest(cloud.TestCase):
         page = self.page(since='<b>soon</b>')
         self.assertContains(page, '&lt;b&gt;soon&lt;/b&gt;')
         self.assertContains(page, 'neither a duration')
+        self.assertContains(page, 'ng-non-bindable', 2)
         self.assertNotIn('/v1/incidents', [
             seen.path for seen in self.api.requests])
 
@@ -146,10 +147,10 @@ class ShowTest(cloud.TestCase):
                      'time; the threshold is 0.2 s', 'Named: batch.',
                      'Confirmed', 'Direct evidence', 'during 61 %',
                      'Timing', 'r = 0.93',
-                     'cpu_cores = 0.5 cores, unlimited before; by '
+                     'cpu_cores = 0.5 cores, no limit before; by '
                      'attribution: it ran during 61 % of the wait of web',
                      'cpu_cores = 0.25 cores, 0.5 cores before',
-                     'cpu_cores is unlimited again; it was 0.25 cores: web '
+                     'cpu_cores = no limit again, 0.25 cores before: web '
                      'is well again', '<svg'):
             self.assertContains(page, text)
         content = page.content.decode()
