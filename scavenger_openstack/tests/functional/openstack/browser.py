@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 import pathlib
 import re
+import time
 from typing import Any
 
 from axe_playwright_python import sync_playwright as axe
@@ -30,6 +31,11 @@ OPTIONS = ('--no-sandbox', '--disable-gpu', '--disable-background-networking',
 """It runs as root, without a GPU, and reaches loopback only."""
 
 ANSWER_MS = 60_000.0
+"""So long a browser waits for what has to come, also for what a page loads
+again after our API was too slow for a busy machine."""
+
+sync_api.expect.set_options(timeout=ANSWER_MS)
+
 WIDTHS = {'desk': (1280, 900), 'wide': (1920, 1080), 'phone': (390, 844)}
 """Sizes of a window in CSS pixels."""
 
@@ -102,6 +108,7 @@ class Visit(fixtures.Fixture):
         self.context.add_cookies([{
             'name': 'theme', 'value': self._theme, 'url': self._url}])
         self.context.tracing.start(snapshots=True)
+        self.context.tracing.start_chunk()
         self.page = self.context.new_page()
         self.page.on('console', self._console)
         self.page.on('pageerror', lambda error: self.faults.append(
@@ -136,11 +143,15 @@ class Visit(fixtures.Fixture):
                            f'{node["failureSummary"]}: {node["html"]}')
 
     def keep(self, name: str) -> pathlib.Path:
-        """Keep a screen and a trace; their path without an ending."""
+        """Keep the screen, and what happened since it was kept before.
+
+        :returns: the path of both files, without an ending
+        """
         KEPT.mkdir(parents=True, exist_ok=True)
-        path = KEPT / re.sub(r'[^\w.-]+', '_', name)
+        path = KEPT / f'{name}-{time.strftime("%H%M%S")}'
         self.page.screenshot(path=f'{path}.png', full_page=True)
-        self.context.tracing.stop(path=f'{path}.zip')
+        self.context.tracing.stop_chunk(path=f'{path}.zip')
+        self.context.tracing.start_chunk()
         return path
 
     def _console(self, message: Any) -> None:
