@@ -15,8 +15,8 @@ from typing import Any
 
 from scavenger_openstack.conductor import clocks
 from scavenger_openstack.conductor import interference
-from scavenger_openstack.db import hours
 from scavenger_openstack.db import reports
+from scavenger_openstack.db.resources import hours
 from scavenger_openstack.db import tables
 from scavenger_openstack.db import totals
 from scavenger_openstack import errors

@@ -24,9 +24,9 @@ from scavenger_openstack.conductor import interference
 from scavenger_openstack.conductor.nova import elsewhere
 from scavenger_openstack.conductor import workloads
 from scavenger_openstack.db import enrollment
-from scavenger_openstack.db import hours
 from scavenger_openstack.db import newest
 from scavenger_openstack.db import reports
+from scavenger_openstack.db.resources import hours
 from scavenger_openstack.db.resources import services
 from scavenger_openstack.db import runs
 from scavenger_openstack import errors

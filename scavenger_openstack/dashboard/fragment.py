@@ -14,21 +14,27 @@ from typing import Any
 
 from django.utils import dateparse
 from django.utils import timezone
+from horizon.utils import functions
 
 from scavenger_openstack.dashboard import client
 
 REFRESH_S = 15
 
 
-def context(load: Callable[[], dict[str, Any]], *, refresh_url: str = '',
+def context(load: Callable[[], dict[str, Any]], *, request: Any = None,
+            refresh_url: str = '',
             now: datetime.datetime | None = None,
             refresh_s: int = REFRESH_S) -> dict[str, Any]:
     """Return what the template of a fragment is rendered with.
 
     :param load: makes the calls; what it returns is in the context
+    :param request: its user's zone is that of all times; Horizon does not
+        set it where a script asks
     :param refresh_url: what has the fragment alone; '': it is loaded once
     :param refresh_s: after so long a page that is visible asks again
     """
+    if request is not None:
+        timezone.activate(functions.get_timezone(request))
     values: dict[str, Any] = {
         'loaded_at': now or timezone.now(), 'refresh_url': refresh_url,
         'refresh_s': refresh_s, 'problem': None}

@@ -253,7 +253,7 @@ antagonist_hours = _table(
     Index('ix_antagonist_hours_project', 'victim_project', 'hour_s'),
     Index('ix_antagonist_hours_workload', 'host_id', 'workload', 'hour_s'))
 
-# The same by victim, each incident once; see db.hours.
+# The same by victim, each incident once; see db.resources.hours.
 victim_hours = _table(
     'victim_hours', _id(), _host(),
     Column('hour_s', BigInteger, nullable=False),

@@ -15,10 +15,10 @@ from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
 from scavenger_openstack.api import times
-from scavenger_openstack.db import hours
 from scavenger_openstack.db.reports import hour
 from scavenger_openstack.db.reports import HOUR_S
 from scavenger_openstack.db.resources import caps
+from scavenger_openstack.db.resources import hours
 from scavenger_openstack.db.resources import summary
 from scavenger_openstack.db.resources import workloads
 from scavenger_openstack.types import Mode
@@ -40,7 +40,7 @@ VICTIM = {'host': schemas.TEXT, 'workload': schemas.TEXT,
           'project': schemas.TEXT, 'incidents': schemas.COUNT,
           'interference_s': schemas.NUMBER}
 
-ANSWER = schemas.fields({
+FIELDS = {
     'hosts': schemas.fields({
         'all': schemas.COUNT,
         'silent': described(schemas.COUNT, 'Without a report for long.'),
@@ -66,14 +66,15 @@ ANSWER = schemas.fields({
         {'begin_at': schemas.MAYBE_TIME, **SUMS})),
         'The last 24, and the one that is not over.'),
     'victims': described(schemas.items(schemas.fields(VICTIM)),
-                         'Disturbed longest in 24 hours.')})
+                         'Disturbed longest in 24 hours.')}
 
 
 def show(call: Call, connection: Any) -> cached.Encoded:
-    return call.overview.get(call.now_s, lambda: _answer(call, connection))
+    return call.overview.get(call.now_s, lambda: {
+        'overview': _overview(call, connection)})
 
 
-def _answer(call: Call, connection: Any) -> dict[str, Any]:
+def _overview(call: Call, connection: Any) -> dict[str, Any]:
     hosts = summary.hosts(connection)
     day, week = _sums(call, connection, hosts)
     return {

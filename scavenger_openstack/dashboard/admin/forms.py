@@ -70,7 +70,7 @@ class SetLimit(Choose):
                                strip=False)
     value = forms.CharField(
         label=_('Limit'), max_length=4096,
-        help_text=_('With its unit, or "none" for no limit.'),
+        help_text=_('With its unit, or the word none for no limit.'),
         widget=forms.TextInput(attrs={'autocomplete': 'off'}))
     hours = forms.ChoiceField(label=_('Expires in'), choices=EXPIRIES)
     reason = _reason(_('Shown with the limit and kept in the audit.'))

@@ -29,6 +29,7 @@ class Hosts(tabs.Tab):
                          ) -> dict[str, Any]:
         return fragment.context(
             lambda: _load(request, self.get_id()),
+            request=request,
             refresh_url=fragment.tab_url(request, self.get_id()))
 
 

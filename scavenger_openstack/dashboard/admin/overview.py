@@ -42,11 +42,12 @@ class Overview(tabs.Tab):
                          ) -> dict[str, Any]:
         return fragment.context(
             lambda: _load(request),
+            request=request,
             refresh_url=fragment.tab_url(request, self.get_id()))
 
 
 def _load(request: Any) -> dict[str, Any]:
-    found = client.get(request, client.path_of('overview'))
+    found = client.get(request, client.path_of('overview'))['overview']
     off = client.get(request, client.path_of('protection'), enabled=False,
                      limit=SWITCHES)
     worst = client.get(request, client.path_of('antagonists'), limit=WORST)

@@ -19,12 +19,12 @@ from scavenger_openstack.db import connect
 from scavenger_openstack.db import directives
 from scavenger_openstack.db import eviction_policy
 from scavenger_openstack.db import flavor_tags
-from scavenger_openstack.db import hours
 from scavenger_openstack.db import newest
 from scavenger_openstack.db import placed
 from scavenger_openstack.db import purge
 from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import antagonists
+from scavenger_openstack.db.resources import hours
 from scavenger_openstack.db.resources import summary
 from scavenger_openstack.db.resources import workloads
 from scavenger_openstack.db import runs

@@ -473,7 +473,7 @@ class Reads:
                 connection.execute(insert(tables.background_hours).values(
                     host_id=two, hour_s=at_s, core_s=10 * seconds,
                     byte_s=seconds))
-        found = self.ok('GET', '/v1/overview')
+        found = self.ok('GET', '/v1/overview')['overview']
         self.assertEqual(
             {'all': 2, 'silent': 1, 'enforcing': 1, 'observing': 0,
              'stopped': 0, 'grades': {'A': 1, '': 1}, 'versions': {'1': 2},
@@ -503,7 +503,7 @@ class Reads:
             for table in reversed(tables.METADATA.sorted_tables):
                 if table.name != 'claims':
                     connection.execute(delete(table))
-        found = self.ok('GET', '/v1/overview')
+        found = self.ok('GET', '/v1/overview')['overview']
         self.assertEqual((0, 0, None, []), (
             found['hosts']['all'], found['incidents_open'],
             found['background_cores'], found['victims']))

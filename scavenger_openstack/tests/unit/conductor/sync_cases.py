@@ -12,8 +12,8 @@ from scavenger_openstack.conductor import directives
 from scavenger_openstack.conductor import interference
 from scavenger_openstack.conductor import workloads
 from scavenger_openstack.db import eviction_policy
-from scavenger_openstack.db import hours
 from scavenger_openstack.db import purge
+from scavenger_openstack.db.resources import hours
 from scavenger_openstack.db.resources import summary
 from scavenger_openstack.db import tables
 from scavenger_openstack import errors

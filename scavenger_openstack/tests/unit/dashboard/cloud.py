@@ -15,6 +15,7 @@ import urllib.parse
 
 from django.conf import settings
 from openstack_auth import policy
+from openstack_auth import utils
 from openstack_dashboard.test import helpers
 from requests.packages.urllib3 import connection
 
@@ -22,7 +23,8 @@ ROLES = {'admin': [{'id': '1', 'name': 'admin'}],
          'member': [{'id': '2', 'name': 'member'}],
          'reader': [{'id': '3', 'name': 'reader'}]}
 NAMES = ('<script>alert(1)</script>', '"><img src=x onerror=alert(1)>',
-         "it's; DROP", '\u202egnp.exe', '{{ 7 }}{% now "Y" %}', 'ü' * 255)
+         "it's; DROP", '\u202egnp.exe', '{{ 7 }}{% now "Y" %}',
+         '{$ 7*6 $}', 'ü' * 255)
 """What tenants may call their instances."""
 
 
@@ -83,7 +85,8 @@ class Handler(server.BaseHTTPRequestHandler):
             status, answer = answer
         if status >= 400:
             answer = {'error': {'code': status, 'title': 'Refused',
-                                'detail': answer or api.error}}
+                                'detail': answer if isinstance(answer, str)
+                                else api.error}}
         elif answer is None and self.command == 'GET':
             status, answer = 404, {'error': {
                 'code': 404, 'title': 'Not Found',
@@ -126,6 +129,7 @@ class TestCase(helpers.TestCase):
         settings.POLICY_CHECK_FUNCTION = 'openstack_auth.policy.check'
         self.addCleanup(setattr, settings, 'POLICY_CHECK_FUNCTION', None)
         policy.reset()
+        self.request.user = utils.get_user(self.request)
 
     def _setup_user(self, **kwargs: Any) -> None:
         catalog = [*self.service_catalog, {
