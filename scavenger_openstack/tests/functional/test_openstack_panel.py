@@ -154,9 +154,10 @@ class Panel(PanelCase):
         page = visit.page
         for host, count in ((self.other.hostname, 0),
                             (self.here.hostname, 1)):
-            fragment = self.tab(visit, 'Incidents')
-            page.get_by_label('Host', exact=True).fill(host)
-            page.get_by_role('button', name='Filter').click()
+            self.tab(visit, 'Incidents')
+            form = page.get_by_role('search', name='Filter of incidents')
+            form.get_by_label('Host', exact=True).fill(host)
+            form.get_by_role('button', name='Filter').click()
             page.wait_for_url(re.compile(rf'host={host}'))
             fragment = page.locator('#interference__incidents '
                                     '.interference-fragment')
