@@ -91,7 +91,7 @@ TEXTS = ('cause', 'controller', 'signal', 'evidence_kind', 'project',
 
 STYLES = {'open': 'warning', 'confirmed': 'success', 'refuted': 'danger',
           'recommended': 'info'}
-"""Of the label; its word says the same."""
+"""How an outcome is marked; its word says the same."""
 
 
 OUTCOMES = {
@@ -308,6 +308,6 @@ def picture(incident: Fields, zone: datetime.tzinfo) -> dict[str, Any]:
     titles, rows = plots.table(drawn, zone)
     return {'picture': plots.incident(
                 drawn, threshold=incident.get('threshold'),
-                begun_s=begun and begun.timestamp(),
-                ended_s=ended and ended.timestamp(), zone=zone),
+                begun_s=begun.timestamp() if begun else None,
+                ended_s=ended.timestamp() if ended else None, zone=zone),
             'titles': titles, 'rows': rows}

@@ -25,7 +25,8 @@ from django.utils.safestring import mark_safe
 from django.utils.safestring import SafeString
 
 from scavenger_openstack import amounts
-from scavenger_openstack import plot
+from scavenger_openstack.plot import panels
+from scavenger_openstack.plot import shapes
 from scavenger_openstack import text
 from scavenger_openstack import typed_amounts
 from scavenger_openstack.types import printable
@@ -100,12 +101,12 @@ class Span(NamedTuple):
                                     itertools.count(first_s, step))]
 
 
-class _Signal(plot.Panel):
+class _Signal(panels.Panel):
 
     width, height, left = WIDTH, 210, 56
 
 
-class _Use(plot.Panel):
+class _Use(panels.Panel):
 
     width, height, left = WIDTH, 132, 56
 
@@ -125,21 +126,21 @@ def incident(series: Sequence[Series], *, threshold: float | None,
     if not drawn:
         return mark_safe('')
     span = _span(drawn, zone)
-    panels: list[plot.Panel] = [_signal(drawn[0], threshold, span, [
+    stack: list[panels.Panel] = [_signal(drawn[0], threshold, span, [
         limit for one in drawn[1:] for limit in one.limits])]
     for at_s, words in ((begun_s, 'begun'), (ended_s, 'ended')):
         if at_s is not None and span.begin_s <= at_s <= span.end_s:
-            panels[0].moment(at_s - span.begin_s, plot.INK,
+            stack[0].moment(at_s - span.begin_s, shapes.INK,
                              f'{words} {span.clock(at_s)}')
-    panels += [_use(one, span) for one in drawn[1:]]
-    parts = [plot.bar(0, 0, WIDTH, sum(one.height for one in panels),
-                      '#ffffff')]
+    stack += [_use(one, span) for one in drawn[1:]]
+    parts = [shapes.bar(0, 0, WIDTH, sum(one.height for one in stack),
+                        '#ffffff')]
     top = 0
-    for panel in panels:
+    for panel in stack:
         parts.append(f"<g transform='translate(0 {top})'>{panel.inside()}"
                      '</g>')
         top += panel.height
-    return mark_safe(plot.svg(
+    return mark_safe(shapes.svg(
         WIDTH, top, parts,
         f'{_titled(drawn[0])}, {span.clock(span.begin_s, "%Y-%m-%d %H:%M")} '
         f'to {span.clock(span.end_s, "%H:%M")}',
@@ -202,15 +203,15 @@ def sparkline(values: Sequence[float | None], label: str) -> SafeString:
     points = [(edge + i * step, None if value is None else height - edge - (
         height - 2 * edge) * max(0.0, value) / highest)
         for i, value in enumerate(values)]
-    parts = [plot.line(edge, height - edge, width - edge, height - edge,
-                       plot.GRID)]
-    for run in plot.runs(points):
+    parts = [shapes.line(edge, height - edge, width - edge, height - edge,
+                         shapes.GRID)]
+    for run in panels.runs(points):
         path = 'L'.join(f'{x:.1f} {y:.1f}' for x, y in run)
         parts += [f"<path d='M{path}' fill='none' stroke='{VICTIM}' "
                   "stroke-width='1.6' stroke-linejoin='round'/>",
                   f"<circle cx='{run[-1][0]:.1f}' cy='{run[-1][1]:.1f}' "
                   f"r='2' fill='{VICTIM}'/>"]
-    return mark_safe(plot.svg(width, height, parts, label))
+    return mark_safe(shapes.svg(width, height, parts, label))
 
 
 def bar(parts: Sequence[tuple[str, float | None]], total: float | None,
@@ -234,9 +235,9 @@ def bar(parts: Sequence[tuple[str, float | None]], total: float | None,
                 f'<title>{html.escape(name)}</title></rect>')
         x += wide
     drawn.append(f"<rect x='1' y='1' width='{width - 2:g}' "
-                 f"height='{height - 2:g}' fill='none' stroke='{plot.FAINT}'"
+                 f"height='{height - 2:g}' fill='none' stroke='{shapes.FAINT}'"
                  '/>')
-    return mark_safe(plot.svg(width, height, drawn, label))
+    return mark_safe(shapes.svg(width, height, drawn, label))
 
 
 def isolated(name: str) -> str:
@@ -268,14 +269,14 @@ def _span(series: Iterable[Series], zone: datetime.tzinfo) -> Span:
 
 
 def _signal(one: Series, threshold: float | None, span: Span,
-            limits: Iterable[Limit]) -> plot.Panel:
+            limits: Iterable[Limit]) -> panels.Panel:
     size, unit = amounts.unit(one.signal.partition(' ')[0])
     highest = max([*_values(one), threshold or 0.0])
     panel = _Signal(_titled(one), unit, span.seconds, _axis(highest / size),
                     span.ticks())
     _shade(panel, limits, span)
-    panel.add(plot.Curve(_points(one, span, size), VICTIM, fill=True,
-                         width=2))
+    panel.add(panels.Curve(_points(one, span, size), VICTIM, fill=True,
+                           width=2))
     if threshold is not None:
         panel.level(threshold / size, THRESHOLD)
         panel.words(threshold / size, THRESHOLD, 'threshold '
@@ -283,7 +284,7 @@ def _signal(one: Series, threshold: float | None, span: Span,
     return panel
 
 
-def _use(one: Series, span: Span) -> plot.Panel:
+def _use(one: Series, span: Span) -> panels.Panel:
     name = one.signal.partition(' ')[0]
     size, unit = amounts.unit(name)
     same = [limit for limit in one.limits if limit.knob == name]
@@ -291,20 +292,20 @@ def _use(one: Series, span: Span) -> plot.Panel:
     panel = _Use(_titled(one), unit, span.seconds, _axis(highest / size),
                  span.ticks())
     _shade(panel, one.limits, span)
-    panel.add(plot.Curve(_points(one, span, size), SUSPECT))
+    panel.add(panels.Curve(_points(one, span, size), SUSPECT))
     for limit in same:
         steps = [(max(0.0, time_s - span.begin_s), value / size)
                  for time_s, value in limit.steps
                  if isinstance(value, int | float)]
         if steps:
             end_s = span.end_s if limit.end_s is None else limit.end_s
-            panel.add(plot.Curve(
+            panel.add(panels.Curve(
                 [*steps, (end_s - span.begin_s, steps[-1][1])], LIMIT,
                 dashed=True, steps=True))
     return panel
 
 
-def _shade(panel: plot.Panel, limits: Iterable[Limit], span: Span) -> None:
+def _shade(panel: panels.Panel, limits: Iterable[Limit], span: Span) -> None:
     for limit in limits:
         end_s = span.end_s if limit.end_s is None else limit.end_s
         if limit.begin_s < span.end_s and end_s > span.begin_s:
@@ -314,24 +315,24 @@ def _shade(panel: plot.Panel, limits: Iterable[Limit], span: Span) -> None:
             panel.moment(limit.begin_s - span.begin_s, LIMIT, 'limited')
 
 
-def _axis(highest: float) -> plot.Axis:
+def _axis(highest: float) -> panels.Axis:
     """From 0 to a round number above."""
     if highest <= 0 or not math.isfinite(highest):
-        return plot.Axis(0.0, 1.0, [(0.0, '0'), (1.0, '1')])
+        return panels.Axis(0.0, 1.0, [(0.0, '0'), (1.0, '1')])
     step = 10.0 ** math.floor(math.log10(highest))
     top = next(factor * step for factor in (1, 1.5, 2, 3, 4, 5, 6, 8, 10, 15)
                if factor * step >= highest * 1.05)
-    return plot.Axis(0.0, top, [(part * top, amounts.of_number(part * top))
-                                for part in (0.0, 0.5, 1.0)])
+    return panels.Axis(0.0, top, [(part * top, amounts.of_number(part * top))
+                                  for part in (0.0, 0.5, 1.0)])
 
 
-def _points(one: Series, span: Span, size: float) -> list[plot.Point]:
+def _points(one: Series, span: Span, size: float) -> list[panels.Point]:
     """By seconds from the begin, with a gap where nothing was measured."""
     points = sorted(one.points, key=lambda point: point[0])
     gaps = [after - before for (before, _), (after, _)
             in itertools.pairwise(points)]
     most_s = GAP * statistics.median(gaps) if gaps else math.inf
-    found: list[plot.Point] = []
+    found: list[panels.Point] = []
     last_s = math.inf
     for time_s, value in points:
         if time_s - last_s > most_s:

@@ -381,8 +381,7 @@ class Sync:
 
 
 def _is_measured(event: transitions.IncidentEvent) -> bool:
-    """Whether an incident is reported with its measurements: how it began,
-    and how the signal went when a limit was judged and at the end."""
+    """Whether it is a begin, an end, or a limit that was judged."""
     return event.what != 'changed' or event.incident.outcome != Outcome.OPEN
 
 

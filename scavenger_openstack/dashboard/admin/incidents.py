@@ -15,8 +15,10 @@ from django.utils.translation import gettext_lazy
 from horizon import tabs
 from horizon.utils import http as http_utils
 from horizon import views
+from openstack_dashboard import policy
 
 from scavenger_openstack.command_line import duration_s
+from scavenger_openstack.dashboard.admin.limits import NOT_SETTABLE
 from scavenger_openstack.dashboard import client
 from scavenger_openstack.dashboard import fragment
 from scavenger_openstack.dashboard import incident as incident_
@@ -57,6 +59,12 @@ class Incidents(tabs.Tab):
                           in incident_.KINDS.items()],
                 'inputs': INPUTS}
 
+
+ACTIONS = {'may_set': 'interference:overrides:set',
+           'may_unset': 'interference:overrides:delete',
+           'may_exempt': 'interference:exemptions:set',
+           'may_evict': 'interference:evictions:create'}
+"""What a button of the page needs."""
 
 INPUTS = (
     ('host', gettext_lazy('Host'), ''),
@@ -158,5 +166,12 @@ def load_one(request: Any, pk: str) -> dict[str, Any]:
                          for one in fields.get('suspects') or ()],
             'limits': [{**one, 'shown': incident_.named(one)}
                        for one in fields.get('caps') or ()
-                       if not one.get('removed_at')],
+                       if not one.get('removed_at')
+                       and one.get('knob') not in NOT_SETTABLE],
+            'background': [{**one, 'shown': incident_.named(one)}
+                           for one in fields.get('suspects') or ()
+                           if one.get('antagonist') and one.get('instance')
+                           and not one.get('foreground')],
+            **{name: policy.check((('interference', rule),), request)
+               for name, rule in ACTIONS.items()},
             **incident_.picture(fields, timezone.get_current_timezone())}

@@ -30,7 +30,7 @@ class Index(tabs.TabView):
     page_title = _('Interference')
 
 
-class _Form(forms.ModalFormView):
+class PolicyForm(forms.ModalFormView):
     """A form that one policy allows; it goes back to one of the tabs."""
 
     rule = ''
@@ -58,7 +58,7 @@ class _Form(forms.ModalFormView):
                 'submit_url': urls.reverse(self.url)}
 
 
-class SetLimit(_Form):
+class SetLimit(PolicyForm):
     """Set an override; without a host and a workload, choose them first."""
 
     rule = 'interference:overrides:set'
@@ -106,7 +106,7 @@ class SetLimit(_Form):
                            for knob, floor in sorted(row['floor'].items())]}
 
 
-class UnsetLimit(_Form):
+class UnsetLimit(PolicyForm):
     """End an override."""
 
     rule = 'interference:overrides:delete'
@@ -125,7 +125,7 @@ class UnsetLimit(_Form):
             for name in ('host', 'workload', 'knob')}}
 
 
-class Protection(_Form):
+class Protection(PolicyForm):
     """Turn protection off or on."""
 
     rule = 'interference:protection:set'

@@ -76,7 +76,7 @@ HOWS = {
     'pause': gettext_lazy('pause'), 'stop': gettext_lazy('shut down'),
     'shelve': gettext_lazy('shut down and take off its host')}
 
-RESOURCES = {
+RESOURCES: Mapping[str, Any] = {
     Resource.CPU: gettext_lazy('CPU'),
     Resource.MEMORY: gettext_lazy('memory'),
     Resource.DISK: gettext_lazy('disk'),
