@@ -182,8 +182,9 @@ class Panel(PanelCase):
     def override(self, visit: browser.Visit, hog: str) -> None:
         """Its limit in the API, in the table and in its cgroup."""
         page = visit.page
-        self.tab(visit, 'Limits').get_by_role('link', name=re.compile(
-            r'^Override… hog cpu_cores')).click()
+        self.tab(visit, 'Limits').get_by_role(
+            'row').filter(has_text='hog').filter(has_text='cpu_cores'
+            ).get_by_text('Override').click()
         dialog = page.locator('.modal-content')
         expect(dialog).to_contain_text('floor')
         self.sound(visit, 'the form of a limit')
@@ -205,7 +206,8 @@ class Panel(PanelCase):
 
     def lift(self, visit: browser.Visit, hog: str) -> None:
         page = visit.page
-        page.get_by_role('link', name=re.compile(r'^Lift… hog')).click()
+        page.locator('[aria-labelledby=overrides]').get_by_role(
+            'row').filter(has_text='hog').get_by_text('Lift').click()
         dialog = page.locator('.modal-content')
         dialog.get_by_label('Reason').fill('a test has ended')
         self.sound(visit, 'the form that lifts')
@@ -220,8 +222,8 @@ class Panel(PanelCase):
         page = visit.page
         self.addCleanup(self.protect, True)
         self.stack.headroom_known = False
-        self.tab(visit, 'Overview').get_by_role(
-            'link', name='Turn protection off').click()
+        self.tab(visit, 'Overview').get_by_text(
+            'Turn protection off').click()
         dialog = page.locator('.modal-content')
         dialog.get_by_label('Reason').fill('a test')
         dialog.get_by_role('button', name='Change').click()
@@ -237,7 +239,7 @@ class Panel(PanelCase):
         self.sound(visit, 'the overview without protection')
         self.cloud.wait('no limit is left', lambda: not self.caps(hog)
                         and not self.quotas(), SOON_S)
-        banner.get_by_role('link', name='Turn on').click()
+        banner.get_by_text('Turn on').click()
         dialog.get_by_label('Reason').fill('a test has ended')
         dialog.get_by_role('button', name='Change').click()
         expect(banner).to_have_count(0)
