@@ -48,6 +48,7 @@ import sqlalchemy
 
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import reports
+from scavenger_openstack.db import rows
 from scavenger_openstack.db import schema
 from scavenger_openstack.db import tables
 from scavenger_openstack.db import totals
@@ -115,6 +116,12 @@ def fill(engine: sqlalchemy.Engine, size: int, evidence: float, now_s: float
                  'project': project_of(one), 'priority': 'foreground',
                  'vcpus': 4.0, 'floor': {}, 'since_s': now_s - SPAN_S}
                 for one in range(first, min(ALL, first + BATCH))])
+    end_s = int(now_s // HOUR_S * HOUR_S)
+    for hour_s in range(end_s - 7 * 24 * HOUR_S, end_s, HOUR_S):
+        with connect.writing(engine) as connection:
+            connection.execute(tables.background_hours.insert(), [
+                {'host_id': host, 'hour_s': hour_s, 'core_s': 3600.0,
+                 'byte_s': 3600.0 * 2 ** 34} for host in hosts])
     chosen = random.Random(size)
     for first in range(0, size, BATCH):
         numbers = range(first, min(size, first + BATCH))
@@ -132,6 +139,7 @@ def fill(engine: sqlalchemy.Engine, size: int, evidence: float, now_s: float
             isolation_level='AUTOCOMMIT') as autocommit:
         # As a server does by itself when a tenth is new.
         for table in ('incidents', 'suspects', 'antagonist_hours',
+                      'victim_hours', 'background_hours',
                       'antagonist_totals', 'hosts', 'workloads'):
             autocommit.exec_driver_sql(
                 f'VACUUM ANALYZE {table}'
@@ -144,6 +152,7 @@ def write(connection: sqlalchemy.Connection, hosts: list[int],
           chosen: random.Random) -> None:
     """Incidents that began then, with their suspects and sums."""
     incidents, suspects, hours = [], [], []
+    disturbed: dict[tuple[int, int, str], dict[str, Any]] = {}
     for number, begun_s in begun:
         culprit = number * STRIDE % ALL
         near = host_of(culprit) * WORKLOADS
@@ -181,9 +190,20 @@ def write(connection: sqlalchemy.Connection, hosts: list[int],
             'incidents': 1, 'interference_s': length_s,
             'confirmed': int(outcome == 'confirmed'),
             'refuted': int(outcome == 'refuted')})
+        of_victim = disturbed.setdefault(
+            (hours[-1]['host_id'], hours[-1]['hour_s'], name_of(victim)),
+            {'instance': str(uuid.UUID(int=victim)), 'incidents': 0,
+             'project': project_of(victim), 'interference_s': 0.0})
+        of_victim['incidents'] += 1
+        of_victim['interference_s'] += length_s
     connection.execute(tables.incidents.insert(), incidents)
     connection.execute(tables.suspects.insert(), suspects)
     connection.execute(tables.antagonist_hours.insert(), hours)
+    rows.put(connection, tables.victim_hours, ('hour_s', 'host_id', 'victim'),
+             ('incidents', 'interference_s'), [
+                 {'host_id': host_id, 'hour_s': hour_s, 'victim': victim,
+                  **row} for (host_id, hour_s, victim), row
+                 in disturbed.items()])
 
 
 def series(begun_s: float, workloads: tuple[int, ...]) -> list[Any]:
@@ -207,6 +227,15 @@ def paths(size: int, now_s: float, chosen: random.Random
 
     incidents, antagonists = '/v1/incidents', '/v1/antagonists'
     return {
+        'panel, overview': ['/v1/overview'],
+        'panel, antagonists of 24 hours': [
+            url(antagonists, since=when(1), parts=24, limit=20)],
+        'panel, antagonists of 7 days': [
+            url(antagonists, since=when(7), parts=28, limit=20)],
+        'panel, antagonists of 30 days': [
+            url(antagonists, since=when(30), parts=30, limit=20)],
+        'panel, hosts': ['/v1/hosts?limit=30'],
+        'panel, limits': ['/v1/caps?limit=50'],
         'antagonists, last day': [antagonists],
         'antagonists, 7 days': [url(antagonists, since=when(7))],
         'antagonists, 3 days, summed': [url(antagonists, since=when(3))],

@@ -50,7 +50,7 @@ class Incidents(tabs.Tab):
                          ) -> dict[str, Any]:
         chosen = filters(request.GET)
         return {**fragment.context(
-                    lambda: load(request, chosen),
+                    lambda: load(request, chosen), request=request,
                     refresh_url=fragment.tab_url(request, self.get_id())),
                 'chosen': chosen, 'tab': self.get_id(),
                 'filtered': bool(chosen),
@@ -95,6 +95,7 @@ class Show(views.HorizonTemplateView):
                 + f'?tab={TAB}',
                 **fragment.context(
                     lambda: load_one(self.request, pk),
+                    request=self.request,
                     refresh_url=self.request.get_full_path())}
 
     def render_to_response(self, context: dict[str, Any]) -> Any:

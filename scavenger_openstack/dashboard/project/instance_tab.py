@@ -32,7 +32,8 @@ class Disturbed(tabs.Tab):
     def get_context_data(self, request: Any, **kwargs: Any
                          ) -> dict[str, Any]:
         instance = self.tab_group.kwargs['instance'].id
-        return {**fragment.context(lambda: views.load(request, instance)),
+        return {**fragment.context(
+                    lambda: views.load(request, instance), request=request),
                 'of_incident': self.of_incident}
 
 

@@ -55,7 +55,7 @@ class Index(_View):
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         return {**super().get_context_data(**kwargs),
                 **fragment.context(
-                    lambda: load(self.request),
+                    lambda: load(self.request), request=self.request,
                     refresh_url=self.request.get_full_path())}
 
 
@@ -72,6 +72,7 @@ class Show(_View):
                 'index': urls.reverse('horizon:project:disturbances:index'),
                 **fragment.context(
                     lambda: load_one(self.request, pk),
+                    request=self.request,
                     refresh_url=self.request.get_full_path())}
 
 

@@ -150,24 +150,40 @@ def anonymous(fields: Fields) -> dict[str, Any]:
 
 
 def limits(workload: Fields) -> dict[str, Any]:
-    """What limits a background instance now, and what did."""
-    found = []
+    """What limits a background instance now, and what did, by resource.
+
+    Several limits on one resource are one row: the longest of them counts.
+    """
+    rows: dict[str, dict[str, Any]] = {}
     for one in workload.get('limits') or ():
         knob = one.get('knob') or ''
-        since = fragment.time(one.get('set_at'))
-        found.append({
-            'resource': RESOURCES.get(
-                RESOURCE_OF[Knob(knob)] if knob in set(Knob) else '',
-                incident_.shown(knob)),
-            'share': 100 * (one.get('limited_s') or 0.0) / MONTH_S,
-            'now': bool(one.get('in_force')), 'since': since,
-            'value': typed_amounts.human(knob, one.get('value'))
-            if one.get('in_force') else '',
-            'why': why(one.get('owner') or '')
-            if one.get('in_force') else ''})
+        resource = RESOURCE_OF[Knob(knob)] if knob in set(Knob) else knob
+        found = rows.setdefault(resource, {
+            'resource': RESOURCES.get(resource, incident_.shown(knob)),
+            'share': 0.0, 'now': False, 'since': None, 'values': [],
+            'reasons': []})
+        found['share'] = max(found['share'], 100 * (
+            one.get('limited_s') or 0.0) / MONTH_S)
+        if one.get('in_force'):
+            since = fragment.time(one.get('set_at'))
+            found['now'] = True
+            found['values'].append(str(
+                VALUES.get(knob) or typed_amounts.human(knob,
+                                                        one.get('value'))))
+            if found['since'] is None or since and since < found['since']:
+                found['since'] = since
+            reason = why(one.get('owner') or '')
+            if reason not in found['reasons']:
+                found['reasons'].append(reason)
     return {'name': incident_.shown(workload.get('name') or ''),
-            'instance': workload.get('instance') or '', 'limits': found,
-            'limited': any(one['now'] for one in found)}
+            'instance': workload.get('instance') or '',
+            'limits': list(rows.values())}
+
+
+VALUES: Mapping[str, Any] = {
+    Knob.CPU_IDLE: gettext_lazy('what others leave idle'),
+    Knob.PAUSED: gettext_lazy('nothing: it is paused')}
+"""Limits that are no amount."""
 
 
 def why(owner: str) -> str:

@@ -14,6 +14,7 @@ import testtools
 from scavenger_openstack.api.routes import ROUTES
 from scavenger_openstack.api import validation
 from scavenger_openstack.tests.unit import panel_answers
+from scavenger_openstack.tests.unit import panel_incidents
 
 
 def schema_of(method: str, path: str) -> Any:
@@ -36,6 +37,21 @@ class Answers(testtools.TestCase):
         for (method, path), answer in panel_answers.ANSWERS.items():
             self.assertIsNotNone(answer, urllib.parse.unquote(path))
             self.check(method, path, answer)
+
+    def test_incidents(self) -> None:
+        for shown in (panel_incidents.listed(), panel_incidents.as_project(
+                panel_incidents.listed())):
+            self.check('GET', '/v1/incidents', {
+                'incidents': [shown], 'next': None})
+        for shown in (panel_incidents.whole(), panel_incidents.as_project(
+                panel_incidents.whole())):
+            self.check('GET', '/v1/incidents/1', {'incident': shown})
+        self.check('GET', '/v1/workloads', {'workloads': [
+            panel_incidents.workload('nightly', (
+                'cpu_cores', 60.0, 0.25, 'attribution'), (
+                    'memory_bytes', 60.0, None, None))], 'next': None})
+        self.check('GET', '/v1/evictions', {
+            'evictions': [panel_incidents.eviction()], 'next': None})
 
     def test_the_overview_of_nothing(self) -> None:
         self.check('GET', '/v1/overview', {

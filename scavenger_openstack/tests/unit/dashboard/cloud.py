@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from http import server
 import json
 import threading
@@ -17,7 +16,7 @@ from django.conf import settings
 from openstack_auth import policy
 from openstack_auth import utils
 from openstack_dashboard.test import helpers
-from requests.packages.urllib3 import connection
+from urllib3 import connection
 
 ROLES = {'admin': [{'id': '1', 'name': 'admin'}],
          'member': [{'id': '2', 'name': 'member'}],
@@ -79,7 +78,7 @@ class Handler(server.BaseHTTPRequestHandler):
         time.sleep(api.delay_s)
         status, answer = api.status, api.answers.get(
             (self.command, url.path))
-        if isinstance(answer, Callable):
+        if callable(answer):
             answer = answer(seen)
         if isinstance(answer, tuple):
             status, answer = answer
@@ -94,6 +93,8 @@ class Handler(server.BaseHTTPRequestHandler):
         content = api.raw if api.raw is not None else (
             json.dumps(answer).encode() if answer is not None else b'')
         self.send_response(status if content or status >= 300 else 204)
+        if 300 <= status < 400:
+            self.send_header('Location', f'{api.url}/v1/elsewhere')
         self.send_header('Content-Type', 'application/json')
         self.send_header('Content-Length', str(len(content)))
         self.end_headers()

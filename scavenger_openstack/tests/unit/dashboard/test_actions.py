@@ -7,7 +7,7 @@ from __future__ import annotations
 from django import urls
 
 from scavenger_openstack.tests.unit.dashboard import cloud
-from scavenger_openstack.tests.unit.dashboard import incidents
+from scavenger_openstack.tests.unit import panel_incidents as incidents
 
 EXEMPT, EVICT = (urls.reverse(f'horizon:admin:interference:{name}')
                  for name in ('exempt', 'evict'))

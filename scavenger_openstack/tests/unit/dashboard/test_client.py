@@ -101,7 +101,7 @@ class Client(cloud.TestCase):
 
     def test_a_redirect_is_not_followed(self) -> None:
         """The token is not taken elsewhere."""
-        self.api.status, self.api.answers['GET', HOSTS] = 302, {}
+        self.api.answers['GET', HOSTS] = (302, {})
         self.failed(client.Unavailable)
         self.assertEqual(1, len(self.api.requests))
 

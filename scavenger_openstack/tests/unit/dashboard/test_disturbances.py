@@ -19,32 +19,14 @@ from openstack_dashboard.dashboards.project.instances \
 
 from scavenger_openstack.dashboard.project import instance_tab
 from scavenger_openstack.tests.unit.dashboard import cloud
-from scavenger_openstack.tests.unit.dashboard import incidents
-from scavenger_openstack.tests.unit.dashboard.incidents import at
+from scavenger_openstack.tests.unit import panel_incidents as incidents
+from scavenger_openstack.tests.unit.panel_incidents import at
 
 INDEX = urls.reverse('horizon:project:disturbances:index')
 OTHERS = (incidents.NOISY, incidents.OTHER, 'host-one', 'batch', '/batch',
           'it ran during', 'is well again', 'limit batch')
 """What is of others, or tells where an instance is."""
 MONTH_S = 30 * 86400
-
-
-def workload(name='nightly', *limits):
-    return {'id': incidents.VICTIM, 'host': None, 'name': name,
-            'kind': 'instance', 'instance': incidents.VICTIM,
-            'display_name': name, 'priority': 'background', 'limits': [
-                {'knob': knob, 'limited_s': limited_s,
-                 'in_force': value is not None, 'value': value,
-                 'owner': owner, 'set_at': value and at(0)}
-                for knob, limited_s, value, owner in limits]}
-
-
-def eviction(**fields):
-    return {'id': 'e' * 32, 'instance': incidents.VICTIM, 'name': 'nightly',
-            'host': None, 'project': incidents.PROJECT, 'how': 'stop',
-            'reason': None, 'created_by': None, 'created_at':
-            at(-60, timezone.now()), 'state': 'asked', 'detail': None,
-            'changed_at': None, **fields}
 
 
 class Base(cloud.TestCase):
@@ -79,8 +61,8 @@ class IndexTest(Base):
     def test_nothing_of_others_whatever_the_api_answers(self) -> None:
         """An operator's token shows more."""
         self.answer(incidents.listed(), workloads=[
-            {**workload(), 'host': 'host-one'}], evictions=[
-                eviction(host='host-one', reason='it ran during',
+            {**incidents.workload(), 'host': 'host-one'}], evictions=[
+                incidents.eviction(host='host-one', reason='it ran during',
                          detail='batch', created_by=incidents.OTHER)])
         self.api.answers['GET', f'/v1/incidents/{incidents.PK}'] = {
             'incident': incidents.whole()}
@@ -93,12 +75,12 @@ class IndexTest(Base):
 
     def test_background(self) -> None:
         self.answer(workloads=[
-            workload('nightly', ('cpu_cores', MONTH_S / 20, 0.25,
+            incidents.workload('nightly', ('cpu_cores', MONTH_S / 20, 0.25,
                                  'attribution'),
                      ('memory_bytes', MONTH_S / 4, None, None),
                      ('io_bytes_per_s', 60.0, 5e6, 'scavenger'),
                      ('egress_bytes_per_s', 60.0, 5e6, 'operator')),
-            workload('calm')])
+            incidents.workload('calm')])
         page = self.client.get(INDEX)
         for text in ('yes, to 0.25 cores', '5.0 %', '25.0 %',
                      'it disturbed another instance', 'yes, to 5 MB/s',
@@ -107,11 +89,24 @@ class IndexTest(Base):
                      'not limited in the last 30 days'):
             self.assertContains(page, text)
 
+    def test_limits_on_one_resource_are_one_row(self) -> None:
+        self.answer(workloads=[incidents.workload(
+            'nightly', ('cpu_cores', MONTH_S / 10, 0.5, 'attribution'),
+            ('cpu_idle', MONTH_S / 2, 1.0, 'leftover'),
+            ('cpu_set', MONTH_S / 5, '0-1', 'attribution'))])
+        page = self.client.get(INDEX)
+        self.assertContains(page, '<td>CPU</td>', 1)
+        self.assertContains(page, 'yes, to 0.5 cores, what others leave '
+                                  'idle, CPUs 0-1')
+        self.assertContains(page, '50.0 %')
+        self.assertContains(page, 'it disturbed another instance; other '
+                                  'instances need the capacity')
+
     def test_notice_of_an_eviction(self) -> None:
         self.answer(
             incidents.listed(signal='', cause='eviction', value=None,
                              threshold=None, outcome='recommended'),
-            evictions=[eviction(), eviction(
+            evictions=[incidents.eviction(), incidents.eviction(
                 name='old', created_at='2020-01-01T00:00:00Z')])
         page = self.client.get(INDEX)
         self.assertContains(page, 'nightly has to leave its host (shut down)')
@@ -135,8 +130,9 @@ class IndexTest(Base):
     def test_names_are_escaped(self) -> None:
         for name in (*cloud.NAMES, '\u05e2\u05d1'):
             self.answer(incidents.listed(name),
-                        workloads=[workload(name, (name, 1.0, 0.5, name))],
-                        evictions=[eviction(name=name, how=name,
+                        workloads=[incidents.workload(
+                            name, (name, 1.0, 0.5, name))],
+                        evictions=[incidents.eviction(name=name, how=name,
                                             state=name)])
             page = self.client.get(INDEX).content.decode()
             for text in ('<script>alert', '<img src=x', '\u202e'):
@@ -242,7 +238,7 @@ class InstanceTest(Base):
 
     def test_tab_of_the_project(self) -> None:
         self.answer(incidents.as_project(incidents.listed()),
-                    workloads=[workload('nightly', (
+                    workloads=[incidents.workload('nightly', (
                         'cpu_cores', 60.0, 0.25, 'attribution'))])
         text = self.tab(instance_tab.Disturbed).render()
         self.assertIn('had to wait for a CPU', text)

@@ -4,9 +4,13 @@
 
 from __future__ import annotations
 
+import pathlib
 import re
+import shutil
+import tempfile
 import time
 
+from django.conf import settings
 from django import urls
 
 from scavenger_openstack.tests.unit.dashboard import cloud
@@ -101,6 +105,43 @@ class Page(Operators):
         self.assertIn('2026-11-29 12:00:00', self.fragment('hosts'))
         self.client.cookies['django_timezone'] = 'UTC'
         self.assertIn('2026-11-29 03:00:00', self.fragment('hosts'))
+
+
+class OwnRules(Operators):
+    """An administrator whom the operator's own rules let look alone."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        directory = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, directory)
+        file = pathlib.Path(directory, 'policy.yaml')
+        file.write_text(''.join(f'"interference:{name}": "!"\n' for name in (
+            'overrides:set', 'overrides:delete', 'protection:set',
+            'antagonists:list')))
+        self.addCleanup(settings.POLICY_FILES.update,
+                        interference=settings.POLICY_FILES['interference'])
+        settings.POLICY_FILES['interference'] = str(file)
+
+    def test_nothing_to_change(self) -> None:
+        self.api.answers['GET', '/v1/protection'] = answers.listing(
+            'protection', answers.switch())
+        for tab in ('overview', 'limits'):
+            text = self.fragment(tab)
+            self.assertNotIn('data-problem', text)
+            self.assertNotIn('ajax-modal', text)
+
+    def test_no_tab(self) -> None:
+        text = self.client.get(INDEX).content.decode()
+        self.assertIn('interference__limits', text)
+        self.assertNotIn('interference__antagonists', text)
+
+    def test_no_forms(self) -> None:
+        self.api.requests.clear()
+        for name in ('cap_set', 'cap_unset', 'protection'):
+            url = urls.reverse(f'horizon:admin:interference:{name}')
+            for answer in (self.client.get(url), self.client.post(url, {})):
+                self.assertEqual(403, answer.status_code, name)
+        self.assertEqual([], self.api.requests)
 
 
 class Reader(Operators):

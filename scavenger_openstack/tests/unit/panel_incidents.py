@@ -94,3 +94,29 @@ def as_project(incident: dict[str, Any]) -> dict[str, Any]:
                          'share': 0.6}],
             'evidence': incident['evidence'][:1]}
     return shown
+
+
+def workload(name: str = 'nightly', *limits: tuple[Any, ...]
+             ) -> dict[str, Any]:
+    """A background instance of the project.
+
+    :param limits: knob, seconds of 30 days, value and owner
+    """
+    return {'id': VICTIM, 'host': None, 'name': name, 'kind': 'instance',
+            'instance': VICTIM, 'display_name': name, 'flavor': 'tiny',
+            'project': PROJECT, 'application': '', 'source': 'flavor',
+            'vcpus': 2.0, 'floor': {}, 'since_at': at(-900),
+            'until_at': None, 'priority': 'background', 'limits': [
+                {'knob': knob, 'limited_s': limited_s,
+                 'in_force': value is not None, 'value': value,
+                 'owner': owner, 'set_at': value and at(0)}
+                for knob, limited_s, value, owner in limits]}
+
+
+def eviction(**fields: Any) -> dict[str, Any]:
+    """One of a minute ago, as its project sees it."""
+    return {'id': 'e' * 32, 'instance': VICTIM, 'name': 'nightly',
+            'host': None, 'project': PROJECT, 'how': 'stop', 'reason': None,
+            'created_by': None, 'created_at': at(
+                -60, datetime.datetime.now(datetime.UTC)), 'state': 'asked',
+            'detail': None, 'changed_at': None, **fields}
