@@ -23,7 +23,7 @@ class Exempt(forms.SelfHandlingForm):
     """An exemption of one instance from all limits but overrides."""
 
     instance = forms.CharField(widget=forms.HiddenInput(), max_length=36)
-    reason = admin_forms._reason(_('Shown with the exemption and kept in '
+    reason = admin_forms.reason_field(_('Shown with the exemption and kept in '
                                    'the audit.'))
 
     def handle(self, request: Any, data: dict[str, Any]) -> bool:
@@ -32,7 +32,7 @@ class Exempt(forms.SelfHandlingForm):
                 'scope': 'instance', 'target': data['instance'],
                 'reason': data['reason']})
         except client.Problem as problem:
-            self.api_error(admin_forms._uncertain(problem))
+            self.api_error(admin_forms.uncertain(problem))
             return False
         messages.success(request, gettext(
             '%(instance)s is exempt: its limits are removed with the next '
@@ -52,7 +52,7 @@ class Evict(forms.SelfHandlingForm):
     what = forms.ChoiceField(label=_('What to do'), choices=(
         (CHECK, _('Only check, and change nothing')),
         (DO, _('Have Nova do it'))))
-    reason = admin_forms._reason(_('Kept with the eviction and in the '
+    reason = admin_forms.reason_field(_('Kept with the eviction and in the '
                                    'audit.'))
 
     def handle(self, request: Any, data: dict[str, Any]) -> bool:
@@ -63,7 +63,7 @@ class Evict(forms.SelfHandlingForm):
                     'reason': data['reason'],
                     'dry_run': data['what'] == CHECK})
         except client.Problem as problem:
-            self.api_error(admin_forms._uncertain(problem))
+            self.api_error(admin_forms.uncertain(problem))
             return False
         if data['what'] == CHECK:
             # The form stays: the same may be done next.

@@ -10,6 +10,7 @@ from typing import Any
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from horizon import tabs
+from openstack_dashboard import policy
 
 from scavenger_openstack.dashboard import client
 from scavenger_openstack.dashboard import fragment
@@ -56,6 +57,8 @@ def _load(request: Any, tab: str) -> dict[str, Any]:
         host=asked.get('host'), project=asked.get('project'),
         marker=asked.get('antagonists_marker'))
     return {
+        'may_evict': policy.check(
+            (('interference', 'interference:evictions:create'),), request),
         'tab': tab, 'span_title': title, 'part': part,
         'spans': [(chosen == name, text, fragment.tab_url(
             request, tab, span=name, antagonists_marker=None))

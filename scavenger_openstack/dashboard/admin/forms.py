@@ -29,13 +29,13 @@ EXPIRIES = (('1', _('1 hour')), ('2', _('2 hours')), ('8', _('8 hours')),
 """Hours, and what they are called."""
 
 
-def _reason(help_text: Any) -> Any:
+def reason_field(help_text: Any) -> Any:
     return forms.CharField(
         label=_('Reason'), max_length=2000, help_text=help_text,
         widget=forms.TextInput(attrs={'autocomplete': 'off'}))
 
 
-def _uncertain(problem: client.Problem) -> str:
+def uncertain(problem: client.Problem) -> str:
     """Return a sentence on a change that has no answer."""
     if isinstance(problem, client.Unavailable):
         return _now('%s The change may have been made all the same: look '
@@ -73,7 +73,7 @@ class SetLimit(Choose):
         help_text=_('With its unit, or the word none for no limit.'),
         widget=forms.TextInput(attrs={'autocomplete': 'off'}))
     hours = forms.ChoiceField(label=_('Expires in'), choices=EXPIRIES)
-    reason = _reason(_('Shown with the limit and kept in the audit.'))
+    reason = reason_field(_('Shown with the limit and kept in the audit.'))
 
     field_order = ('host', 'workload', 'knob', 'value', 'hours', 'reason')
 
@@ -97,7 +97,7 @@ class SetLimit(Choose):
                 {'value': data['value'], 'reason': data['reason'],
                  'expires_at': expires.strftime('%Y-%m-%dT%H:%M:%SZ')})
         except client.Problem as problem:
-            self.api_error(_uncertain(problem))
+            self.api_error(uncertain(problem))
             return False
         override = (answer or {}).get('override') or {}
         messages.success(request, _now(
@@ -116,7 +116,7 @@ class UnsetLimit(forms.SelfHandlingForm):
     workload = forms.CharField(widget=forms.HiddenInput(), max_length=255,
                                strip=False)
     knob = forms.CharField(widget=forms.HiddenInput(), max_length=32)
-    reason = _reason(_('Kept in the audit.'))
+    reason = reason_field(_('Kept in the audit.'))
 
     def handle(self, request: Any, data: dict[str, Any]) -> bool:
         try:
@@ -125,7 +125,7 @@ class UnsetLimit(forms.SelfHandlingForm):
                     'caps', data['host'], data['knob'], data['workload']),
                 reason=data['reason'])
         except client.Problem as problem:
-            self.api_error(_uncertain(problem))
+            self.api_error(uncertain(problem))
             return False
         messages.success(request, _now(
             'The override ends; the host follows with its next report, '
@@ -146,7 +146,7 @@ class Protection(forms.SelfHandlingForm):
     enabled = forms.ChoiceField(label=_('Protection'), choices=(
         ('off', _('Off: remove every limit, and set none')),
         ('on', _('On: limits may be set again'))))
-    reason = _reason(_('Shown on the hosts and kept in the audit.'))
+    reason = reason_field(_('Shown on the hosts and kept in the audit.'))
     sure = forms.BooleanField(
         label=_('Background work may disturb foreground work without '
                 'bounds while protection is off.'),
@@ -171,7 +171,7 @@ class Protection(forms.SelfHandlingForm):
                     'enabled': data['enabled'] == 'on',
                     'reason': data['reason']})
         except client.Problem as problem:
-            self.api_error(_uncertain(problem))
+            self.api_error(uncertain(problem))
             return False
         counts = (answer or {}).get('protection') or {}
         text = _now('Protection is on again.') if data['enabled'] == 'on' \

@@ -58,9 +58,6 @@ LONGEST = 500
 FOLDER_FILES = 22
 """A folder of package or benchmarks above this asks for rooms in it."""
 
-MORE_FILES = {'scavenger_openstack': 24}
-"""Those that may have more: options are to get a folder of their own."""
-
 PRIVATE = {
     'a path of somebody\'s machine':
         re.compile(r'/(?:root|home|Users|work|tmp/[a-z]+lab)/\w'),
@@ -168,7 +165,7 @@ class Files(testtools.TestCase):
             and '/tests/' not in self.name(path))
         self.nothing([f'{name}: {count} files'
                       for name, count in folders.items()
-                      if count > MORE_FILES.get(name, FOLDER_FILES)],
+                      if count > FOLDER_FILES],
                      f'more than {FOLDER_FILES} files, which are the rooms '
                      'in them?')
 

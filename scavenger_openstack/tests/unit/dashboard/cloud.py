@@ -126,7 +126,8 @@ class TestCase(helpers.TestCase):
         self.addCleanup(self.api.shutdown)
         super().setUp()
         # Horizon's tests refuse all connections; ours have a server.
-        connection.HTTPConnection.connect = self._real_conn_request
+        connection.HTTPConnection.connect = (   # type: ignore[method-assign]
+            self._real_conn_request)
         settings.POLICY_CHECK_FUNCTION = 'openstack_auth.policy.check'
         self.addCleanup(setattr, settings, 'POLICY_CHECK_FUNCTION', None)
         policy.reset()

@@ -107,6 +107,7 @@ class Antagonists(Case):
                    'limited', 'eviction recommended at 2026-11-29 03:00')
         self.assertEqual(1, text.count('<svg'))
         self.assertIn('0, 1, 1.62', text)      # minutes, for a screen reader
+        self.assertIn(f'?instance={answers.INSTANCE}&amp;name=hog', text)
 
     def test_spans(self) -> None:
         for span, parts in (('24h', '24'), ('7d', '28'), ('30d', '30'),
@@ -124,6 +125,7 @@ class Antagonists(Case):
         text = self.shown('antagonists')
         self.texts(text, 'never limited', 'none yet')
         self.assertNotIn('eviction recommended', text)
+        self.assertNotIn('?instance=', text)
 
     def test_pages(self) -> None:
         self.answer('/v1/antagonists', answers.listing(
