@@ -43,7 +43,8 @@ KEPT = packages.TOP / '.stestr' / 'panel'
 """Screens and traces of tests that failed, for ``playwright show-trace``."""
 
 OURS = '#content_body', '#modal_wrapper .modal-content'
-HORIZONS = '.page-breadcrumb', '.page-header', '.modal-header .close'
+HORIZONS = ('.page-breadcrumb', '.page-header', '.modal-header .close',
+            '#instance_details')
 """Where a page is ours, and what Horizon puts in there."""
 
 SERIOUS = 'serious', 'critical'
