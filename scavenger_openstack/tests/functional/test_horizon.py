@@ -15,7 +15,7 @@ import testtools
 from scavenger_openstack.tests.functional.openstack import packages
 
 TESTS = 'scavenger_openstack.tests.unit.dashboard'
-TIMEOUT_S = 300
+TIMEOUT_S = 600
 
 
 class Horizon(testtools.TestCase):

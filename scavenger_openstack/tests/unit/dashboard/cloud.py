@@ -13,7 +13,6 @@ from typing import NamedTuple
 import urllib.parse
 
 from django.conf import settings
-from openstack_auth import policy
 from openstack_auth import utils
 from openstack_dashboard.test import helpers
 from urllib3 import connection
@@ -130,7 +129,6 @@ class TestCase(helpers.TestCase):
             self._real_conn_request)
         settings.POLICY_CHECK_FUNCTION = 'openstack_auth.policy.check'
         self.addCleanup(setattr, settings, 'POLICY_CHECK_FUNCTION', None)
-        policy.reset()
         self.request.user = utils.get_user(self.request)
 
     def _setup_user(self, **kwargs: Any) -> None:

@@ -12,6 +12,7 @@ import time
 
 from django.conf import settings
 from django import urls
+from openstack_auth import policy
 
 from scavenger_openstack.tests.unit.dashboard import cloud
 from scavenger_openstack.tests.unit import panel_answers as answers
@@ -121,6 +122,9 @@ class OwnRules(Operators):
         self.addCleanup(settings.POLICY_FILES.update,
                         interference=settings.POLICY_FILES['interference'])
         settings.POLICY_FILES['interference'] = str(file)
+        # Horizon reads its rules once.
+        policy.reset()
+        self.addCleanup(policy.reset)
 
     def test_nothing_to_change(self) -> None:
         self.api.answers['GET', '/v1/protection'] = answers.listing(
