@@ -11,6 +11,8 @@ _FACTORS = {'': 1, 'k': 10 ** 3, 'M': 10 ** 6, 'G': 10 ** 9, 'T': 10 ** 12,
             'Ki': 2 ** 10, 'Mi': 2 ** 20, 'Gi': 2 ** 30, 'Ti': 2 ** 40}
 _NUMBER = r'([0-9]+(?:\.[0-9]*)?|\.[0-9]+) ?([kMGT]?i?)(B?)((?:/s)?)'
 
+_UNITS = {'cpu_cores': 'cores', 'io_ops_per_s': 'operations/s'}
+
 _BYTES = ('memory_bytes', 'io_bytes_per_s', 'egress_bytes_per_s')
 _SCALED = (*_BYTES, 'io_ops_per_s')
 
@@ -37,7 +39,9 @@ def parse(knob: str, text: str) -> float | str | None:
         except ValueError:
             pass
         raise ValueError(f'{text!r} is not a CPU list such as 0-1,4')
-    found = re.fullmatch(_NUMBER, text)
+    # What human() writes may be typed again.
+    found = re.fullmatch(_NUMBER, text.removesuffix(
+        _UNITS.get(knob, '')).rstrip(' '))
     if found is None or any(found.groups()[1:]) and knob not in _SCALED \
             or found[3] and knob not in _BYTES \
             or found[4] and knob == 'memory_bytes' \

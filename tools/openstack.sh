@@ -7,19 +7,23 @@
 #     eval "$(tools/openstack.sh env)"
 #     openstack antagonist list    and so on, from any directory
 #     tools/openstack.sh status    its programs
+#     tools/openstack.sh pictures  of the panel, for the documentation; after
+#                                  some minutes, when there is an incident;
+#                                  --help has directory, size and theme
 #     tools/openstack.sh down      end it; nothing is left
 #
-# Keystone, Placement, Glance and Nova with two hypervisors whose guests are
-# emulated, on loopback.  Needs root.  The first start installs OpenStack
-# below ~/.cache/scavenger-openstack, which takes a minute or more.
+# Keystone, Placement, Glance, Nova and Horizon with two hypervisors whose
+# guests are emulated, on loopback.  Needs root.  The first start installs
+# OpenStack below ~/.cache/scavenger-openstack, which takes a minute or more.
 
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
 case ${1:-} in
     up) tools/setup.sh test ;;
-    down | status | env) ;;
-    *) echo "usage: tools/openstack.sh up|down|status|env" >&2; exit 2 ;;
+    down | status | env | pictures) ;;
+    *) echo "usage: tools/openstack.sh up|down|status|env|pictures" >&2
+        exit 2 ;;
 esac
 exec .venv/bin/python -m \
-    scavenger_openstack.tests.functional.openstack.command "$1"
+    scavenger_openstack.tests.functional.openstack.command "$@"

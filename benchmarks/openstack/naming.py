@@ -33,6 +33,7 @@ from typing import NamedTuple
 from scavenger_openstack.tests.functional.openstack import cloud as cloud_
 from scavenger_openstack.tests.functional.openstack import guests
 from scavenger_openstack.tests.functional.openstack import packages
+from scavenger_openstack.tests.functional.openstack import product
 from scavenger_openstack.tests.functional.openstack import stack
 from scavenger_openstack.tests.functional.openstack import watching
 
@@ -41,19 +42,10 @@ BATCH = {'scavenger:priority': 'background',
          'scavenger:floor_memory_mb': '64'}
 SHOPS = 3
 VCPUS = 2
-PER_S = 40
-"""Lookups that are due in a second, of each server."""
-CORES = 0.3
-"""What they take of a CPU."""
-TRIAL_S = 4.0
 AFTER_S = 30.0
 LOOK_S = 0.5
 """Between two questions to the API."""
 MS_PER_S = 1000
-
-REGULATES = '[scavenger]\nmode = enforce\n'
-DETECTS = ('[attribution]\nmode = enforce\n'
-           '[scavenger]\nmode = observe\n')
 
 
 class Lookups:
@@ -108,7 +100,7 @@ def main() -> int:
             environment, hypervisors=1, extra={'filter_scheduler': ''},
             say=print))
         inside.enter_context(watching.changed(
-            REGULATES, DETECTS, 'started: ', *kept.agents()))
+            product.REGULATES, product.DETECTS, 'started: ', *kept.agents()))
         shops = [server(kept.cloud, f'shop-{number}', SHOP)
                  for number in range(SHOPS)]
         hog = server(kept.cloud, 'batch', BATCH, VCPUS)
@@ -137,10 +129,7 @@ def named(cloud: cloud_.Cloud, hog: str, consoles: list[guests.Console],
           quiet_s: float, most_s: float) -> int:
     """Have it disturb, and wait until it is named; the exit code."""
     *shops, batch = consoles
-    shops[0].tell('cpu 1')
-    rounds = max(1, round(CORES * max(shops[0].rates(TRIAL_S)) / PER_S))
-    for console in shops:
-        console.tell(f'lookup per_s={PER_S} rounds={rounds}')
+    guests.serve(shops)
     with Lookups(shops) as lookups:
         began = time.monotonic()
         time.sleep(quiet_s)

@@ -23,7 +23,6 @@ import fixtures
 from testtools import content
 
 from scavenger_openstack.demo import product as demo
-from scavenger_openstack.tests.functional import blunt
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional.openstack.case import BACKGROUND
 from scavenger_openstack.tests.functional.openstack.case import SOON_S
@@ -31,7 +30,6 @@ from scavenger_openstack.tests.functional.openstack import cloud
 from scavenger_openstack.tests.functional.openstack import configuration
 from scavenger_openstack.tests.functional.openstack import guests
 from scavenger_openstack.tests.functional.openstack import limited
-from scavenger_openstack.tests.functional.openstack import packages
 from scavenger_openstack.tests.functional.openstack import watching
 from scavenger_openstack.tests.functional import openstack_shell
 from scavenger_openstack.tests import tiers
@@ -51,7 +49,6 @@ CORES = 0.15
 NAMED_S = 60.0
 """From the start of an agent to what our API shows."""
 
-BLUNTLY = f'scavenger, {blunt.NAME}'
 
 UNLIMITED = {'cpu.cfs_quota_us': '-1', 'cpu.idle': '0'}
 
@@ -70,20 +67,9 @@ class Hog(limited.LimitedCase):
         self.times: dict[str, float] = {}
         self.addCleanup(self.tell_times)
         changed = self.changed = contextlib.ExitStack()
-        self.addCleanup(self.stack.agent_began)
         self.addCleanup(changed.close)
-        # Both hosts share these CPUs: a detector of the other one finds what
-        # disturbs there, rightly, and then neither host is the better.
-        variables = {'PYTHONPATH': f'{blunt.plugin(top / "plugins")}:'
-                                   f'{packages.TOP}'}
-        for agent, controllers in zip(
-                self.stack.agents(),
-                (BLUNTLY, 'scavenger'), strict=True):
-            changed.enter_context(watching.changed(
-                '[agent]\n', f'[agent]\ncontrollers = {controllers}\n',
-                'started: ', agent, variables=variables))
-        self.stack.agent_began()
-        self.stack.wait_for_headroom()
+        changed.enter_context(watching.blunt_detector(
+            self.stack, top / 'plugins'))
 
     def tell_times(self) -> None:
         text = ', '.join(f'{what} {took_s:.2f} s'
@@ -257,7 +243,7 @@ class Hog(limited.LimitedCase):
                             '--live')
         guests.tell(self.here, self.domain(web), 'cpu 1')
         self.changed.enter_context(watching.changed(
-            f'controllers = {BLUNTLY}\n',
+            f'controllers = {watching.BLUNTLY}\n',
             'controllers = scavenger, attribution\n', 'started: ',
             self.stack.agents()[0]))
         began = time.monotonic()

@@ -15,6 +15,8 @@ class Parse(testtools.TestCase):
     def test_values(self) -> None:
         for knob, text, value in (
                 ('cpu_cores', '0.5', 0.5), ('cpu_cores', '2', 2),
+                ('cpu_cores', '0.5 cores', 0.5),
+                ('io_ops_per_s', '10 operations/s', 10),
                 ('cpu_set', '0-1,4', '0-1,4'),
                 ('memory_bytes', '512MiB', 512 * 2 ** 20),
                 ('memory_bytes', '1 G', 10 ** 9),
@@ -31,6 +33,7 @@ class Parse(testtools.TestCase):
                 ('cpu_cores', '2k'), ('cpu_cores', '50%'),
                 ('cpu_cores', '-1'), ('cpu_cores', 'nan'),
                 ('cpu_cores', 'inf'), ('cpu_cores', ''),
+                ('cpu_cores', 'cores'), ('io_ops_per_s', '5 cores'),
                 ('cpu_cores', '1e3'), ('memory_bytes', '1MB/s'),
                 ('memory_bytes', '1i'), ('memory_bytes', '٣'),
                 ('io_ops_per_s', '5B'),

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
+import itertools
 import os
 import pathlib
 import select
@@ -16,25 +18,38 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from typing import NoReturn
 
 import fixtures
+from keystoneauth1 import exceptions
 
+from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional.openstack import case
+from scavenger_openstack.tests.functional.openstack import cloud as cloud_
+from scavenger_openstack.tests.functional.openstack import configuration
 from scavenger_openstack.tests.functional.openstack import guests
 from scavenger_openstack.tests.functional.openstack import packages
+from scavenger_openstack.tests.functional.openstack import panel
+from scavenger_openstack.tests.functional.openstack import product
 from scavenger_openstack.tests.functional.openstack import progress
 from scavenger_openstack.tests.functional.openstack import stack
 from scavenger_openstack.tests.functional.openstack import state as state_
+from scavenger_openstack.tests.functional.openstack import watching
 
 DOWN_S = 180.0
 READY = 'ready'
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 NONE = 'There is none; to start one: tools/openstack.sh up'
 
-FLAVORS = {'service': {}, 'background': case.BACKGROUND}
+FLAVORS = {'service': ({'scavenger:application': 'web'}, 1),
+           'background': (case.BACKGROUND, 2)}
+"""Their extra specs and virtual CPUs."""
+HOG = 'hog'
 SERVERS = {'web-1': 'service', 'web-2': 'service', 'web-3': 'service',
-           'hog': 'background'}
+           HOG: 'background'}
+TURNS = (('rest', 90.0), ('cpu 2', 240.0))
+"""What the background server does by turns, for so many seconds."""
 
 NEXT = """
 What to type next:
@@ -42,6 +57,7 @@ What to type next:
     eval "$(tools/openstack.sh env)"
     openstack server list --long
     openstack interference host list
+    openstack interference incident list    # the first after some minutes
     openstack antagonist list
     openstack server create --flavor background --image guest --nic none \\
         batch-1
@@ -101,19 +117,28 @@ def _keep(state: state_.State) -> int:
     for number in ENDS:
         signal.signal(number, _end)
     try:
-        with contextlib.ExitStack() as starts, stack.Stack(
+        with (contextlib.ExitStack() as starts, stack.Stack(
                 environment, say=starts.enter_context(
-                    progress.Progress(say)).say) as kept:
-            summary = small_cloud(kept)
+                    progress.Progress(say)).say) as kept,
+              contextlib.ExitStack() as inside):
+            servers = small_cloud(kept)
+            inside.enter_context(watching.changed(
+                product.REGULATES, product.DETECTS, 'started: ',
+                kept.agents()[0]))
+            kept.say('the detector on the host of the servers')
+            summary = summary_of(kept, servers)
+            kept.say('Horizon')
             starts.close()
             state.write(pid=os.getpid(), pids=kept.pids(),
                         top=str(kept.site.top), summary=summary,
+                        panel=kept.panel(),
                         environment=str(environment))
             come_up.set()
             say(READY)
             _write_to(state.log)
-            while True:
-                signal.pause()
+            for order, turn_s in itertools.cycle(TURNS):
+                disturb(kept, servers[HOG], order)
+                time.sleep(turn_s)
     except fixtures.MultipleExceptions as exc:
         say(f'It does not come up: {exc.args[0][1]}')
         return 1
@@ -126,26 +151,48 @@ def say(line: str) -> None:
     print(line, flush=True)
 
 
-def small_cloud(kept: stack.Stack) -> str:
-    """Boot a few servers, one of which spins; what there is."""
+def small_cloud(kept: stack.Stack) -> dict[str, str]:
+    """Boot a few servers on the first host, where those of the service
+    answer lookups; their ids by name."""
     cloud = kept.cloud
     kept.say('the hypervisors; nova-scheduler has to read their headroom')
     kept.wait_for_headroom()
     kept.say(f'the headroom; {len(SERVERS)} servers have to boot')
-    flavors = {name: cloud.flavor(name, specs)
-               for name, specs in FLAVORS.items()}
-    made = {name: cloud.boot(name, flavors[flavor])
-            for name, flavor in SERVERS.items()}
-    lines = ['Servers:']
-    for name, server in made.items():
-        found = cloud.active(server)
+    host = kept.hypervisors[0]
+    flavors = {name: cloud.flavor(name, specs, vcpus)
+               for name, (specs, vcpus) in FLAVORS.items()}
+    servers = {name: cloud.boot(name, flavors[flavor], host=host.hostname)
+               for name, flavor in SERVERS.items()}
+    domains = {}
+    for name, server in servers.items():
+        domains[name] = cloud.active(server)['OS-EXT-SRV-ATTR:instance_name']
         kept.say(name)
-        host = found['OS-EXT-SRV-ATTR:host']
-        if SERVERS[name] == 'background':
-            guests.tell(kept.host(host),
-                        found['OS-EXT-SRV-ATTR:instance_name'], 'cpu 1')
-        lines.append(f'  {name:6} {SERVERS[name]:11} on {host}  {server}')
-    return '\n'.join(lines)
+    with contextlib.ExitStack() as inside:
+        guests.serve([inside.enter_context(guests.Console(
+            host, domains[name])) for name in servers if name != HOG])
+    return servers
+
+
+def disturb(kept: stack.Stack, server: str, order: str) -> None:
+    """Have a server do something, if it is still there."""
+    try:
+        there = kept.cloud.server(server)
+        guests.tell(kept.host(there['OS-EXT-SRV-ATTR:host']),
+                    there['OS-EXT-SRV-ATTR:instance_name'], order)
+    except (cloud_.Refused, exceptions.ClientException, OSError,
+            hypervisor.HypervisorError) as exc:
+        say(f'{order}: {exc}')
+
+
+def summary_of(kept: stack.Stack, servers: dict[str, str]) -> str:
+    """What there is, and where to look at it."""
+    host = kept.hypervisors[0].hostname
+    return '\n'.join((
+        'Servers:', *(f'  {name:6} {SERVERS[name]:11} on {host}  {server}'
+                      for name, server in servers.items()), '',
+        f'Horizon: {kept.panel()}/admin/interference/',
+        f'  user admin, or demo as a tenant; password '
+        f'{configuration.PASSWORD}'))
 
 
 def down(state: state_.State) -> int:
@@ -193,6 +240,21 @@ def env(state: state_.State) -> int:
         return 1
     print(shell(pathlib.Path(found['top']),
                 pathlib.Path(found['environment'])))
+    return 0
+
+
+def pictures(state: state_.State, directory: pathlib.Path, size: str,
+             theme: str) -> int:
+    """Take pictures of the panel, as it is now."""
+    found = state.read()
+    if not found:
+        print(NONE, file=sys.stderr)
+        return 1
+    # Not for the other commands: it imports a browser.
+    taker = importlib.import_module(f'{__package__}.pictures')
+    directory.mkdir(parents=True, exist_ok=True)
+    for path in taker.take(found['panel'], directory, size, theme):
+        print(f'{path}: {path.stat().st_size / 1e3:.0f} kB')
     return 0
 
 
@@ -250,9 +312,22 @@ COMMANDS = {'up': up, 'down': down, 'status': status, 'env': env,
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog='tools/openstack.sh')
-    parser.add_argument('command', choices=COMMANDS, metavar='COMMAND',
-                        help='up, down, status, env')
-    return COMMANDS[parser.parse_args().command](state_.State())
+    parser.add_argument('command', choices=(*COMMANDS, 'pictures'),
+                        metavar='COMMAND',
+                        help='up, down, status, env, pictures')
+    parser.add_argument('--directory', type=pathlib.Path,
+                        default=packages.TOP / 'doc/source/_static',
+                        help='of pictures (doc/source/_static)')
+    parser.add_argument('--size', default='desk',
+                        choices=('desk', 'wide', 'phone'),
+                        help='of pictures: 1280, 1920 or 390 pixels wide')
+    parser.add_argument('--theme', default='default', choices=panel.THEMES,
+                        help='of pictures (default)')
+    options = parser.parse_args()
+    if options.command == 'pictures':
+        return pictures(state_.State(), options.directory, options.size,
+                        options.theme)
+    return COMMANDS[options.command](state_.State())
 
 
 if __name__ == '__main__':

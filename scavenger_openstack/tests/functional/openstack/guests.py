@@ -10,6 +10,7 @@ socket.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Sequence
 import json
 import os
 import select
@@ -21,6 +22,11 @@ from scavenger_openstack.tests.functional import hypervisor
 
 OBEY_S = 60.0
 ASK_AGAIN_S = 1.0
+TRIAL_S = 4.0
+PER_S = 40
+"""Lookups that are due in a second, of each guest."""
+CORES = 0.3
+"""What they take of a CPU."""
 TAIL = 8192
 
 
@@ -32,6 +38,18 @@ def tell(host: hypervisor.Hypervisor, domain: str, order: str) -> None:
     """
     with Console(host, domain) as console:
         console.tell(order)
+
+
+def serve(consoles: Sequence[Console]) -> None:
+    """Have guests that have booted answer lookups under open load.
+
+    :raises TimeoutError: a guest does not obey.
+    """
+    consoles[0].tell('cpu 1')
+    rate = max(consoles[0].rates(TRIAL_S), default=0.0)
+    for console in consoles:
+        console.tell(f'lookup per_s={PER_S} rounds='
+                     f'{max(1, round(CORES * rate / PER_S))}')
 
 
 class Console:

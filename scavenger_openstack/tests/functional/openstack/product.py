@@ -60,6 +60,12 @@ weight_classes = scavenger_openstack.nova.weights.InterferenceWeigher
 RECONCILES, RECONCILES_NOT = 'enabled = True', 'enabled = False'
 """What section ``[nova]`` of the conductor begins with, and might."""
 
+REGULATES = '[scavenger]\nmode = enforce\n'
+DETECTS = ('[attribution]\nmode = enforce\n'
+           '[scavenger]\nmode = observe\n')
+"""In the file of an agent: it limits background work at once, or what
+disturbs others, by the shipped detector."""
+
 TAKEN = 'calls are taken'
 """In the log of a conductor that works."""
 

@@ -35,6 +35,7 @@ from scavenger_openstack.tests.functional.openstack import compute
 from scavenger_openstack.tests.functional.openstack import configuration
 from scavenger_openstack.tests.functional.openstack import network_stub
 from scavenger_openstack.tests.functional.openstack import packages
+from scavenger_openstack.tests.functional.openstack import panel
 from scavenger_openstack.tests.functional.openstack import product
 from scavenger_openstack.tests.functional.openstack import services
 from scavenger_openstack.tests.functional.servers import mariadb
@@ -136,7 +137,8 @@ class Stack(fixtures.Fixture):
             top=place.directory, environment=self._environment,
             ports={'neutron': stub.port, **{
                 name: process.free_port()
-                for name in (*services.APPLICATIONS, product.SERVICE)}},
+                for name in (*services.APPLICATIONS, product.SERVICE,
+                             panel.SERVICE)}},
             databases={name: database.new_database()
                        for name in configuration.DATABASES},
             broker=broker.url, extra=self._extra)
@@ -171,6 +173,15 @@ class Stack(fixtures.Fixture):
             one['hypervisor_hostname'] for one in self.cloud.compute(
                 'GET', '/os-hypervisors')['hypervisors']}, READY_S)
         self.say(f'{self._count} hypervisors: {", ".join(sorted(hosts))}')
+
+    def panel(self) -> str:
+        """Return the URL of Horizon, which the first call starts.
+
+        :raises packages.Unavailable: it cannot be installed; why.
+        """
+        if panel.SERVICE not in self.services:
+            self._begin(panel.service(self.site, self.plugins))
+        return self.site.url(panel.SERVICE)
 
     def host(self, host: str) -> hypervisor.Hypervisor:
         """The one that Nova knows by this name."""

@@ -18,6 +18,8 @@ from typing import Protocol
 
 import fixtures
 
+from scavenger_openstack.tests.functional import blunt
+from scavenger_openstack.tests.functional.openstack import packages
 from scavenger_openstack.tests.functional.openstack import product
 from scavenger_openstack.tests.functional.openstack import services
 from scavenger_openstack.tests.functional.openstack import stack as stack_
@@ -136,6 +138,37 @@ def not_reconciling(stack: stack_.Stack
     return changed(
         f'[nova]\n{product.RECONCILES}', f'[nova]\n{product.RECONCILES_NOT}',
         product.TAKEN, stack.conductor)
+
+
+BLUNTLY = f'scavenger, {blunt.NAME}'
+"""Controllers of an agent with the blunt detector."""
+
+
+@contextlib.contextmanager
+def blunt_detector(stack: stack_.Stack, directory: pathlib.Path
+                   ) -> Iterator[None]:
+    """The agent of the first host names background work at once.
+
+    A shipped detector needs minutes, and CPUs to spare, before it does.  The
+    others have none: their hosts share these CPUs, so that one finds what
+    disturbs there, rightly, and then neither host is the better.
+
+    :param directory: where the detector's entry point is made
+    """
+    variables = {'PYTHONPATH': f'{blunt.plugin(directory)}:{packages.TOP}'}
+    try:
+        with contextlib.ExitStack() as agents:
+            for agent, controllers in zip(stack.agents(), (
+                    BLUNTLY, *['scavenger'] * (len(stack.agents()) - 1)),
+                    strict=True):
+                agents.enter_context(changed(
+                    '[agent]\n', f'[agent]\ncontrollers = {controllers}\n',
+                    'started: ', agent, variables=variables))
+            stack.agent_began()
+            stack.wait_for_headroom()
+            yield
+    finally:
+        stack.agent_began()
 
 
 def restart(said: str, *programs: services.Service) -> None:
