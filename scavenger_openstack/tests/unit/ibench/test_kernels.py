@@ -22,6 +22,9 @@ from scavenger_openstack.tests.unit.ibench import meters
 from scavenger_openstack.tests.unit.ibench.kernels import MIB
 
 SHORT = ('levels=20:0.1,100:0.1', 'calibrate_s=0.02')
+LEAVE = ('storage_capacity', 'storage_bandwidth', 'network_bandwidth')
+"""Kernels with most to leave behind."""
+
 ORDERS = r"""
 #include "soi.h"
 #include <stdlib.h>
@@ -104,11 +107,13 @@ class EachKernel(testtools.TestCase):
         self.check_all(self.program)
 
     def test_an_idle_level_does_nothing(self) -> None:
-        done = kernels.run(self.program, 'tlb', 'entries=10',
-                           'levels=100:0.02,0:0.1', 'calibrate_s=0.01')
-        last = kernels.events(done.stdout)[-2]
-        self.assertEqual((0, 0, 0), (last['percent'], last['operations'],
-                                     last['held_bytes']))
+        for name, *arguments in (('tlb', 'entries=10'), ('integer',)):
+            done = kernels.run(self.program, name, *arguments,
+                               'levels=100:0.02,0:0.1', 'calibrate_s=0.01')
+            last = kernels.events(done.stdout)[-2]
+            self.assertEqual((0, 0, 0), (
+                last['percent'], last['operations'],
+                last.get('held_bytes', 0)))
 
     @tiers.only_in_all('the compiler takes a minute')
     def test_sanitizers_and_portable_code(self) -> None:
@@ -256,7 +261,7 @@ class Refused(testtools.TestCase):
         directory = kernels.directory()
         level = 'levels=10:0.1'
         llc = ('l1d=32768', 'l2=65536', 'size=1048576', 'ways=16')
-        for command in (
+        refused: tuple[tuple[str, ...], ...] = (
                 (), ('nothing', level), ('integer',),
                 ('integer', 'levels=50'), ('integer', 'levels=101:1'),
                 ('integer', 'levels=-1:1'), ('integer', 'levels=nan:1'),
@@ -293,11 +298,56 @@ class Refused(testtools.TestCase):
                 ('prefetcher', level), ('interconnect', level),
                 ('interconnect', level, 'cpus=0'),
                 ('interconnect', level, 'cpus=0,0'), ('serve',),
-                ('serve', 'address=192.0.2.1:1')):
+                ('serve', 'address=192.0.2.1:1'))
+        for command in refused:
             done = kernels.run(kernels.program(), *command)
-            self.assertEqual((2, ''), (done.returncode, done.stdout), command)
+            self.assertEqual((2, ''), (done.returncode, done.stdout),
+                             str(command))
             self.assertTrue(re.fullmatch(r'scavenger-soi: .+\n', done.stderr),
                             (command, done.stderr))
+
+    def test_the_cause(self) -> None:
+        """Of what a later error hides: it is checked before."""
+        compiler(self)
+        for cause, *command in (
+                ('available memory', 'memory_capacity', 'size=1e17'),
+                ('are free', 'storage_capacity', 'size=1e17',
+                 f'path={kernels.directory()}'),
+                ('cpuset', 'integer', 'cpus=1023'),
+                ('in the cache', 'memory_bandwidth', 'size=1e7',
+                 'sets=4096', 'ways=8')):
+            done = kernels.run(kernels.program(), *command, 'levels=100:0.1')
+            self.assertIn(cause, done.stderr)
+
+    def test_more_than_the_memory_limit_of_its_cgroup(self) -> None:
+        compiler(self)
+        for place, limit in (('memory', 'memory.limit_in_bytes'),
+                             ('', 'memory.max')):
+            top = pathlib.Path('/sys/fs/cgroup', place)
+            cgroup = top / f'ibench-{os.getpid()}'
+            try:
+                cgroup.mkdir()
+            except OSError:
+                continue
+            try:
+                cgroup.joinpath(limit).write_text(str(64 * MIB))
+                self.check_limit(cgroup)
+                return
+            except FileNotFoundError:        # not a hierarchy of cgroups
+                continue
+            finally:
+                cgroup.rmdir()
+        self.skipTest('no cgroup with a memory limit can be made here')
+
+    def check_limit(self, cgroup: pathlib.Path) -> None:
+        for size, status in ((32 * MIB, 0), (65 * MIB, 2)):
+            done = kernels.run(
+                kernels.program(), 'memory_capacity', f'size={size}',
+                'levels=100:0.05', 'calibrate_s=0.01',
+                preexec_fn=lambda: cgroup.joinpath(
+                    'cgroup.procs').write_text('0'))
+            self.assertEqual(status, done.returncode, done.stderr)
+            self.assertEqual(status == 2, 'cgroup' in done.stderr)
 
     def test_a_directory_that_is_read_only(self) -> None:
         compiler(self)
@@ -344,14 +394,14 @@ class Ends(testtools.TestCase):
         cpus = two_cpus(self)
         with kernels.remote_end(self.program) as (server, address):
             for turn in range(tiers.times(100, 10)):
-                name = sorted(kernels.KERNELS)[
-                    (turn + tiers.SEED) % len(kernels.KERNELS)]
+                name = dice.choice(LEAVE if turn % 2 else
+                                   sorted(kernels.KERNELS))
                 with kernels.started(
                         self.program, name, 'levels=20:60,90:60',
                         'calibrate_s=0.05', *kernels.arguments(
                             name, address=address, cpus=cpus),
                         start_new_session=True) as process:
-                    time.sleep(dice.uniform(0, 0.15))
+                    time.sleep(dice.uniform(0, 0.3))
                     process.kill()
                     process.wait()
                     self.assertRaises(ProcessLookupError, os.killpg,
