@@ -19,7 +19,6 @@ import uuid
 import fixtures
 from playwright import sync_api
 from testtools import content
-from testtools import matchers
 
 from scavenger_openstack.api import policies
 from scavenger_openstack.tests.functional.openstack import browser
@@ -84,7 +83,9 @@ class PanelCase(limited.LimitedCase):
             found.append(f'{width} pixels wide')
         if found:
             self.keep(visit)
-        self.expectThat(found, matchers.Equals([]), what)
+            self.addDetailUniqueName(what, content.text_content(
+                '\n'.join(found)))
+            self.force_failure = True
         visit.faults.clear()
 
     def tab(self, visit: browser.Visit, name: str) -> sync_api.Locator:

@@ -192,5 +192,6 @@
   });
 
   document.addEventListener('visibilitychange', turn);
+  document.addEventListener('DOMContentLoaded', turn);
   setInterval(turn, 1000);
 }());

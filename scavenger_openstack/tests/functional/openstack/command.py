@@ -139,6 +139,7 @@ def _keep(state: state_.State) -> int:
             for order, turn_s in itertools.cycle(TURNS):
                 disturb(kept, servers[HOG], order)
                 time.sleep(turn_s)
+            return 0
     except fixtures.MultipleExceptions as exc:
         say(f'It does not come up: {exc.args[0][1]}')
         return 1

@@ -41,6 +41,12 @@ def take(url: str, directory: pathlib.Path, size: str, theme: str
 def _keep(page: sync_api.Page, path: pathlib.Path) -> None:
     """Without what is empty below the page."""
     page.wait_for_load_state('networkidle')
+    # It has an answer of our API, and the script has told the times.
+    sync_api.expect(page.locator('.interference-problem:visible')
+                    ).to_have_count(0)
+    page.wait_for_function(
+        'Array.from(document.querySelectorAll(".interference-ago"))'
+        '.every(ago => !ago.offsetParent || ago.textContent)')
     height = min(HIGHEST, page.evaluate('document.body.scrollHeight'))
     width = page.evaluate('window.innerWidth')
     page.screenshot(path=path, full_page=True, clip={
