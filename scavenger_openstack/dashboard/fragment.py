@@ -10,13 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 import datetime
+import logging
 from typing import Any
 
 from django.utils import dateparse
 from django.utils import timezone
+from django.utils.translation import gettext as _
 from horizon.utils import functions
 
 from scavenger_openstack.dashboard import client
+from scavenger_openstack import errors
+
+LOG = logging.getLogger(__name__)
 
 REFRESH_S = 15
 
@@ -44,6 +49,11 @@ def context(load: Callable[[], dict[str, Any]], *, request: Any = None,
         values.update(problem=str(problem),
                       forbidden=isinstance(problem, client.Forbidden),
                       missing=isinstance(problem, client.NotFound))
+    except errors.MISREAD:
+        LOG.exception('an answer of the interference API has another shape')
+        values['problem'] = _('The interference API answered in a way that '
+                              'this panel does not understand: their '
+                              'versions differ. Upgrade the older one.')
     return values
 
 

@@ -21,7 +21,7 @@ Row = dict[str, Any]
 
 def hours(seconds: float) -> str:
     """Return core-hours or hours of a sum of seconds."""
-    return amounts.of_number(seconds / 3600)
+    return amounts.of_number(round(seconds / 3600, 3))
 
 
 def minutes(seconds: float) -> str:

@@ -71,7 +71,7 @@ def _load(request: Any) -> dict[str, Any]:
         'limits_count': sum(found['limits'].values()),
         'overrides': found['overrides'],
         'background_cores': None if found['background_cores'] is None
-        else amounts.of_number(found['background_cores']),
+        else amounts.of_number(round(found['background_cores'], 2)),
         'spans': [_span(span) for span in found['spans']],
         'charts': _charts(found['hours']),
         'precision': rows.precision(found['precision']),

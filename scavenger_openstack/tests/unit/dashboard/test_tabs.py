@@ -73,6 +73,11 @@ class Overview(Case):
         self.assertEqual(2, text.count('<svg'))
         self.assertEqual('5', self.asked('/v1/antagonists')['limit'])
 
+    def test_an_api_of_another_version(self) -> None:
+        """Is said, and no fault of the page."""
+        self.answer('/v1/overview', {'cloud': {}})
+        self.texts(self.shown('overview'), 'versions differ')
+
     def test_protection_is_off(self) -> None:
         self.answer('/v1/protection', answers.listing(
             'protection', answers.switch(),
