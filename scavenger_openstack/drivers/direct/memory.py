@@ -96,16 +96,9 @@ class MemoryEvidence(windows.Windows[MemoryUses]):
         samples = self._sample.workloads if self._sample else ()
         version = self._mounts['memory'].version
         return {sample[0].id: _use(
-            version, self._directory(sample[0].id, 'memory'),
-            self._directory(sample[0].id, 'unified')) for sample in samples}
-
-    def _directory(self, workload: str, controller: str) -> str | None:
-        machine = self._domains.machines.get(workload)
-        if machine is not None:
-            return machine.path(controller)
-        mount = self._mounts.get(controller)
-        return (mount.path + workload
-                if mount is not None and workload.startswith('/') else None)
+            version, self._domains.directory(sample[0].id, 'memory'),
+            self._domains.directory(sample[0].id, 'unified'))
+            for sample in samples}
 
 
 def evidence(before: Mapping[str, Use], after: Mapping[str, Use],

@@ -103,7 +103,7 @@ class DirtyPages:
         except (OSError, ValueError):
             return None
         paths = {workload: path for workload in workloads
-                 if (path := self._path(workload, 'memory'))}
+                 if (path := self._domains.directory(workload, 'memory'))}
         pages: dict[str, int] = {}
         for workload, path in paths.items():
             with contextlib.suppress(OSError, ValueError):
@@ -121,7 +121,7 @@ class DirtyPages:
         devices = disk_waits.disks(self._root_dir)
         written: dict[str, int] = {}
         for workload in workloads:
-            path = self._path(workload, 'blkio')
+            path = self._domains.directory(workload, 'blkio')
             with contextlib.suppress(OSError, ValueError):
                 written[workload] = _written(_read(f'{path}/io.stat'),
                                              devices)
@@ -155,14 +155,6 @@ class DirtyPages:
             task.write_bytes - task.cancelled_bytes for task in
             itertools.islice(answers, len(tasks)) if task) - pages[workload]
             for workload, tasks in threads.items()}
-
-    def _path(self, workload: str, controller: str) -> str | None:
-        machine = self._domains.machines.get(workload)
-        if machine is not None:
-            return machine.path(controller)
-        mount = self._mounts.get(controller)
-        return (mount.path + workload
-                if mount is not None and workload.startswith('/') else None)
 
 
 def shares(looks: Sequence[Look]) -> dict[str, float]:
