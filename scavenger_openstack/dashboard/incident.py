@@ -13,13 +13,13 @@ from collections.abc import Sequence
 import datetime
 from typing import Any
 from typing import NamedTuple
-import unicodedata
 
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from scavenger_openstack import amounts
 from scavenger_openstack.dashboard import fragment
+from scavenger_openstack.dashboard import names
 from scavenger_openstack.dashboard import plots
 from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack import typed_amounts
@@ -39,25 +39,6 @@ class Step(NamedTuple):
     detail: str
 
 
-def named(fields: Fields, workload: str = 'workload', name: str = 'name'
-          ) -> str:
-    """What people call a workload, in one line."""
-    return shown(fields.get(name) or fields.get(workload)
-                 or _('another workload'))
-
-
-def shown(name: str) -> str:
-    """A name in one line; one that is written from right to left does not
-    move the words around it."""
-    return plots.isolated(name) if _is_right_to_left(name) \
-        else printable(name)
-
-
-def _is_right_to_left(text: str) -> bool:
-    return any(unicodedata.bidirectional(char) in ('R', 'AL')
-               for char in text)
-
-
 def duration(begun: datetime.datetime | None,
              ended: datetime.datetime | None, now: datetime.datetime) -> str:
     """How long an incident lasted; '' where that is not known."""
@@ -74,12 +55,13 @@ def row(fields: Fields, now: datetime.datetime) -> dict[str, Any]:
     """An incident as a list shows it."""
     begun, ended = fragment.time(fields.get('begun_at')), fragment.time(
         fields.get('ended_at'))
-    texts = {name: shown(fields.get(name) or '') for name in TEXTS}
+    texts = {name: names.shown(fields.get(name) or '') for name in TEXTS}
     return {**fields, **texts, 'begun': begun, 'ended': ended,
-            'host_shown': shown(fields.get('host') or ''),
+            'host_shown': names.shown(fields.get('host') or ''),
             'lasted': duration(begun, ended, now),
-            'victim_shown': named(fields, 'victim', 'victim_name'),
-            'named': [named(one) for one in fields.get('antagonists') or ()],
+            'victim_shown': names.of_workload(fields, 'victim', 'victim_name'),
+            'named': [names.of_workload(antagonist) for antagonist
+                      in fields.get('antagonists') or ()],
             'outcome_words': OUTCOMES.get(texts['outcome'],
                                           texts['outcome']),
             'outcome_style': STYLES.get(texts['outcome'], 'default')}
@@ -134,7 +116,7 @@ JUDGED = {
 
 def verdict(incident: Fields, now: datetime.datetime) -> Iterator[str]:
     """What happened, in some sentences."""
-    victim = named(incident, 'victim', 'victim_name')
+    victim = names.of_workload(incident, 'victim', 'victim_name')
     signal = incident.get('signal') or ''
     if signal:
         value, threshold = (
@@ -150,9 +132,10 @@ def verdict(incident: Fields, now: datetime.datetime) -> Iterator[str]:
     antagonists = incident.get('antagonists') or ()
     if antagonists:
         yield _('Named: %(names)s.') % {'names': ', '.join(
-            named(one) + (_(' (foreground: never limited)')
-                          if one.get('foreground') else '')
-            for one in antagonists)}
+            names.of_workload(antagonist)
+            + (_(' (foreground: never limited)')
+               if antagonist.get('foreground') else '')
+            for antagonist in antagonists)}
     elif any(ground.get('workload') == ''
              for ground in incident.get('grounds') or ()):
         yield _('The host itself is named; it is never limited.')
@@ -196,8 +179,8 @@ def sentence(ground: Fields, incident: Fields) -> str:
     words = amounts.of_incident_ground(ground, incident)
     for name in {ground.get('name') or '',
                  incident.get('victim_name') or ''}:
-        if _is_right_to_left(name):
-            words = words.replace(printable(name), shown(name))
+        if names.is_right_to_left(name):
+            words = words.replace(printable(name), names.shown(name))
     return f'{words[:1].upper()}{words[1:]}.'
 
 
@@ -215,7 +198,7 @@ def steps(incident: Fields) -> list[Step]:
 
 
 def _of_limit(cap: Fields) -> Iterator[Step]:
-    name, knob = named(cap), cap.get('knob') or ''
+    name, knob = names.of_workload(cap), cap.get('knob') or ''
     original = typed_amounts.human(knob, cap.get('original'))
     values = _values(cap)
     (set_at, value), *changes = values

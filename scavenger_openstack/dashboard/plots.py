@@ -25,9 +25,9 @@ from django.utils.safestring import mark_safe
 from django.utils.safestring import SafeString
 
 from scavenger_openstack import amounts
+from scavenger_openstack.dashboard import names
 from scavenger_openstack.plot import panels
 from scavenger_openstack.plot import shapes
-from scavenger_openstack import text
 from scavenger_openstack import typed_amounts
 from scavenger_openstack.types import printable
 
@@ -240,15 +240,10 @@ def bar(parts: Sequence[tuple[str, float | None]], total: float | None,
     return mark_safe(shapes.svg(width, height, drawn, label))
 
 
-def isolated(name: str) -> str:
-    """A name in one line, whose direction is its own (Unicode, annex 9)."""
-    return f'\u2068{printable(name)}\u2069'
-
-
 def _titled(one: Series) -> str:
     role = f' ({one.role})' if one.role else ''
-    name = text.cut(printable(one.name), NAME_COLUMNS)
-    return f'\u2068{name}\u2069{role}: {printable(one.signal)}'
+    return (f'{names.shown(one.name, NAME_COLUMNS)}{role}: '
+            f'{printable(one.signal)}')
 
 
 def _local(time_s: float, zone: datetime.tzinfo) -> datetime.datetime:

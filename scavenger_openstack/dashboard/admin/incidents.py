@@ -22,6 +22,7 @@ from scavenger_openstack.dashboard.admin.limits import NOT_SETTABLE
 from scavenger_openstack.dashboard import client
 from scavenger_openstack.dashboard import fragment
 from scavenger_openstack.dashboard import incident as incident_
+from scavenger_openstack.dashboard import names
 
 PAGE = 50
 
@@ -150,7 +151,7 @@ def moment(text: str, now: datetime.datetime) -> str:
         raise client.Refused(_(
             '"%(text)s" is neither a duration such as 30m, 2h or 7d nor a '
             'time such as 2026-11-23 10:00.') % {
-                'text': incident_.shown(text)}) from None
+                'text': names.shown(text)}) from None
 
 
 def load_one(request: Any, pk: str) -> dict[str, Any]:
@@ -161,15 +162,15 @@ def load_one(request: Any, pk: str) -> dict[str, Any]:
             'verdict': list(incident_.verdict(fields, now)),
             'evidence': incident_.evidence(fields),
             'steps': incident_.steps(fields),
-            'suspects': [{**one, 'shown': incident_.named(one),
-                          'project_shown': incident_.shown(
+            'suspects': [{**one, 'shown': names.of_workload(one),
+                          'project_shown': names.shown(
                               one.get('project') or '')}
                          for one in fields.get('suspects') or ()],
-            'limits': [{**one, 'shown': incident_.named(one)}
+            'limits': [{**one, 'shown': names.of_workload(one)}
                        for one in fields.get('caps') or ()
                        if not one.get('removed_at')
                        and one.get('knob') not in NOT_SETTABLE],
-            'background': [{**one, 'shown': incident_.named(one)}
+            'background': [{**one, 'shown': names.of_workload(one)}
                            for one in fields.get('suspects') or ()
                            if one.get('antagonist') and one.get('instance')
                            and not one.get('foreground')],

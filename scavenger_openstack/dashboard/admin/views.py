@@ -16,7 +16,7 @@ from openstack_dashboard import policy
 from scavenger_openstack.dashboard.admin import forms as admin_forms
 from scavenger_openstack.dashboard.admin import tabs as admin_tabs
 from scavenger_openstack.dashboard import client
-from scavenger_openstack.dashboard import rows
+from scavenger_openstack.dashboard import names
 from scavenger_openstack import typed_amounts
 
 INDEX = urls.reverse_lazy('horizon:admin:interference:index')
@@ -100,7 +100,7 @@ class SetLimit(PolicyForm):
             return {'workload': workload, 'problem': _(
                 'This host reports no such workload now.')}
         (row,) = found['workloads']
-        return {'workload': rows.named(row, 'id'),
+        return {'workload': names.of_workload(row, 'id'),
                 'foreground': row['priority'] == 'foreground',
                 'floors': [(knob, typed_amounts.human(knob, floor))
                            for knob, floor in sorted(row['floor'].items())]}

@@ -19,6 +19,7 @@ from django.utils.translation import gettext_lazy
 from scavenger_openstack import amounts
 from scavenger_openstack.dashboard import fragment
 from scavenger_openstack.dashboard import incident as incident_
+from scavenger_openstack.dashboard import names
 from scavenger_openstack import typed_amounts
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Resource
@@ -92,7 +93,7 @@ def row(fields: Fields, now: datetime.datetime) -> dict[str, Any]:
             'lasted': incident_.duration(begun, ended, now)
             if fields.get('signal') else '',
             'instance': fields.get('victim_instance') or '',
-            'name': incident_.named(fields, 'victim', 'victim_name'),
+            'name': names.of_workload(fields, 'victim', 'victim_name'),
             'what': harm(fields), 'label': LABELS.get(outcome, _('over')),
             'style': incident_.STYLES.get(outcome, 'default')
             if outcome != 'refuted' else 'default'}
@@ -109,7 +110,7 @@ def harm(fields: Fields) -> str:
 def verdict(fields: Fields, project: str) -> Iterator[str]:
     """What happened to an instance, in some sentences."""
     signal = fields.get('signal') or ''
-    name = incident_.named(fields, 'victim', 'victim_name')
+    name = names.of_workload(fields, 'victim', 'victim_name')
     yield f'{name} {harm(fields)}.'
     if signal and None not in (fields.get('value'), fields.get('threshold')):
         yield _('Measured: %(value)s; up to %(threshold)s is usual for '
@@ -133,7 +134,7 @@ def _other_side(fields: Fields, project: str) -> Iterator[str]:
     others = len(own) < len(fields.get('antagonists') or ())
     if own:
         yield _('Disturbed by your own: %(names)s.') % {
-            'names': ', '.join(map(incident_.named, own))}
+            'names': ', '.join(map(names.of_workload, own))}
     if others:
         yield _('Another workload on the same host used what it waited for.')
     if not own and not others:
@@ -159,7 +160,7 @@ def limits(workload: Fields) -> dict[str, Any]:
         knob = one.get('knob') or ''
         resource = RESOURCE_OF[Knob(knob)] if knob in set(Knob) else knob
         found = rows.setdefault(resource, {
-            'resource': RESOURCES.get(resource, incident_.shown(knob)),
+            'resource': RESOURCES.get(resource, names.shown(knob)),
             'share': 0.0, 'now': False, 'since': None, 'values': [],
             'reasons': []})
         found['share'] = max(found['share'], 100 * (
@@ -175,7 +176,7 @@ def limits(workload: Fields) -> dict[str, Any]:
             reason = why(one.get('owner') or '')
             if reason not in found['reasons']:
                 found['reasons'].append(reason)
-    return {'name': incident_.shown(workload.get('name') or ''),
+    return {'name': names.shown(workload.get('name') or ''),
             'instance': workload.get('instance') or '',
             'limits': list(rows.values())}
 
@@ -198,9 +199,9 @@ def why(owner: str) -> str:
 def eviction(fields: Fields) -> dict[str, Any]:
     """What becomes of an instance that is being taken away."""
     how, state = fields.get('how') or '', fields.get('state') or ''
-    return {'name': incident_.shown(fields.get('name')
+    return {'name': names.shown(fields.get('name')
                                     or fields.get('instance') or ''),
             'instance': fields.get('instance') or '',
             'at': fragment.time(fields.get('created_at')),
-            'how': HOWS.get(how, incident_.shown(how)),
-            'state': STATES.get(state, incident_.shown(state))}
+            'how': HOWS.get(how, names.shown(how)),
+            'state': STATES.get(state, names.shown(state))}
