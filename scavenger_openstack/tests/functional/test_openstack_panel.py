@@ -79,12 +79,12 @@ class PanelCase(limited.LimitedCase):
         """A page has no fault; the test goes on to find all."""
         width, window = visit.page.evaluate(
             '[document.documentElement.scrollWidth, window.innerWidth]')
-        found = [*visit.faults, *visit.violations()]
+        faults: list[str] = [*visit.faults, *visit.violations()]
         if width > WIDE * window:
-            found.append(f'{width} pixels wide')
-        if found:
+            faults.append(f'{width} pixels wide')
+        if faults:
             self.keep(visit)
-        self.expectThat(found, matchers.Equals([]), what)
+        self.expectThat(faults, matchers.Equals([]), what)
         visit.faults.clear()
 
     def tab(self, visit: browser.Visit, name: str) -> sync_api.Locator:

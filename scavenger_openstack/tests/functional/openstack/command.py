@@ -141,9 +141,9 @@ def _keep(state: state_.State) -> int:
                 time.sleep(turn_s)
     except fixtures.MultipleExceptions as exc:
         say(f'It does not come up: {exc.args[0][1]}')
-        return 1
     finally:
         state.clear()
+    return 1
 
 
 def say(line: str) -> None:
