@@ -84,7 +84,8 @@ class PanelCase(limited.LimitedCase):
             faults.append(f'{width} pixels wide')
         if faults:
             self.keep(visit)
-        self.expectThat(faults, matchers.Equals([]), what)
+        none: matchers.Equals[list[str]] = matchers.Equals([])
+        self.expectThat(faults, none, what)
         visit.faults.clear()
 
     def tab(self, visit: browser.Visit, name: str) -> sync_api.Locator:
