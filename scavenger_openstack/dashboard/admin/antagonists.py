@@ -15,6 +15,7 @@ from openstack_dashboard import policy
 from scavenger_openstack.dashboard import client
 from scavenger_openstack.dashboard import fragment
 from scavenger_openstack.dashboard import rows
+from scavenger_openstack.text import iso
 
 ROWS = 20
 
@@ -38,10 +39,8 @@ class Antagonists(tabs.Tab):
 
     def get_context_data(self, request: Any, **kwargs: Any
                          ) -> dict[str, Any]:
-        return fragment.context(
-            lambda: _load(request, self.get_id()),
-            request=request,
-            refresh_url=fragment.tab_url(request, self.get_id()))
+        return fragment.of_tab(
+            self, request, lambda: _load(request, self.get_id()))
 
 
 def _load(request: Any, tab: str) -> dict[str, Any]:
@@ -53,7 +52,7 @@ def _load(request: Any, tab: str) -> dict[str, Any]:
     since = timezone.now() - datetime.timedelta(days=days)
     found = client.get(
         request, client.path_of('antagonists'), parts=parts, limit=ROWS,
-        since=since.strftime('%Y-%m-%dT%H:%M:%SZ'), sort=sort,
+        since=iso(since.timestamp()), sort=sort,
         host=asked.get('host'), project=asked.get('project'),
         marker=asked.get('antagonists_marker'))
     return {

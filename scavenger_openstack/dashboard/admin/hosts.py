@@ -27,10 +27,8 @@ class Hosts(tabs.Tab):
 
     def get_context_data(self, request: Any, **kwargs: Any
                          ) -> dict[str, Any]:
-        return fragment.context(
-            lambda: _load(request, self.get_id()),
-            request=request,
-            refresh_url=fragment.tab_url(request, self.get_id()))
+        return fragment.of_tab(
+            self, request, lambda: _load(request, self.get_id()))
 
 
 def _load(request: Any, tab: str) -> dict[str, Any]:

@@ -13,8 +13,6 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from horizon import tabs
-from horizon.utils import http as http_utils
-from horizon import views
 from openstack_dashboard import policy
 
 from scavenger_openstack.command_line import duration_s
@@ -23,6 +21,7 @@ from scavenger_openstack.dashboard import client
 from scavenger_openstack.dashboard import fragment
 from scavenger_openstack.dashboard import incident as incident_
 from scavenger_openstack.dashboard import names
+from scavenger_openstack.text import iso
 
 PAGE = 50
 
@@ -50,9 +49,8 @@ class Incidents(tabs.Tab):
     def get_context_data(self, request: Any, **kwargs: Any
                          ) -> dict[str, Any]:
         chosen = filters(request.GET)
-        return {**fragment.context(
-                    lambda: load(request, chosen), request=request,
-                    refresh_url=fragment.tab_url(request, self.get_id())),
+        return {**fragment.of_tab(self, request,
+                                  lambda: load(request, chosen)),
                 'chosen': chosen, 'tab': self.get_id(),
                 'filtered': bool(chosen),
                 'causes': CAUSES, 'outcomes': incident_.OUTCOMES.items(),
@@ -79,33 +77,19 @@ INPUTS = (
 """Name, label and what may be typed."""
 
 
-class Show(views.HorizonTemplateView):
-    """One incident; its part of the page alone for the script."""
+class Show(fragment.View):
+    """One incident."""
 
     template_name = 'interference/admin/incident.html'
+    part_name = 'interference/admin/_incident.html'
     page_title = gettext_lazy('Incident')
-
-    def get_template_names(self) -> list[str]:
-        return ['interference/admin/_incident.html'
-                if http_utils.is_ajax(self.request) else self.template_name]
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         pk = self.kwargs['pk']
         return {**super().get_context_data(**kwargs), 'pk': pk,
                 'index': urls.reverse('horizon:admin:interference:index')
                 + f'?tab={TAB}',
-                **fragment.context(
-                    lambda: load_one(self.request, pk),
-                    request=self.request,
-                    refresh_url=self.request.get_full_path())}
-
-    def render_to_response(self, context: dict[str, Any]) -> Any:
-        response = super().render_to_response(context)
-        if context.get('missing'):
-            response.status_code = 404
-        elif context.get('forbidden'):
-            response.status_code = 403
-        return response
+                **self.fragment(lambda: load_one(self.request, pk))}
 
 
 def filters(query: Mapping[str, str]) -> dict[str, str]:
@@ -145,8 +129,7 @@ def moment(text: str, now: datetime.datetime) -> str:
             at = datetime.datetime.fromisoformat(text)
             if at.tzinfo is None:
                 at = at.replace(tzinfo=timezone.get_current_timezone())
-        return at.astimezone(datetime.UTC).isoformat(
-            timespec='milliseconds').replace('+00:00', 'Z')
+        return iso(at.astimezone(datetime.UTC).timestamp())
     except (ValueError, OverflowError):
         raise client.Refused(_(
             '"%(text)s" is neither a duration such as 30m, 2h or 7d nor a '

@@ -40,10 +40,7 @@ class Overview(tabs.Tab):
 
     def get_context_data(self, request: Any, **kwargs: Any
                          ) -> dict[str, Any]:
-        return fragment.context(
-            lambda: _load(request),
-            request=request,
-            refresh_url=fragment.tab_url(request, self.get_id()))
+        return fragment.of_tab(self, request, lambda: _load(request))
 
 
 def _load(request: Any) -> dict[str, Any]:

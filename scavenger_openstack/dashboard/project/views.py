@@ -12,8 +12,6 @@ from django.utils.http import urlencode
 from django.utils import timezone
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy
-from horizon.utils import http as http_utils
-from horizon import views
 
 from scavenger_openstack.dashboard import client
 from scavenger_openstack.dashboard import fragment
@@ -27,25 +25,7 @@ NOTICE_S = 7 * 86400.0
 """Evictions that are older are no notice."""
 
 
-class _View(views.HorizonTemplateView):
-    """A page with a part that a script loads again by itself."""
-
-    part_name = ''
-
-    def get_template_names(self) -> list[str]:
-        return [self.part_name if http_utils.is_ajax(self.request)
-                else self.template_name]
-
-    def render_to_response(self, context: dict[str, Any]) -> Any:
-        response = super().render_to_response(context)
-        if context.get('missing'):
-            response.status_code = 404
-        elif context.get('forbidden'):
-            response.status_code = 403
-        return response
-
-
-class Index(_View):
+class Index(fragment.View):
     """What happened to the instances of the project."""
 
     template_name = 'interference/project/index.html'
@@ -54,12 +34,10 @@ class Index(_View):
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         return {**super().get_context_data(**kwargs),
-                **fragment.context(
-                    lambda: load(self.request), request=self.request,
-                    refresh_url=self.request.get_full_path())}
+                **self.fragment(lambda: load(self.request))}
 
 
-class Show(_View):
+class Show(fragment.View):
     """One incident, as the project of the victim may see it."""
 
     template_name = 'interference/project/incident.html'
@@ -70,10 +48,7 @@ class Show(_View):
         pk = self.kwargs['pk']
         return {**super().get_context_data(**kwargs),
                 'index': urls.reverse('horizon:project:disturbances:index'),
-                **fragment.context(
-                    lambda: load_one(self.request, pk),
-                    request=self.request,
-                    refresh_url=self.request.get_full_path())}
+                **self.fragment(lambda: load_one(self.request, pk))}
 
 
 def load(request: Any, instance: str | None = None) -> dict[str, Any]:
