@@ -16,7 +16,6 @@ import logging
 import os
 import time
 from typing import Any
-from typing import NamedTuple
 from typing import Protocol
 
 import prometheus_client
@@ -27,6 +26,12 @@ from scavenger_openstack.db import connect
 from scavenger_openstack.db.resources import figures
 from scavenger_openstack import errors
 from scavenger_openstack.metrics import listener
+from scavenger_openstack.metrics.metric import COUNTER
+from scavenger_openstack.metrics.metric import GAUGE
+from scavenger_openstack.metrics.metric import HISTOGRAM
+from scavenger_openstack.metrics.metric import Metric
+from scavenger_openstack.metrics.metric import OTHER
+from scavenger_openstack.metrics.metric import table
 from scavenger_openstack.metrics import options
 
 LOG = logging.getLogger(__name__)
@@ -37,27 +42,9 @@ KEEP_S = 15.0
 RETRY_S = 15.0
 """An address that is another process's is tried again after that."""
 
-PREFIX = 'scavenger_'
-GAUGE, COUNTER, HISTOGRAM = 'gauge', 'counter', 'histogram'
 METHODS = 'DELETE', 'GET', 'HEAD', 'OPTIONS', 'PATCH', 'POST', 'PUT'
-OTHER = 'other'
 
-
-class Metric(NamedTuple):
-    """``kind`` is gauge, counter or histogram; ``help`` is a sentence."""
-
-    name: str
-    kind: str
-    help: str
-    labels: tuple[str, ...] = ()
-
-
-def _table(*rows: tuple[str, str, str, tuple[str, ...]]) -> dict[str, Metric]:
-    return {name: Metric(PREFIX + name, kind, text, labels)
-            for name, kind, text, labels in rows}
-
-
-DATABASE: Mapping[str, Metric] = _table(
+DATABASE: Mapping[str, Metric] = table(
     ('database_up', GAUGE, '1 while the database can be read.', ()),
     ('hosts', GAUGE, 'Hosts: enrolled and not heard of yet, silent, enforcing '
      'and observing.', ('state',)),
@@ -69,7 +56,7 @@ DATABASE: Mapping[str, Metric] = _table(
      'them; on SQLite with those that were deleted in between.', ('table',)))
 """Of both programs."""
 
-CONDUCTOR: Mapping[str, Metric] = _table(
+CONDUCTOR: Mapping[str, Metric] = table(
     ('reports_total', COUNTER, 'Reports of agents: stored, refused, put off '
      'and failed.', ('result',)),
     ('report_duration_seconds', HISTOGRAM,
@@ -82,7 +69,7 @@ CONDUCTOR: Mapping[str, Metric] = _table(
     ('last_turn_timestamp_seconds', GAUGE, 'UNIX time of the last turn that '
      'succeeded, of work that one of all conductors does.', ('work',)))
 
-API: Mapping[str, Metric] = _table(
+API: Mapping[str, Metric] = table(
     ('api_requests_total', COUNTER, 'Requests by method and status.',
      ('method', 'status')),
     ('api_request_duration_seconds', HISTOGRAM,

@@ -17,6 +17,7 @@ from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent.metrics import page
 from scavenger_openstack.agent.metrics.text_format import Row
 from scavenger_openstack.agent import transitions
+from scavenger_openstack.metrics.metric import OTHER
 from scavenger_openstack.outcomes import Outcome
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import HostSample
@@ -77,7 +78,7 @@ class Totals:
                 outcome = event.incident.outcome
                 self._incidents[
                     page.cause(event.incident.cause), outcome if outcome
-                    in list(Outcome) else page.OTHER] += 1
+                    in list(Outcome) else OTHER] += 1
 
     def tick(self, tick: loop_.Tick, in_force: Mapping[KnobKey, Cap]) -> None:
         """Add the time since the last tick to what was so then.
