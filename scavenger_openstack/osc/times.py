@@ -93,9 +93,3 @@ def human(text: object) -> str:
     except ValueError:
         return str(text)
     return f'{date(time_s)} {clock(time_s)}'
-
-
-def duration(seconds: float) -> str:
-    """Two figures of a duration: ``45 s``, ``3 min``, ``1.5 h``, ``12 d``."""
-    from scavenger_openstack.amounts import of_duration
-    return of_duration(seconds)

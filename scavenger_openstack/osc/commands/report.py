@@ -113,7 +113,7 @@ def totals(report: Mapping[str, Any]) -> str:
     return (f'{times.human(report["since_at"])} to '
             f'{times.human(report["until_at"])} (UTC): '
             f'{report["incidents"]} incidents, '
-            f'{times.duration(report["interference_s"])} of interference; '
+            f'{table.duration(report["interference_s"])} of interference; '
             f'background work got {core_hours(report["background_core_s"])} '
             f'and {gib_hours(report["background_byte_s"])}')
 
