@@ -176,7 +176,7 @@ class Reads:
                     evidence_kind='direct'))
         for query, ids in (
                 ('evidence_kind=direct', [cloud.INCIDENT]),
-                ('evidence_kind=trial', []),
+                ('evidence_kind=share', []),
                 (f'evidence_kind=direct&host={cloud.HOST}',
                  [cloud.INCIDENT]),
                 (f'evidence_kind=direct&antagonist={cloud.BATCH}',
