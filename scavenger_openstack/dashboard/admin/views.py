@@ -90,16 +90,16 @@ class SetLimit(PolicyForm):
                                asked.get('workload', ''))}
 
     def _floors(self, host: str, workload: str) -> dict[str, Any]:
-        """What is shown before a value is typed."""
+        """Return what the form shows before a value is typed."""
         try:
-            found = client.get(self.request, client.path_of('workloads'),
+            answer = client.get(self.request, client.path_of('workloads'),
                                host=host, name=workload, limit=1)
         except client.Problem as problem:
             return {'workload': workload, 'problem': str(problem)}
-        if not found['workloads']:
+        if not answer['workloads']:
             return {'workload': workload, 'problem': _(
                 'This host reports no such workload now.')}
-        (row,) = found['workloads']
+        (row,) = answer['workloads']
         return {'workload': names.of_workload(row, 'id'),
                 'foreground': row['priority'] == 'foreground',
                 'floors': [(knob, typed_amounts.human(knob, floor))
@@ -107,7 +107,7 @@ class SetLimit(PolicyForm):
 
 
 class UnsetLimit(PolicyForm):
-    """End an override."""
+    """Remove an override."""
 
     rule = 'interference:overrides:delete'
     tab = 'limits'
@@ -115,8 +115,8 @@ class UnsetLimit(PolicyForm):
     form_class = admin_forms.UnsetLimit
     template_name = 'interference/admin/unset_limit.html'
     form_id = modal_id = 'unset_limit_form'
-    page_title = modal_header = _('Lift an override')
-    submit_label = _('Lift')
+    page_title = modal_header = _('Remove an override')
+    submit_label = _('Remove')
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         asked = self.request.POST or self.request.GET
