@@ -101,29 +101,29 @@ class Database:
         if self._elapsed() - self._read_s >= KEEP_S:
             self._figures = self._read()
             self._read_s = self._elapsed()
-        found = self._figures
-        yield family(DATABASE['database_up'], [[int(found is not None)]])
-        if found is None:
+        stored = self._figures
+        yield family(DATABASE['database_up'], [[int(stored is not None)]])
+        if stored is None:
             return
-        yield family(DATABASE['hosts'], found.hosts.items())
-        yield family(DATABASE['protection_enabled'], found.protection)
+        yield family(DATABASE['hosts'], stored.hosts.items())
+        yield family(DATABASE['protection_enabled'], stored.protection)
         yield family(DATABASE['background_vcpus'],
-                     [[found.background_vcpus]])
-        yield family(DATABASE['database_rows'], found.rows.items())
+                     [[stored.background_vcpus]])
+        yield family(DATABASE['database_rows'], stored.rows.items())
 
     def _read(self) -> figures.Figures | None:
         def work(connection: connect.Connection) -> figures.Figures:
             return figures.read(connection, self._clock() - self._silent_s)
 
         try:
-            found = connect.read(self._engine, work)
+            read = connect.read(self._engine, work)
         except errors.DatabaseError as exc:
             if str(exc) != self._fault:
                 LOG.warning('the metrics lack what the database has: %s', exc)
             self._fault = str(exc)
             return None
         self._fault = ''
-        return found
+        return read
 
 
 class Served:
@@ -151,7 +151,7 @@ class Served:
         return prometheus_client.generate_latest(self._all)
 
     def start(self, *, shared: bool = False) -> None:
-        """Serve them, unless this process does or has just tried; may be
+        """Serve the page, unless this process does or has just tried; may be
         called with each request, as some servers fork after loading.
 
         :param shared: there are other processes, of which one may do so
@@ -176,7 +176,7 @@ class Served:
             LOG.info('metrics are served at http://%s/metrics', self._listen)
 
     def stop(self) -> None:
-        """Serve them no more."""
+        """Serve the page no more."""
         if self._listener is not None:
             self._listener.stop()
             self._listener = None

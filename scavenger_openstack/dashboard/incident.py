@@ -41,7 +41,7 @@ class Step(NamedTuple):
 
 def duration(begun: datetime.datetime | None,
              ended: datetime.datetime | None, now: datetime.datetime) -> str:
-    """How long an incident lasted; '' where that is not known."""
+    """Return how long an incident lasted; '' where that is not known."""
     if begun is None:
         return ''
     lasted_s = ((ended or now) - begun).total_seconds()
@@ -52,7 +52,7 @@ def duration(begun: datetime.datetime | None,
 
 
 def row(fields: Fields, now: datetime.datetime) -> dict[str, Any]:
-    """An incident as a list shows it."""
+    """Return an incident as a list shows it."""
     begun, ended = fragment.time(fields.get('begun_at')), fragment.time(
         fields.get('ended_at'))
     texts = {name: names.shown(fields.get(name) or '') for name in TEXTS}
@@ -115,7 +115,7 @@ JUDGED = {
 
 
 def verdict(incident: Fields, now: datetime.datetime) -> Iterator[str]:
-    """What happened, in some sentences."""
+    """Yield the sentences that sum up an incident."""
     victim = names.of_workload(incident, 'victim', 'victim_name')
     signal = incident.get('signal') or ''
     if signal:
@@ -161,21 +161,21 @@ def verdict(incident: Fields, now: datetime.datetime) -> Iterator[str]:
 
 
 def evidence(incident: Fields) -> list[dict[str, Any]]:
-    """The grounds by kind, the strongest first: title, explanation and
-    sentences."""
-    found = []
+    """Return the grounds by kind, the strongest first: title, explanation
+    and sentences."""
+    kinds = []
     for kind, (title, explanation) in KINDS.items():
         sentences = [sentence(ground, incident)
                      for ground in incident.get('grounds') or ()
                      if ground.get('kind') == kind]
         if sentences:
-            found.append({'title': title, 'explanation': explanation,
+            kinds.append({'title': title, 'explanation': explanation,
                           'sentences': sentences})
-    return found
+    return kinds
 
 
 def sentence(ground: Fields, incident: Fields) -> str:
-    """One ground as a sentence."""
+    """Return a ground as a sentence."""
     words = amounts.of_incident_ground(ground, incident)
     for name in {ground.get('name') or '',
                  incident.get('victim_name') or ''}:
@@ -185,16 +185,16 @@ def sentence(ground: Fields, incident: Fields) -> str:
 
 
 def steps(incident: Fields) -> list[Step]:
-    """Each thing that happened, with its numbers, in order."""
-    found = [Step(fragment.time(incident.get('begun_at')), _('The harm began'),
-                  '')]
+    """Return the events of an incident, with their numbers, in order."""
+    events = [Step(fragment.time(incident.get('begun_at')),
+                   _('The harm began'), '')]
     for cap in incident.get('caps') or ():
-        found += _of_limit(cap)
+        events += _of_limit(cap)
     if incident.get('ended_at'):
-        found.append(Step(fragment.time(incident['ended_at']),
+        events.append(Step(fragment.time(incident['ended_at']),
                           _('The incident ended'), ''))
     last = datetime.datetime.max.replace(tzinfo=datetime.UTC)
-    return sorted(found, key=lambda step: step.at or last)
+    return sorted(events, key=lambda step: step.at or last)
 
 
 def _of_limit(cap: Fields) -> Iterator[Step]:
@@ -234,8 +234,8 @@ def _values(cap: Fields) -> list[tuple[datetime.datetime | None, Any]]:
 
 
 def series(incident: Fields) -> list[plots.Series]:
-    """What the picture shows: the victim's signal first, then what suspects
-    used, the most suspected first."""
+    """Return the curves of a picture: the victim's signal first, then what
+    suspects used, the most suspected first."""
     suspects = {one.get('workload'): one
                 for one in incident.get('suspects') or ()}
     found = []
@@ -270,21 +270,21 @@ def _role(is_victim: bool, suspect: Fields | None) -> str:
 
 
 def _limits(incident: Fields, workload: object) -> Sequence[plots.Limit]:
-    found = []
+    limits = []
     for cap in incident.get('caps') or ():
         begin, end = fragment.time(cap.get('set_at')), fragment.time(
             cap.get('removed_at'))
         if cap.get('workload') == workload and begin is not None:
-            found.append(plots.Limit(
+            limits.append(plots.Limit(
                 cap.get('knob') or '', begin.timestamp(),
                 None if end is None else end.timestamp(),
                 [(at.timestamp(), value) for at, value in _values(cap)
                  if at is not None]))
-    return found
+    return limits
 
 
 def picture(incident: Fields, zone: datetime.tzinfo) -> dict[str, Any]:
-    """The picture of an incident, and the same numbers as a table."""
+    """Return the picture of an incident, and the same numbers as a table."""
     drawn = series(incident)
     begun, ended = (fragment.time(incident.get(name))
                     for name in ('begun_at', 'ended_at'))

@@ -140,16 +140,16 @@ def protection(row: Mapping[str, Any]) -> Row:
 
 def precision(counts: Mapping[str, Mapping[str, int]]) -> list[Row]:
     """Return the trials of each controller, and its precision."""
-    found = []
+    controllers = []
     for name, ended in sorted(counts.items()):
         confirmed, refuted = (ended.get(what, 0)
                               for what in ('confirmed', 'refuted'))
-        found.append({
+        controllers.append({
             'controller': name, 'confirmed': confirmed, 'refuted': refuted,
             'unclear': ended.get('unclear', 0),
             'share': f'{100 * confirmed / (confirmed + refuted):.0f} %'
             if confirmed + refuted else _('not known yet')})
-    return found
+    return controllers
 
 
 def counted_hosts(count: int) -> str:

@@ -58,15 +58,15 @@ def _section(rows: Sequence[Mapping[str, Any]],
 
 def _bars(rows: Sequence[Mapping[str, Any]],
           columns: Sequence[table.Column], title: str, drawn: str) -> str:
-    """The largest, to scale; the table has the numbers."""
+    """Draw the largest rows to scale; the table has the numbers."""
     largest = sorted(rows, key=lambda row: -row[drawn])[:MOST_BARS]
     most = largest[0][drawn] or 1.0
     column = next(column for column in columns if column.field == drawn)
     parts = []
     for place, row in enumerate(largest):
         y = place * ROW
-        name = ' / '.join(_cell(one, row) for one in columns[:2]
-                          if isinstance(row[one.field], str))
+        name = ' / '.join(_cell(text, row) for text in columns[:2]
+                          if isinstance(row[text.field], str))
         width = (WIDTH - LEFT - 110) * row[drawn] / most
         parts += [
             shapes.text(LEFT - 8, y + 15, name[:40], anchor='end',

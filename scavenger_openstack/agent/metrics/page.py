@@ -146,9 +146,9 @@ def _facts(document: Mapping[str, Any]
     would = Counter((cap['knob'], owner(cap['owner'], controllers))
                     for cap in document['would'])
     incidents = Counter(cause(one['cause']) for one in document['incidents'])
-    known = list(Resource)
+    resources = list(Resource)
     missing = Counter(
-        resource if (resource := sentence.partition(':')[0]) in known
+        resource if (resource := sentence.partition(':')[0]) in resources
         else OTHER for sentence in document['missing'])
     yield from {
         'agent_last_tick_timestamp_seconds': [[document['wall_time_s']]],
@@ -170,7 +170,7 @@ def _facts(document: Mapping[str, Any]
             if (tried := one['facts'].get('tried')) for result in RESULTS],
         'kills_total': [[counters['kills']]],
         'missing': [[str(resource), missing[resource]]
-                    for resource in (*known, OTHER)],
+                    for resource in (*resources, OTHER)],
         'libvirt_up': [[int(libvirt['since_s'] is None)]] if libvirt else [],
         'spool_bytes': [[conductor['spool_bytes']]] if conductor else [],
     }.items()

@@ -29,7 +29,7 @@ SORTS = {'interference_s': _('interference'), 'incidents': _('incidents'),
 
 
 class Antagonists(tabs.Tab):
-    """What disturbed most."""
+    """The workloads that disturbed most."""
 
     name = _('Antagonists')
     slug = 'antagonists'
@@ -50,7 +50,7 @@ def _load(request: Any, tab: str) -> dict[str, Any]:
         else 'interference_s'
     days, parts, title, part = SPANS[chosen]
     since = timezone.now() - datetime.timedelta(days=days)
-    found = client.get(
+    answer = client.get(
         request, client.path_of('antagonists'), parts=parts, limit=ROWS,
         since=iso(since.timestamp()), sort=sort,
         host=asked.get('host'), project=asked.get('project'),
@@ -65,8 +65,8 @@ def _load(request: Any, tab: str) -> dict[str, Any]:
         'span': chosen, 'sort': sort, 'sorts': SORTS.items(),
         'host': asked.get('host', ''), 'project': asked.get('project', ''),
         'antagonists': [rows.antagonist(row, str(part))
-                        for row in found['antagonists']],
+                        for row in answer['antagonists']],
         'first_url': fragment.tab_url(request, tab, antagonists_marker=None)
         if asked.get('antagonists_marker') else '',
-        'next_url': found['next'] and fragment.tab_url(
-            request, tab, antagonists_marker=found['next'])}
+        'next_url': answer['next'] and fragment.tab_url(
+            request, tab, antagonists_marker=answer['next'])}

@@ -17,7 +17,7 @@ ROWS = 30
 
 
 class Hosts(tabs.Tab):
-    """What hosts have left, and what they lack."""
+    """The headroom of hosts, and what they do not measure."""
 
     name = _('Hosts')
     slug = 'hosts'
@@ -41,11 +41,11 @@ def _load(request: Any, tab: str) -> dict[str, Any]:
               'first_url': fragment.tab_url(request, tab, hosts_marker=None)
               if asked.get('hosts_marker') else ''}
     if name:
-        found = client.get(request, client.path_of('hosts', name))
-        return {**values, 'hosts': [rows.host(found['host'])]}
-    found = client.get(
+        answer = client.get(request, client.path_of('hosts', name))
+        return {**values, 'hosts': [rows.host(answer['host'])]}
+    answer = client.get(
         request, client.path_of('hosts'), aggregate=aggregate,
         enforcing=enforcing, marker=asked.get('hosts_marker'), limit=ROWS)
-    return {**values, 'hosts': list(map(rows.host, found['hosts'])),
-            'next_url': found['next'] and fragment.tab_url(
-                request, tab, hosts_marker=found['next'])}
+    return {**values, 'hosts': list(map(rows.host, answer['hosts'])),
+            'next_url': answer['next'] and fragment.tab_url(
+                request, tab, hosts_marker=answer['next'])}

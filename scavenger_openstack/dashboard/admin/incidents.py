@@ -89,25 +89,25 @@ class Show(fragment.View):
         return {**super().get_context_data(**kwargs), 'pk': pk,
                 'index': urls.reverse('horizon:admin:interference:index')
                 + f'?tab={TAB}',
-                **self.fragment(lambda: load_one(self.request, pk))}
+                **self.fragment(lambda: load_incident(self.request, pk))}
 
 
 def filters(query: Mapping[str, str]) -> dict[str, str]:
-    """The filters in a URL, without those that are empty."""
-    found = {name: query.get(name, '').strip() for name in FILTERS}
-    return {name: value[:255] for name, value in found.items() if value}
+    """Return the filters in a URL, without those that are empty."""
+    values = {name: query.get(name, '').strip() for name in FILTERS}
+    return {name: value[:255] for name, value in values.items() if value}
 
 
 def load(request: Any, chosen: Mapping[str, str]) -> dict[str, Any]:
-    """A page of the list: the incidents, and the URL of the next page."""
+    """Return a page of the list: incidents, and the URL of the next page."""
     now = timezone.now()
     marker = request.GET.get('marker')
     answer = client.get(
         request, client.path_of('incidents'), limit=PAGE, marker=marker,
         **{name: moment(value, now) if name in TIMES else value
            for name, value in chosen.items()})
-    return {'incidents': [incident_.row(one, now)
-                          for one in answer['incidents']],
+    return {'incidents': [incident_.row(row, now)
+                          for row in answer['incidents']],
             'first_url': fragment.tab_url(request, TAB, marker=None)
             if marker else '',
             'next_url': fragment.tab_url(
@@ -116,8 +116,8 @@ def load(request: Any, chosen: Mapping[str, str]) -> dict[str, Any]:
 
 
 def moment(text: str, now: datetime.datetime) -> str:
-    """A time as the API takes it: that long ago, or a time, in the user's
-    zone unless it says another.
+    """Return a time as the API takes it, from a duration, which is that long
+    ago, or from a time, in the user's zone unless it has another.
 
     :raises client.Refused: it is neither.
     """
@@ -137,26 +137,26 @@ def moment(text: str, now: datetime.datetime) -> str:
                 'text': names.shown(text)}) from None
 
 
-def load_one(request: Any, pk: str) -> dict[str, Any]:
-    """What the page of an incident shows."""
+def load_incident(request: Any, pk: str) -> dict[str, Any]:
+    """Return the context of the page of an incident."""
     fields = client.get(request, client.path_of('incidents', pk))['incident']
     now = timezone.now()
     return {'incident': incident_.row(fields, now),
             'verdict': list(incident_.verdict(fields, now)),
             'evidence': incident_.evidence(fields),
             'steps': incident_.steps(fields),
-            'suspects': [{**one, 'shown': names.of_workload(one),
+            'suspects': [{**row, 'shown': names.of_workload(row),
                           'project_shown': names.shown(
-                              one.get('project') or '')}
-                         for one in fields.get('suspects') or ()],
-            'limits': [{**one, 'shown': names.of_workload(one)}
-                       for one in fields.get('caps') or ()
-                       if not one.get('removed_at')
-                       and one.get('knob') not in NOT_SETTABLE],
-            'background': [{**one, 'shown': names.of_workload(one)}
-                           for one in fields.get('suspects') or ()
-                           if one.get('antagonist') and one.get('instance')
-                           and not one.get('foreground')],
+                              row.get('project') or '')}
+                         for row in fields.get('suspects') or ()],
+            'limits': [{**row, 'shown': names.of_workload(row)}
+                       for row in fields.get('caps') or ()
+                       if not row.get('removed_at')
+                       and row.get('knob') not in NOT_SETTABLE],
+            'background': [{**row, 'shown': names.of_workload(row)}
+                           for row in fields.get('suspects') or ()
+                           if row.get('antagonist') and row.get('instance')
+                           and not row.get('foreground')],
             **{name: policy.check((('interference', rule),), request)
                for name, rule in ACTIONS.items()},
             **incident_.picture(fields, timezone.get_current_timezone())}

@@ -49,7 +49,7 @@ def _load(request: Any, tab: str) -> dict[str, Any]:
         marker=asked.get('overrides_marker'))
     return {
         'tab': tab, 'past': past, 'knob': knob,
-        'knobs': [str(one) for one in Knob],
+        'knobs': [str(name) for name in Knob],
         'host': asked.get('host', ''), 'project': asked.get('project', ''),
         'filtered': any(asked.get(name) for name in (
             'host', 'project', 'knob')),
