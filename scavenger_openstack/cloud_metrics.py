@@ -16,7 +16,6 @@ import logging
 import os
 import time
 from typing import Any
-from typing import NamedTuple
 from typing import Protocol
 
 import prometheus_client
@@ -27,6 +26,12 @@ from scavenger_openstack.db import connect
 from scavenger_openstack.db.resources import figures
 from scavenger_openstack import errors
 from scavenger_openstack.metrics import listener
+from scavenger_openstack.metrics.metric import COUNTER
+from scavenger_openstack.metrics.metric import GAUGE
+from scavenger_openstack.metrics.metric import HISTOGRAM
+from scavenger_openstack.metrics.metric import Metric
+from scavenger_openstack.metrics.metric import OTHER
+from scavenger_openstack.metrics.metric import table
 from scavenger_openstack.metrics import options
 
 LOG = logging.getLogger(__name__)
@@ -37,27 +42,9 @@ KEEP_S = 15.0
 RETRY_S = 15.0
 """An address that is another process's is tried again after that."""
 
-PREFIX = 'scavenger_'
-GAUGE, COUNTER, HISTOGRAM = 'gauge', 'counter', 'histogram'
 METHODS = 'DELETE', 'GET', 'HEAD', 'OPTIONS', 'PATCH', 'POST', 'PUT'
-OTHER = 'other'
 
-
-class Metric(NamedTuple):
-    """``kind`` is gauge, counter or histogram; ``help`` is a sentence."""
-
-    name: str
-    kind: str
-    help: str
-    labels: tuple[str, ...] = ()
-
-
-def _table(*rows: tuple[str, str, str, tuple[str, ...]]) -> dict[str, Metric]:
-    return {name: Metric(PREFIX + name, kind, text, labels)
-            for name, kind, text, labels in rows}
-
-
-DATABASE: Mapping[str, Metric] = _table(
+DATABASE: Mapping[str, Metric] = table(
     ('database_up', GAUGE, '1 while the database can be read.', ()),
     ('hosts', GAUGE, 'Hosts: enrolled and not heard of yet, silent, enforcing '
      'and observing.', ('state',)),
@@ -69,7 +56,7 @@ DATABASE: Mapping[str, Metric] = _table(
      'them; on SQLite with those that were deleted in between.', ('table',)))
 """Of both programs."""
 
-CONDUCTOR: Mapping[str, Metric] = _table(
+CONDUCTOR: Mapping[str, Metric] = table(
     ('reports_total', COUNTER, 'Reports of agents: stored, refused, put off '
      'and failed.', ('result',)),
     ('report_duration_seconds', HISTOGRAM,
@@ -82,7 +69,7 @@ CONDUCTOR: Mapping[str, Metric] = _table(
     ('last_turn_timestamp_seconds', GAUGE, 'UNIX time of the last turn that '
      'succeeded, of work that one of all conductors does.', ('work',)))
 
-API: Mapping[str, Metric] = _table(
+API: Mapping[str, Metric] = table(
     ('api_requests_total', COUNTER, 'Requests by method and status.',
      ('method', 'status')),
     ('api_request_duration_seconds', HISTOGRAM,
@@ -114,29 +101,29 @@ class Database:
         if self._elapsed() - self._read_s >= KEEP_S:
             self._figures = self._read()
             self._read_s = self._elapsed()
-        found = self._figures
-        yield family(DATABASE['database_up'], [[int(found is not None)]])
-        if found is None:
+        stored = self._figures
+        yield family(DATABASE['database_up'], [[int(stored is not None)]])
+        if stored is None:
             return
-        yield family(DATABASE['hosts'], found.hosts.items())
-        yield family(DATABASE['protection_enabled'], found.protection)
+        yield family(DATABASE['hosts'], stored.hosts.items())
+        yield family(DATABASE['protection_enabled'], stored.protection)
         yield family(DATABASE['background_vcpus'],
-                     [[found.background_vcpus]])
-        yield family(DATABASE['database_rows'], found.rows.items())
+                     [[stored.background_vcpus]])
+        yield family(DATABASE['database_rows'], stored.rows.items())
 
     def _read(self) -> figures.Figures | None:
         def work(connection: connect.Connection) -> figures.Figures:
             return figures.read(connection, self._clock() - self._silent_s)
 
         try:
-            found = connect.read(self._engine, work)
+            read = connect.read(self._engine, work)
         except errors.DatabaseError as exc:
             if str(exc) != self._fault:
                 LOG.warning('the metrics lack what the database has: %s', exc)
             self._fault = str(exc)
             return None
         self._fault = ''
-        return found
+        return read
 
 
 class Served:
@@ -164,7 +151,7 @@ class Served:
         return prometheus_client.generate_latest(self._all)
 
     def start(self, *, shared: bool = False) -> None:
-        """Serve them, unless this process does or has just tried; may be
+        """Serve the page, unless this process does or has just tried; may be
         called with each request, as some servers fork after loading.
 
         :param shared: there are other processes, of which one may do so
@@ -189,7 +176,7 @@ class Served:
             LOG.info('metrics are served at http://%s/metrics', self._listen)
 
     def stop(self) -> None:
-        """Serve them no more."""
+        """Serve the page no more."""
         if self._listener is not None:
             self._listener.stop()
             self._listener = None

@@ -175,6 +175,17 @@ def iso(time_s: float | None) -> str | None:
     return at.isoformat(timespec='milliseconds').replace('+00:00', 'Z')
 
 
+def time_s(iso_text: str) -> float:
+    """Return the UNIX time of ISO 8601 text, in UTC unless it has an offset.
+
+    :raises ValueError: it is no such text.
+    """
+    at = datetime.datetime.fromisoformat(iso_text)
+    if at.tzinfo is None:
+        at = at.replace(tzinfo=datetime.UTC)
+    return at.timestamp()
+
+
 def without_ids(line: str) -> str:
     """The same without ids of requests and addresses of objects, which are
     others each time: to tell whether a line says what was said before."""

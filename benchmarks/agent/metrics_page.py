@@ -30,6 +30,8 @@ from prometheus_client import generate_latest
 from scavenger_openstack.agent import loop
 from scavenger_openstack.agent.metrics import page
 from scavenger_openstack.agent.metrics import publishing
+from scavenger_openstack.metrics.metric import COUNTER
+from scavenger_openstack.metrics.metric import GAUGE
 from scavenger_openstack.decision import rates
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import HostSample
@@ -81,8 +83,8 @@ class Library:
         self._rows = rows
 
     def collect(self) -> list[core.Metric]:
-        kinds = {page.GAUGE: core.GaugeMetricFamily,
-                 page.COUNTER: core.CounterMetricFamily}
+        kinds = {GAUGE: core.GaugeMetricFamily,
+                 COUNTER: core.CounterMetricFamily}
         families = []
         for name, metric in page.METRICS.items():
             family = kinds[metric.kind](metric.name, metric.help,

@@ -38,10 +38,11 @@ def used(rates: Rates | None) -> Amounts:
     """Return what all background work uses, where that of each is known."""
     if rates is None or not rates.complete:
         return {}
-    found = background(rates)
+    workloads = background(rates)
     return _known({
-        Resource.CPU: total(one.cpu_cores for one in found),
-        Resource.MEMORY: total(one.memory_bytes for one in found)})
+        Resource.CPU: total(workload.cpu_cores for workload in workloads),
+        Resource.MEMORY: total(workload.memory_bytes
+                               for workload in workloads)})
 
 
 def headroom(controllers: Mapping[str, Any], rates: Rates | None,
@@ -54,18 +55,18 @@ def headroom(controllers: Mapping[str, Any], rates: Rates | None,
     if rates is None or not rates.complete:
         return {}
     budgets = controllers.get(scavenger.NAME, {}).get('facts', {})
-    found: dict[Resource, float | None] = {Resource.CPU: idle_cores}
+    free: dict[Resource, float | None] = {Resource.CPU: idle_cores}
     workloads = background(rates)
     memory = budgets.get('memory', {}).get('budget')
-    in_use = total(one.memory_bytes for one in workloads)
+    in_use = total(workload.memory_bytes for workload in workloads)
     if memory is not None and in_use is not None:
-        found[Resource.MEMORY] = max(0.0, memory - in_use)
-    links = [one['budget'] for one in budgets.get('network', {}).values()
-             if isinstance(one, dict) and one.get('budget') is not None]
-    sent = total(one.net_tx_bytes_per_s for one in workloads)
+        free[Resource.MEMORY] = max(0.0, memory - in_use)
+    links = [budget['budget'] for budget in budgets.get('network', {}).values()
+             if isinstance(budget, dict) and budget.get('budget') is not None]
+    sent = total(workload.net_tx_bytes_per_s for workload in workloads)
     if links and sent is not None:
-        found[Resource.NETWORK] = max(0.0, sum(links) - sent)
-    return _known(found)
+        free[Resource.NETWORK] = max(0.0, sum(links) - sent)
+    return _known(free)
 
 
 def idle_cores(before: Mapping[int, float], now: Mapping[int, float],
@@ -81,14 +82,14 @@ def idle_cores(before: Mapping[int, float], now: Mapping[int, float],
 
 def background(rates: Rates) -> Sequence[WorkloadRates]:
     """Return the background workloads."""
-    return [one for one in rates.workloads
-            if one.workload.priority is Priority.BACKGROUND]
+    return [workload for workload in rates.workloads
+            if workload.workload.priority is Priority.BACKGROUND]
 
 
 def total(values: Iterable[float | None]) -> float | None:
     """Return the sum, ``None`` where a part of it is not known."""
-    known = list(values)
-    return None if None in known else sum(filter(None, known))
+    amounts = list(values)
+    return None if None in amounts else sum(filter(None, amounts))
 
 
 def _known(amounts: Mapping[Resource, float | None]) -> Amounts:

@@ -48,12 +48,12 @@ class BestWaits:
             del self._hours[next(iter(self._hours))]
 
     def of(self, workload: Workload) -> float | None:
-        """The best of the day; ``None`` where nothing is known."""
+        """Return the best of the day; ``None`` where nothing is known."""
         hours = self._hours.get(_key(workload))
         return min(hours.values()) if hours else None
 
     def state(self) -> dict[str, Any]:
-        """What was learnt; plain JSON values."""
+        """Return what was learnt, as plain JSON values."""
         return {key: {str(hour): least for hour, least in hours.items()}
                 for key, hours in self._hours.items()}
 
@@ -64,18 +64,18 @@ class BestWaits:
         """
         newest = int(now // HOUR_S)
         for key, hours in list(state.items())[-MOST:]:
-            found = {int(hour): float(least)
-                     for hour, least in hours.items()
-                     if newest - HOURS < int(hour) <= newest}
-            if not all(0 < least < math.inf for least in found.values()):
+            by_hour = {int(hour): float(least)
+                       for hour, least in hours.items()
+                       if newest - HOURS < int(hour) <= newest}
+            if not all(0 < least < math.inf for least in by_hour.values()):
                 raise ValueError(f'{key}: not seconds per operation')
-            if found:
-                self._hours[key] = found
+            if by_hour:
+                self._hours[key] = by_hour
 
 
 def _key(workload: Workload) -> str:
     application = workload.application
-    who = (f'{workload.project or ""}/{application}'
-           if application and not flavor.is_made_of_image(application)
-           else workload.id)
-    return ' '.join((who, *sorted(workload.disks or ())))
+    name = (f'{workload.project or ""}/{application}'
+            if application and not flavor.is_made_of_image(application)
+            else workload.id)
+    return ' '.join((name, *sorted(workload.disks or ())))

@@ -103,6 +103,18 @@ PAGE: dict[str, Schema] = {
     'marker': {'type': 'string', 'minLength': 1, 'maxLength': 2048,
                'description': 'What "next" of the page before was.'}}
 
+SUMS: dict[str, Schema] = {
+    'incidents': described(COUNT, 'Incidents that began then.'),
+    'interference_s': described(
+        NUMBER, 'How long workloads were disturbed by others, each for '
+                'itself.')}
+WORK: dict[str, Schema] = {
+    'background_core_s': described(
+        NUMBER, 'CPU time that background work got.'),
+    'background_byte_s': described(
+        NUMBER, 'Memory that it had, times how long.')}
+"""What is summed up over a span."""
+
 ERROR = fields({'error': fields({
     'code': {'type': 'integer'}, 'title': TEXT, 'detail': TEXT,
     'request_id': TEXT, 'field': TEXT, 'allowed': {}},

@@ -4,21 +4,7 @@
 
 from __future__ import annotations
 
-import datetime
-
 from scavenger_openstack.text import iso as iso
+from scavenger_openstack.text import time_s as seconds
 
-
-def seconds(text: str) -> float:
-    """The UNIX time of an ISO 8601 text, which is in UTC if it names no
-    zone.
-
-    :raises ValueError: it is none.
-    """
-    at = datetime.datetime.fromisoformat(text)
-    if at.tzinfo is None:
-        at = at.replace(tzinfo=datetime.UTC)
-    try:
-        return at.timestamp()
-    except OverflowError as exc:
-        raise ValueError(str(exc)) from exc
+__all__ = ('iso', 'seconds')

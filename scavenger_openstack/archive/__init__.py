@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The archive of what is over."""
+"""Parquet files of incidents, limits and sums that are over."""

@@ -70,7 +70,7 @@ def parser() -> command_line.Parser:
     one = add('archive', 'write what is over as Parquet, a file a day and '
                          'table, for questions that are asked later',
               'Days younger than two are left out, as agents report hours '
-              'late, and days that are there. Type it each day, before '
+              'late, and days that are there. Run it each day, before '
               '[database] keep_days deletes the rows.')
     command_line.add_configuration(one, host=False)
     one.add_argument('url', metavar='URL', type=_url,

@@ -64,7 +64,7 @@ class Sender:
 
 def make_leader(engine: connect.Engine, notifier: Notifier, holder: str,
                 clock: Callable[[], float]) -> leader.Leader:
-    """What sends them in one of all conductors.
+    """Return what sends notifications in one of all conductors.
 
     :param holder: and ``clock``: see :class:`.leader.Leader`
     """

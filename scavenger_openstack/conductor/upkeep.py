@@ -36,8 +36,8 @@ def make_advancing(engine: connect.Engine, holder: str,
                    clock: Callable[[], float], stopped: Callable[[], bool],
                    elapsed: Callable[[], float] = time.monotonic
                    ) -> periodic.Periodic:
-    """What advances all that are not of this hour, in one of all conductors,
-    and looks for them at each turn."""
+    """Return what advances all totals that are not of this hour, in one of
+    all conductors, at each turn."""
     return periodic.Periodic(engine, TOTALS, holder, clock, stopped,
                              functools.partial(_advance, engine),
                              lambda now: now, elapsed=elapsed)
@@ -48,7 +48,7 @@ def make_purging(engine: connect.Engine, holder: str,
                  elapsed: Callable[[], float] = time.monotonic, *,
                  days: int, audit_days: int, rows: int
                  ) -> periodic.Periodic:
-    """What deletes in one of all conductors.
+    """Return what deletes old rows in one of all conductors.
 
     :param days: what ended longer ago is deleted; 0 keeps it
     :param audit_days: the same for records of the audit

@@ -16,7 +16,10 @@ from typing import Any
 from django.utils import dateparse
 from django.utils import timezone
 from django.utils.translation import gettext as _
+from horizon import tabs
 from horizon.utils import functions
+from horizon.utils import http as http_utils
+from horizon import views
 
 from scavenger_openstack.dashboard import client
 from scavenger_openstack import errors
@@ -55,6 +58,37 @@ def context(load: Callable[[], dict[str, Any]], *, request: Any = None,
                               'this panel does not understand: their '
                               'versions differ. Upgrade the older one.')
     return values
+
+
+def of_tab(tab: tabs.Tab, request: Any, load: Callable[[], dict[str, Any]]
+           ) -> dict[str, Any]:
+    """Return what a tab is rendered with; see :func:`context`."""
+    return context(load, request=request,
+                   refresh_url=tab_url(request, tab.get_id()))
+
+
+class View(views.HorizonTemplateView):
+    """A page with one fragment, ``part_name``."""
+
+    part_name = ''
+
+    def get_template_names(self) -> list[str]:
+        return [self.part_name if http_utils.is_ajax(self.request)
+                else self.template_name]
+
+    def render_to_response(self, context: dict[str, Any]) -> Any:
+        response = super().render_to_response(context)
+        if context.get('missing'):
+            response.status_code = 404
+        elif context.get('forbidden'):
+            response.status_code = 403
+        return response
+
+    def fragment(self, load: Callable[[], dict[str, Any]]
+                 ) -> dict[str, Any]:
+        """Return what the part is rendered with; see :func:`context`."""
+        return context(load, request=self.request,
+                       refresh_url=self.request.get_full_path())
 
 
 def tab_url(request: Any, tab: str, **changes: Any) -> str:

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 import datetime
 from typing import Any
 from typing import NamedTuple
-import unicodedata
 
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from scavenger_openstack import amounts
 from scavenger_openstack.dashboard import fragment
+from scavenger_openstack.dashboard import names
 from scavenger_openstack.dashboard import plots
 from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack import typed_amounts
@@ -39,28 +39,9 @@ class Step(NamedTuple):
     detail: str
 
 
-def named(fields: Fields, workload: str = 'workload', name: str = 'name'
-          ) -> str:
-    """What people call a workload, in one line."""
-    return shown(fields.get(name) or fields.get(workload)
-                 or _('another workload'))
-
-
-def shown(name: str) -> str:
-    """A name in one line; one that is written from right to left does not
-    move the words around it."""
-    return plots.isolated(name) if _is_right_to_left(name) \
-        else printable(name)
-
-
-def _is_right_to_left(text: str) -> bool:
-    return any(unicodedata.bidirectional(char) in ('R', 'AL')
-               for char in text)
-
-
 def duration(begun: datetime.datetime | None,
              ended: datetime.datetime | None, now: datetime.datetime) -> str:
-    """How long an incident lasted; '' where that is not known."""
+    """Return how long an incident lasted; '' where that is not known."""
     if begun is None:
         return ''
     lasted_s = ((ended or now) - begun).total_seconds()
@@ -71,15 +52,16 @@ def duration(begun: datetime.datetime | None,
 
 
 def row(fields: Fields, now: datetime.datetime) -> dict[str, Any]:
-    """An incident as a list shows it."""
+    """Return an incident as a list shows it."""
     begun, ended = fragment.time(fields.get('begun_at')), fragment.time(
         fields.get('ended_at'))
-    texts = {name: shown(fields.get(name) or '') for name in TEXTS}
+    texts = {name: names.shown(fields.get(name) or '') for name in TEXTS}
     return {**fields, **texts, 'begun': begun, 'ended': ended,
-            'host_shown': shown(fields.get('host') or ''),
+            'host_shown': names.shown(fields.get('host') or ''),
             'lasted': duration(begun, ended, now),
-            'victim_shown': named(fields, 'victim', 'victim_name'),
-            'named': [named(one) for one in fields.get('antagonists') or ()],
+            'victim_shown': names.of_workload(fields, 'victim', 'victim_name'),
+            'named': [names.of_workload(antagonist) for antagonist
+                      in fields.get('antagonists') or ()],
             'outcome_words': OUTCOMES.get(texts['outcome'],
                                           texts['outcome']),
             'outcome_style': STYLES.get(texts['outcome'], 'default')}
@@ -133,8 +115,8 @@ JUDGED = {
 
 
 def verdict(incident: Fields, now: datetime.datetime) -> Iterator[str]:
-    """What happened, in some sentences."""
-    victim = named(incident, 'victim', 'victim_name')
+    """Yield the sentences that sum up an incident."""
+    victim = names.of_workload(incident, 'victim', 'victim_name')
     signal = incident.get('signal') or ''
     if signal:
         value, threshold = (
@@ -150,9 +132,10 @@ def verdict(incident: Fields, now: datetime.datetime) -> Iterator[str]:
     antagonists = incident.get('antagonists') or ()
     if antagonists:
         yield _('Named: %(names)s.') % {'names': ', '.join(
-            named(one) + (_(' (foreground: never limited)')
-                          if one.get('foreground') else '')
-            for one in antagonists)}
+            names.of_workload(antagonist)
+            + (_(' (foreground: never limited)')
+               if antagonist.get('foreground') else '')
+            for antagonist in antagonists)}
     elif any(ground.get('workload') == ''
              for ground in incident.get('grounds') or ()):
         yield _('The host itself is named; it is never limited.')
@@ -178,44 +161,44 @@ def verdict(incident: Fields, now: datetime.datetime) -> Iterator[str]:
 
 
 def evidence(incident: Fields) -> list[dict[str, Any]]:
-    """The grounds by kind, the strongest first: title, explanation and
-    sentences."""
-    found = []
+    """Return the grounds by kind, the strongest first: title, explanation
+    and sentences."""
+    kinds = []
     for kind, (title, explanation) in KINDS.items():
         sentences = [sentence(ground, incident)
                      for ground in incident.get('grounds') or ()
                      if ground.get('kind') == kind]
         if sentences:
-            found.append({'title': title, 'explanation': explanation,
+            kinds.append({'title': title, 'explanation': explanation,
                           'sentences': sentences})
-    return found
+    return kinds
 
 
 def sentence(ground: Fields, incident: Fields) -> str:
-    """One ground as a sentence."""
+    """Return a ground as a sentence."""
     words = amounts.of_incident_ground(ground, incident)
     for name in {ground.get('name') or '',
                  incident.get('victim_name') or ''}:
-        if _is_right_to_left(name):
-            words = words.replace(printable(name), shown(name))
+        if names.is_right_to_left(name):
+            words = words.replace(printable(name), names.shown(name))
     return f'{words[:1].upper()}{words[1:]}.'
 
 
 def steps(incident: Fields) -> list[Step]:
-    """Each thing that happened, with its numbers, in order."""
-    found = [Step(fragment.time(incident.get('begun_at')), _('The harm began'),
-                  '')]
+    """Return the events of an incident, with their numbers, in order."""
+    events = [Step(fragment.time(incident.get('begun_at')),
+                   _('The harm began'), '')]
     for cap in incident.get('caps') or ():
-        found += _of_limit(cap)
+        events += _of_limit(cap)
     if incident.get('ended_at'):
-        found.append(Step(fragment.time(incident['ended_at']),
+        events.append(Step(fragment.time(incident['ended_at']),
                           _('The incident ended'), ''))
     last = datetime.datetime.max.replace(tzinfo=datetime.UTC)
-    return sorted(found, key=lambda step: step.at or last)
+    return sorted(events, key=lambda step: step.at or last)
 
 
 def _of_limit(cap: Fields) -> Iterator[Step]:
-    name, knob = named(cap), cap.get('knob') or ''
+    name, knob = names.of_workload(cap), cap.get('knob') or ''
     original = typed_amounts.human(knob, cap.get('original'))
     values = _values(cap)
     (set_at, value), *changes = values
@@ -251,8 +234,8 @@ def _values(cap: Fields) -> list[tuple[datetime.datetime | None, Any]]:
 
 
 def series(incident: Fields) -> list[plots.Series]:
-    """What the picture shows: the victim's signal first, then what suspects
-    used, the most suspected first."""
+    """Return the curves of a picture: the victim's signal first, then what
+    suspects used, the most suspected first."""
     suspects = {one.get('workload'): one
                 for one in incident.get('suspects') or ()}
     found = []
@@ -287,21 +270,21 @@ def _role(is_victim: bool, suspect: Fields | None) -> str:
 
 
 def _limits(incident: Fields, workload: object) -> Sequence[plots.Limit]:
-    found = []
+    limits = []
     for cap in incident.get('caps') or ():
         begin, end = fragment.time(cap.get('set_at')), fragment.time(
             cap.get('removed_at'))
         if cap.get('workload') == workload and begin is not None:
-            found.append(plots.Limit(
+            limits.append(plots.Limit(
                 cap.get('knob') or '', begin.timestamp(),
                 None if end is None else end.timestamp(),
                 [(at.timestamp(), value) for at, value in _values(cap)
                  if at is not None]))
-    return found
+    return limits
 
 
 def picture(incident: Fields, zone: datetime.tzinfo) -> dict[str, Any]:
-    """The picture of an incident, and the same numbers as a table."""
+    """Return the picture of an incident, and the same numbers as a table."""
     drawn = series(incident)
     begun, ended = (fragment.time(incident.get(name))
                     for name in ('begun_at', 'ended_at'))

@@ -25,9 +25,9 @@ from django.utils.safestring import mark_safe
 from django.utils.safestring import SafeString
 
 from scavenger_openstack import amounts
+from scavenger_openstack.dashboard import names
 from scavenger_openstack.plot import panels
 from scavenger_openstack.plot import shapes
-from scavenger_openstack import text
 from scavenger_openstack import typed_amounts
 from scavenger_openstack.types import printable
 
@@ -87,7 +87,7 @@ class Span(NamedTuple):
         return _local(time_s, self.zone).strftime(form)
 
     def ticks(self) -> list[tuple[float, str]]:
-        """Full times of the clock, in seconds from the begin."""
+        """Return full times of the clock, in seconds from the begin."""
         step = next((step for step in STEPS_S
                      if self.seconds / step <= MOST_TICKS),
                     86400 * math.ceil(self.seconds / MOST_TICKS / 86400))
@@ -114,7 +114,7 @@ class _Use(panels.Panel):
 def incident(series: Sequence[Series], *, threshold: float | None,
              begun_s: float | None, ended_s: float | None,
              zone: datetime.tzinfo) -> SafeString:
-    """A victim's signal above what the suspects used at the same time.
+    """Draw a victim's signal above what the suspects used meanwhile.
 
     Source: figures 8 and 9 of CPI2.
 
@@ -149,8 +149,8 @@ def incident(series: Sequence[Series], *, threshold: float | None,
 
 def table(series: Sequence[Series], zone: datetime.tzinfo
           ) -> tuple[list[str], list[list[str]]]:
-    """The measurements of a picture in words: titles, and a row for each
-    time."""
+    """Return the measurements of a picture as a table: titles, and a row
+    for each time."""
     by_time: dict[float, list[str]] = {}
     for column, one in enumerate(series):
         for time_s, value in one.points:
@@ -164,7 +164,7 @@ def table(series: Sequence[Series], zone: datetime.tzinfo
 
 def sentences(series: Sequence[Series], threshold: float | None, span: Span
               ) -> Iterator[str]:
-    """What a picture shows."""
+    """Yield the sentences that describe a picture."""
     for i, one in enumerate(series):
         values = _values(one)
         low, high = (amounts.of_signal(one.signal, value)
@@ -181,7 +181,7 @@ def sentences(series: Sequence[Series], threshold: float | None, span: Span
 
 
 def limited(limit: Limit, zone: datetime.tzinfo) -> str:
-    """What a limit was, and from when to when."""
+    """Return the values of a limit, and from when to when it was set."""
     values = [typed_amounts.human(limit.knob, value)
               for _, value in limit.steps]
     begin = _local(limit.begin_s, zone).strftime('%H:%M:%S')
@@ -192,7 +192,7 @@ def limited(limit: Limit, zone: datetime.tzinfo) -> str:
 
 
 def sparkline(values: Sequence[float | None], label: str) -> SafeString:
-    """A small line without axes, from 0 to the highest value.
+    """Draw a small line without axes, from 0 to the highest value.
 
     :param label: what a reader who does not see it has to know
     """
@@ -216,17 +216,17 @@ def sparkline(values: Sequence[float | None], label: str) -> SafeString:
 
 def bar(parts: Sequence[tuple[str, float | None]], total: float | None,
         label: str) -> SafeString:
-    """A bar of parts of a whole, side by side.
+    """Draw a bar of parts of a whole, side by side.
 
     :param parts: (name, amount); at most as many as :data:`SHADES`
     :param total: the whole, in the unit of the parts; ``None``: their sum
     :param label: the same in words, with units
     """
     width, height = 200.0, 16.0
-    known = [(name, max(0.0, amount or 0.0)) for name, amount in parts]
-    whole = max(total or 0.0, sum(amount for _, amount in known)) or 1.0
+    sizes = [(name, max(0.0, amount or 0.0)) for name, amount in parts]
+    whole = max(total or 0.0, sum(amount for _, amount in sizes)) or 1.0
     drawn, x = [], 0.0
-    for (name, amount), shade in zip(known, SHADES, strict=False):
+    for (name, amount), shade in zip(sizes, SHADES, strict=False):
         wide = (width - 2) * amount / whole
         if amount:
             drawn.append(
@@ -240,27 +240,23 @@ def bar(parts: Sequence[tuple[str, float | None]], total: float | None,
     return mark_safe(shapes.svg(width, height, drawn, label))
 
 
-def isolated(name: str) -> str:
-    """A name in one line, whose direction is its own (Unicode, annex 9)."""
-    return f'\u2068{printable(name)}\u2069'
-
-
-def _titled(one: Series) -> str:
-    role = f' ({one.role})' if one.role else ''
-    name = text.cut(printable(one.name), NAME_COLUMNS)
-    return f'\u2068{name}\u2069{role}: {printable(one.signal)}'
+def _titled(series: Series) -> str:
+    role = f' ({series.role})' if series.role else ''
+    return (f'{names.shown(series.name, NAME_COLUMNS)}{role}: '
+            f'{printable(series.signal)}')
 
 
 def _local(time_s: float, zone: datetime.tzinfo) -> datetime.datetime:
     return datetime.datetime.fromtimestamp(time_s, zone)
 
 
-def _values(one: Series) -> list[float]:
-    return [value for _, value in one.points if value is not None]
+def _values(series: Series) -> list[float]:
+    return [value for _, value in series.points if value is not None]
 
 
 def _span(series: Iterable[Series], zone: datetime.tzinfo) -> Span:
-    """All measurements, and limits unless they last much longer."""
+    """Return the time of all measurements, and of limits unless they last
+    much longer."""
     times = [time_s for one in series for time_s, _ in one.points]
     begin_s, end_s = min(times), max(max(times), min(times) + 1.0)
     ends = [limit.end_s for one in series for limit in one.limits
@@ -268,14 +264,14 @@ def _span(series: Iterable[Series], zone: datetime.tzinfo) -> Span:
     return Span(begin_s, min(max([end_s, *ends]), 2 * end_s - begin_s), zone)
 
 
-def _signal(one: Series, threshold: float | None, span: Span,
+def _signal(series: Series, threshold: float | None, span: Span,
             limits: Iterable[Limit]) -> panels.Panel:
-    size, unit = amounts.unit(one.signal.partition(' ')[0])
-    highest = max([*_values(one), threshold or 0.0])
-    panel = _Signal(_titled(one), unit, span.seconds, _axis(highest / size),
+    size, unit = amounts.unit(series.signal.partition(' ')[0])
+    highest = max([*_values(series), threshold or 0.0])
+    panel = _Signal(_titled(series), unit, span.seconds, _axis(highest / size),
                     span.ticks())
     _shade(panel, limits, span)
-    panel.add(panels.Curve(_points(one, span, size), VICTIM, fill=True,
+    panel.add(panels.Curve(_points(series, span, size), VICTIM, fill=True,
                            width=2))
     if threshold is not None:
         panel.level(threshold / size, THRESHOLD)
@@ -284,15 +280,15 @@ def _signal(one: Series, threshold: float | None, span: Span,
     return panel
 
 
-def _use(one: Series, span: Span) -> panels.Panel:
-    name = one.signal.partition(' ')[0]
+def _use(series: Series, span: Span) -> panels.Panel:
+    name = series.signal.partition(' ')[0]
     size, unit = amounts.unit(name)
-    same = [limit for limit in one.limits if limit.knob == name]
-    highest = max(_values(one))
-    panel = _Use(_titled(one), unit, span.seconds, _axis(highest / size),
+    same = [limit for limit in series.limits if limit.knob == name]
+    highest = max(_values(series))
+    panel = _Use(_titled(series), unit, span.seconds, _axis(highest / size),
                  span.ticks())
-    _shade(panel, one.limits, span)
-    panel.add(panels.Curve(_points(one, span, size), SUSPECT))
+    _shade(panel, series.limits, span)
+    panel.add(panels.Curve(_points(series, span, size), SUSPECT))
     for limit in same:
         steps = [(max(0.0, time_s - span.begin_s), value / size)
                  for time_s, value in limit.steps
@@ -316,7 +312,7 @@ def _shade(panel: panels.Panel, limits: Iterable[Limit], span: Span) -> None:
 
 
 def _axis(highest: float) -> panels.Axis:
-    """From 0 to a round number above."""
+    """Return an axis from 0 to a round number above the highest value."""
     if highest <= 0 or not math.isfinite(highest):
         return panels.Axis(0.0, 1.0, [(0.0, '0'), (1.0, '1')])
     step = 10.0 ** math.floor(math.log10(highest))
@@ -326,18 +322,19 @@ def _axis(highest: float) -> panels.Axis:
                                   for part in (0.0, 0.5, 1.0)])
 
 
-def _points(one: Series, span: Span, size: float) -> list[panels.Point]:
-    """By seconds from the begin, with a gap where nothing was measured."""
-    points = sorted(one.points, key=lambda point: point[0])
+def _points(series: Series, span: Span, size: float) -> list[panels.Point]:
+    """Return points by seconds from the begin, with a gap where nothing was
+    measured."""
+    points = sorted(series.points, key=lambda point: point[0])
     gaps = [after - before for (before, _), (after, _)
             in itertools.pairwise(points)]
     most_s = GAP * statistics.median(gaps) if gaps else math.inf
-    found: list[panels.Point] = []
+    drawn: list[panels.Point] = []
     last_s = math.inf
     for time_s, value in points:
         if time_s - last_s > most_s:
-            found.append((last_s - span.begin_s, None))
-        found.append((time_s - span.begin_s,
+            drawn.append((last_s - span.begin_s, None))
+        drawn.append((time_s - span.begin_s,
                       None if value is None else value / size))
         last_s = time_s
-    return found
+    return drawn

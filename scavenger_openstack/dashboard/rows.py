@@ -13,6 +13,7 @@ from django.utils.translation import ngettext
 
 from scavenger_openstack import amounts
 from scavenger_openstack.dashboard import fragment
+from scavenger_openstack.dashboard import names
 from scavenger_openstack.dashboard import plots
 from scavenger_openstack import typed_amounts
 
@@ -28,17 +29,11 @@ def minutes(seconds: float) -> str:
     return amounts.of_number(seconds / 60)
 
 
-def named(row: Mapping[str, Any], workload: str = 'workload',
-          name: str = 'name') -> str:
-    """Return what people call a workload: its name, else its id."""
-    return plots.isolated(row.get(name) or row.get(workload) or '')
-
-
 def limit(row: Mapping[str, Any]) -> Row:
     """Return a limit or an override as it is shown."""
     knob = row['knob']
     return {
-        **row, 'title': named(row),
+        **row, 'title': names.of_workload(row),
         'limit': typed_amounts.human(knob, row['value']),
         'without': typed_amounts.human(knob, row['original'])
         if 'original' in row else '',
@@ -56,8 +51,9 @@ def host(row: Mapping[str, Any]) -> Row:
         'modes': [f'{name}: {mode}'
                   for name, mode in sorted(row['modes'].items())],
         'bars': list(_bars(row)),
-        'suffering': [{'name': named(one), 'why': one['why']}
-                      for one in row['suffering']]}
+        'suffering': [{'name': names.of_workload(workload),
+                       'why': workload['why']}
+                      for workload in row['suffering']]}
 
 
 def _state(row: Mapping[str, Any]) -> tuple[str, str]:
@@ -111,7 +107,7 @@ def antagonist(row: Mapping[str, Any], part: str) -> Row:
     """
     tried = row['confirmed'] + row['refuted']
     return {
-        **row, 'title': named(row),
+        **row, 'title': names.of_workload(row),
         'minutes': minutes(row['interference_s']),
         'trials': _('%(confirmed)d of %(tried)d') % {
             'confirmed': row['confirmed'], 'tried': tried}
@@ -127,7 +123,7 @@ def antagonist(row: Mapping[str, Any], part: str) -> Row:
 
 
 def victim(row: Mapping[str, Any]) -> Row:
-    return {**row, 'title': named(row),
+    return {**row, 'title': names.of_workload(row),
             'minutes': minutes(row['interference_s'])}
 
 
@@ -137,23 +133,23 @@ def protection(row: Mapping[str, Any]) -> Row:
              'aggregate': _('the aggregate %s'),
              'host': _('the host %s')}[row['scope']]
     if row['scope'] != 'cloud':
-        where %= plots.isolated(row['target'])
+        where %= names.shown(row['target'])
     return {**row, 'where': where,
             'changed_at': fragment.time(row['changed_at'])}
 
 
 def precision(counts: Mapping[str, Mapping[str, int]]) -> list[Row]:
     """Return the trials of each controller, and its precision."""
-    found = []
+    controllers = []
     for name, ended in sorted(counts.items()):
         confirmed, refuted = (ended.get(what, 0)
                               for what in ('confirmed', 'refuted'))
-        found.append({
+        controllers.append({
             'controller': name, 'confirmed': confirmed, 'refuted': refuted,
             'unclear': ended.get('unclear', 0),
             'share': f'{100 * confirmed / (confirmed + refuted):.0f} %'
             if confirmed + refuted else _('not known yet')})
-    return found
+    return controllers
 
 
 def counted_hosts(count: int) -> str:

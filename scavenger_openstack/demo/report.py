@@ -11,23 +11,16 @@ import html
 from typing import Any
 
 from scavenger_openstack.demo import table as table_
+from scavenger_openstack.plot import page as page_
 
 STYLE = """
-body{margin:0;background:#f8fafc;color:#1f2937;
- font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
-main{max-width:1220px;margin:0 auto;padding:28px 20px 60px}
 h1{font-size:24px;margin:0 0 4px}h2{font-size:17px;margin:34px 0 2px}
 p{margin:4px 0 10px;max-width:80ch;color:#4b5563}
-.card{background:#fff;border:1px solid #e5e7eb;border-radius:10px;
- padding:12px;margin-top:14px;overflow-x:auto}
 .grid{display:grid;gap:12px;margin-top:10px;
  grid-template-columns:repeat(auto-fill,minmax(330px,1fr))}
-.grid .card{margin:0;padding:6px 4px 2px}svg{width:100%;display:block}
+.grid .card{margin:0;padding:6px 4px 2px}
 .wide svg{max-width:860px;margin:auto}
-table{border-collapse:collapse;width:100%;font-size:13.5px;
- font-variant-numeric:tabular-nums}
-th,td{padding:6px 9px;text-align:right;border-bottom:1px solid #eef0f3;
- white-space:nowrap}
+th,td{text-align:right;white-space:nowrap}
 th{color:#6b7280;font-weight:600}th:first-child,td:first-child{text-align:left}
 tr.ours td{background:#eff6ff;font-weight:600}
 .verdict{display:inline-block;border-radius:999px;padding:2px 14px;
@@ -53,33 +46,16 @@ def page(title: str, result: Mapping[str, Any], words: Sequence[str],
     :param words: text before the cards; empty ones are left out
     """
     verdict = result['verdict']
-    before = [html.escape(one) for one in words if one]
+    before = [html.escape(text) for text in words if text]
     before.insert(1, f'<b>{html.escape(table_.first(result))}</b>')
-    return ("<!DOCTYPE html><html lang='en'><head><meta charset='utf-8'>"
-            "<meta name='viewport' content='width=device-width'>"
-            f'<title>scavenger-demo: {verdict}</title>'
-            f'<style>{STYLE}</style></head><body><main>'
-            f"<h1>{html.escape(title)}<span class='verdict "
-            f"{verdict.replace(' ', '-')}'>{verdict}</span></h1>\n"
-            + '\n'.join([*(f'<p>{one}</p>' for one in before), *cards])
-            + '</main></body></html>\n')
+    return page_.page(f'scavenger-demo: {verdict}', STYLE, [
+        f"<h1>{html.escape(title)}<span class='verdict "
+        f"{verdict.replace(' ', '-')}'>{verdict}</span></h1>",
+        *(f'<p>{text}</p>' for text in before), *cards])
 
 
 def card(inside: str, *, wide: bool = False) -> str:
     return f"<div class='card{' wide' * wide}'>{inside}</div>"
-
-
-def table(titles: Iterable[str], rows: Iterable[Sequence[str]], *,
-          ours: str = '') -> str:
-    """
-    :param ours: begins the row that stands out
-    """
-    def row(cells: Iterable[str], tag: str) -> str:
-        return ''.join(f'<{tag}>{html.escape(cell)}</{tag}>'
-                       for cell in cells)
-    return (f'<table><tr>{row(titles, "th")}</tr>' + ''.join(
-        f'<tr{" class=ours" * (cells[0] == ours)}>{row(cells, "td")}</tr>'
-        for cells in rows) + '</table>')
 
 
 def criteria(result: Mapping[str, Any]) -> str:

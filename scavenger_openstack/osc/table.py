@@ -76,7 +76,8 @@ def time(value: Any) -> str:
 
 def duration(value: Any) -> str:
     """A number of seconds."""
-    return '-' if value is None else times.duration(value)
+    from scavenger_openstack.amounts import of_duration
+    return '-' if value is None else of_duration(value)
 
 
 def amounts_by_name(value: Any) -> str:

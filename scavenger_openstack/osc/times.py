@@ -54,14 +54,9 @@ def point(text: str, *, now: float, sign: int) -> float:
 
 
 def parse(text: str) -> float:
-    """The time of ISO 8601 text, in UTC unless it has an offset.
-
-    :raises ValueError: it is no such text.
-    """
-    found = datetime.datetime.fromisoformat(text)
-    if found.tzinfo is None:
-        found = found.replace(tzinfo=datetime.UTC)
-    return found.timestamp()
+    """Return the UNIX time of ISO 8601 text; see :func:`.text.time_s`."""
+    from scavenger_openstack.text import time_s
+    return time_s(text)
 
 
 def iso(time_s: float) -> str:
@@ -93,9 +88,3 @@ def human(text: object) -> str:
     except ValueError:
         return str(text)
     return f'{date(time_s)} {clock(time_s)}'
-
-
-def duration(seconds: float) -> str:
-    """Two figures of a duration: ``45 s``, ``3 min``, ``1.5 h``, ``12 d``."""
-    from scavenger_openstack.amounts import of_duration
-    return of_duration(seconds)

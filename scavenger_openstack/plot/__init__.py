@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Pictures as SVG."""
+"""Pictures as SVG, and pages of HTML that hold them."""

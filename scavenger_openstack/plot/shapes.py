@@ -41,7 +41,7 @@ def bar(x: float, y: float, width: float, height: float,
 
 def svg(width: float, height: float, parts: Iterable[str],
         label: str, description: str = '') -> str:
-    """A picture of these parts.
+    """Return a picture.
 
     :param label: its name, for those who do not see it and as a tooltip
     :param description: what it shows, likewise

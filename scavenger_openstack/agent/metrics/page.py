@@ -15,17 +15,19 @@ from collections import Counter
 from typing import Any
 
 from scavenger_openstack.agent.metrics import text_format
-from scavenger_openstack.agent.metrics.text_format import Metric
 from scavenger_openstack.agent.metrics.text_format import Row
 from scavenger_openstack.agent import status
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.decision import orders
 from scavenger_openstack.decision.removal import CONTROLLER_OF
+from scavenger_openstack.metrics.metric import COUNTER
+from scavenger_openstack.metrics.metric import GAUGE
+from scavenger_openstack.metrics.metric import Metric
+from scavenger_openstack.metrics.metric import OTHER
+from scavenger_openstack.metrics.metric import table
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Resource
 
-PREFIX = 'scavenger_'
-GAUGE, COUNTER = 'gauge', 'counter'
 LIMIT = 'knob', 'controller'
 INSTANCE = 'project', 'server_id', 'priority'
 
@@ -33,15 +35,9 @@ CAUSES = ('core', 'cache', 'memory_bandwidth', 'disk', 'overcommitted',
           'own_limit', 'unknown')
 """What the controllers of this project name."""
 
-OTHER = 'other'
-"""Stands for what a plug-in names, so that no label has any number of
-values."""
-
 RESULTS = 'confirmed', 'refuted', 'unclear'
 
-METRICS: Mapping[str, Metric] = {name: Metric(PREFIX + name, kind, text,
-                                              labels)
-                                 for name, kind, text, labels in (
+METRICS: Mapping[str, Metric] = table(
     ('agent_info', GAUGE, 'The agent: its version, and the grade of what its '
      'host can measure.', ('version', 'grade')),
     ('agent_last_tick_timestamp_seconds', GAUGE,
@@ -109,7 +105,7 @@ METRICS: Mapping[str, Metric] = {name: Metric(PREFIX + name, kind, text,
      'Time that a VM had a limit.', INSTANCE),
     ('instances_left_out', GAUGE, 'VMs without metrics of their own, as '
      'there are more than [agent] metrics_instances.', ()),
-)}
+)
 """All that an agent has, in the order of its page."""
 
 
@@ -150,9 +146,9 @@ def _facts(document: Mapping[str, Any]
     would = Counter((cap['knob'], owner(cap['owner'], controllers))
                     for cap in document['would'])
     incidents = Counter(cause(one['cause']) for one in document['incidents'])
-    known = list(Resource)
+    resources = list(Resource)
     missing = Counter(
-        resource if (resource := sentence.partition(':')[0]) in known
+        resource if (resource := sentence.partition(':')[0]) in resources
         else OTHER for sentence in document['missing'])
     yield from {
         'agent_last_tick_timestamp_seconds': [[document['wall_time_s']]],
@@ -174,7 +170,7 @@ def _facts(document: Mapping[str, Any]
             if (tried := one['facts'].get('tried')) for result in RESULTS],
         'kills_total': [[counters['kills']]],
         'missing': [[str(resource), missing[resource]]
-                    for resource in (*known, OTHER)],
+                    for resource in (*resources, OTHER)],
         'libvirt_up': [[int(libvirt['since_s'] is None)]] if libvirt else [],
         'spool_bytes': [[conductor['spool_bytes']]] if conductor else [],
     }.items()

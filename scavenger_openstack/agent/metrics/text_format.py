@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Sequence
 import math
-from typing import NamedTuple
 
+from scavenger_openstack.metrics.metric import Metric
 from scavenger_openstack.types import printable
 
 MOST_LABEL = 255
@@ -21,15 +21,6 @@ MOST_LABEL = 255
 
 Row = Sequence[str | float | None]
 """The values of the labels, and the value, last."""
-
-
-class Metric(NamedTuple):
-    """``kind`` is gauge or counter; ``help`` is a sentence."""
-
-    name: str
-    kind: str
-    help: str
-    labels: tuple[str, ...] = ()
 
 
 def page(families: Iterable[tuple[Metric, Iterable[Row]]]) -> bytes:

@@ -17,6 +17,7 @@ from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent.metrics import page
 from scavenger_openstack.agent.metrics.text_format import Row
 from scavenger_openstack.agent import transitions
+from scavenger_openstack.metrics.metric import OTHER
 from scavenger_openstack.outcomes import Outcome
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import HostSample
@@ -77,7 +78,7 @@ class Totals:
                 outcome = event.incident.outcome
                 self._incidents[
                     page.cause(event.incident.cause), outcome if outcome
-                    in list(Outcome) else page.OTHER] += 1
+                    in list(Outcome) else OTHER] += 1
 
     def tick(self, tick: loop_.Tick, in_force: Mapping[KnobKey, Cap]) -> None:
         """Add the time since the last tick to what was so then.
@@ -109,7 +110,7 @@ class Totals:
         return page.owner(name, self._controllers)
 
     def _use(self, rates: Rates | None) -> None:
-        """Add what the background did, as far as that is known."""
+        """Add what background workloads used, as far as that is known."""
         if rates is None or not rates.complete:
             return
         workloads = capacity.background(rates)
@@ -168,20 +169,21 @@ class Totals:
 
     def _instances(self, sample: HostSample) -> dict[str, list[Row]]:
         """Return the rows of VMs, those with the lowest UUIDs."""
-        found = sorted(
-            (one for one in sample.workloads if one.workload.instance),
-            key=lambda one: one.workload.instance)
+        machines = sorted(
+            (machine for machine in sample.workloads
+             if machine.workload.instance),
+            key=lambda machine: machine.workload.instance)
         rows: dict[str, list[Row]] = {
-            'instances_left_out': [[max(0, len(found) - self._most)]]}
+            'instances_left_out': [[max(0, len(machines) - self._most)]]}
         for name in ('run_delay', 'io_wait', 'limited'):
             rows[f'instance_{name}_seconds_total'] = []
-        for one in found[:self._most]:
-            workload = one.workload
+        for machine in machines[:self._most]:
+            workload = machine.workload
             labels = [workload.project or '', workload.instance,
                       str(workload.priority)]
             for name, value in (
-                    ('run_delay', one.run_delay_s),
-                    ('io_wait', one.io_wait_s),
+                    ('run_delay', machine.run_delay_s),
+                    ('io_wait', machine.io_wait_s),
                     ('limited', self._instance_s.get(workload.instance))):
                 rows[f'instance_{name}_seconds_total'].append([
                     *labels, None if value is None else round(value, 3)])

@@ -27,14 +27,7 @@ SPANS_S = (24 * HOUR_S, 7 * 24 * HOUR_S)
 WORST = 5
 
 COUNTS = schemas.mapping(schemas.COUNT)
-SUMS = {
-    'incidents': described(schemas.COUNT, 'Incidents that began then.'),
-    'interference_s': described(
-        schemas.NUMBER, 'How long workloads were disturbed by others.'),
-    'background_core_s': described(
-        schemas.NUMBER, 'CPU time that background work got.'),
-    'background_byte_s': described(
-        schemas.NUMBER, 'Memory that it had, times how long.')}
+SUMS = {**schemas.SUMS, **schemas.WORK}
 VICTIM = {'host': schemas.TEXT, 'workload': schemas.TEXT,
           'instance': schemas.TEXT, 'name': schemas.TEXT,
           'project': schemas.TEXT, 'incidents': schemas.COUNT,
@@ -95,8 +88,8 @@ def _overview(call: Call, connection: Any) -> dict[str, Any]:
 
 def _sums(call: Call, connection: Any, hosts: Iterable[Mapping[str, Any]]
           ) -> tuple[dict[int, dict[str, Any]], list[dict[str, Any]]]:
-    """The sums of the last 24 hours by hour, and those of the days before,
-    which hardly change and are many rows."""
+    """Return the sums of the last 24 hours by hour, and those of the days
+    before, which hardly change and are many rows."""
     end_s = hour(call.now_s) + HOUR_S
     day_s, week_s = (end_s - span_s - HOUR_S for span_s in SPANS_S)
     day = {hour_s: _named(row) for hour_s, row in hours.sums(
@@ -119,14 +112,14 @@ def _named(row: Mapping[str, Any]) -> dict[str, Any]:
             'background_byte_s': row['byte_s']}
 
 
-def _added(found: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    listed = list(found)
-    return {name: sum(row[name] for row in listed) for name in SUMS}
+def _added(spans: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    rows = list(spans)
+    return {name: sum(row[name] for row in rows) for name in SUMS}
 
 
 def _states(hosts: Iterable[Mapping[str, Any]], before_s: float
             ) -> dict[str, Any]:
-    """How many hosts are in each state; one that is silent is in no other."""
+    """Return how many hosts are in each state; a silent one is in no other."""
     states: Counter[str] = Counter()
     grades: Counter[str] = Counter()
     versions: Counter[str] = Counter()
@@ -155,25 +148,25 @@ def _states(hosts: Iterable[Mapping[str, Any]], before_s: float
 
 
 def _used(hosts: Iterable[Mapping[str, Any]]) -> float | None:
-    known = [cores for host in hosts if (cores := (host['facts'] or {}).get(
+    cores = [used for host in hosts if (used := (host['facts'] or {}).get(
         'used', {}).get('cpu')) is not None]
-    return sum(known) if known else None
+    return sum(cores) if cores else None
 
 
 def _precision(hosts: Iterable[Mapping[str, Any]]
                ) -> dict[str, dict[str, int]]:
-    found: dict[str, Counter[str]] = {}
+    precision: dict[str, Counter[str]] = {}
     for host in hosts:
         for name, counts in (host['facts'] or {}).get(
                 'precision', {}).items():
-            found.setdefault(name, Counter()).update(counts)
-    return {name: dict(counts) for name, counts in found.items()}
+            precision.setdefault(name, Counter()).update(counts)
+    return {name: dict(counts) for name, counts in precision.items()}
 
 
 def _victims(connection: Any, since_s: int) -> list[dict[str, Any]]:
-    found = hours.worst_victims(connection, since_s, WORST)
+    victims = hours.worst_victims(connection, since_s, WORST)
     names = workloads.display_names(
-        connection, [(row['host_id'], row['workload']) for row in found])
+        connection, [(row['host_id'], row['workload']) for row in victims])
     return [schemas.shape(VICTIM, row, incidents=int(row['incidents']),
                           name=names.get((row['host_id'], row['workload']),
-                                         '')) for row in found]
+                                         '')) for row in victims]

@@ -16,23 +16,13 @@ from scavenger_openstack.db.resources import report
 
 SPAN_S = 7 * 86400.0
 
-SUMS = {
-    'incidents': described(schemas.COUNT, 'Incidents that began then.'),
-    'interference_s': described(
-        schemas.NUMBER, 'How long workloads were disturbed by others, each '
-                        'for itself.')}
-WORK = {
-    'background_core_s': described(
-        schemas.NUMBER, 'CPU time that background work got.'),
-    'background_byte_s': described(
-        schemas.NUMBER, 'Memory that it had, times how long.')}
 PROJECT = {'project': schemas.TEXT, 'application': schemas.TEXT,
            'workloads': described(schemas.COUNT, 'That were disturbed.'),
-           **SUMS}
-HOST = {'host': schemas.TEXT, **SUMS, **WORK}
+           **schemas.SUMS}
+HOST = {'host': schemas.TEXT, **schemas.SUMS, **schemas.WORK}
 ANTAGONIST = {'host': schemas.TEXT, 'workload': schemas.TEXT,
               'instance': schemas.TEXT, 'project': schemas.TEXT,
-              'application': schemas.TEXT, **SUMS,
+              'application': schemas.TEXT, **schemas.SUMS,
               'confirmed': schemas.COUNT, 'refuted': schemas.COUNT}
 PRECISION = {'controller': schemas.TEXT, 'confirmed': schemas.COUNT,
              'refuted': schemas.COUNT, 'unclear': schemas.COUNT}
@@ -42,7 +32,7 @@ LISTS = {'projects': PROJECT, 'hosts': HOST, 'antagonists': ANTAGONIST,
 FIELDS = {
     'since_at': described(schemas.TIME, 'A full hour.'),
     'until_at': described(schemas.TIME, 'A full hour.'),
-    **SUMS, **WORK,
+    **schemas.SUMS, **schemas.WORK,
     **{name: schemas.items(schemas.fields(fields))
        for name, fields in LISTS.items()}}
 
@@ -70,7 +60,7 @@ def show(call: Call, connection: Any) -> dict[str, Any]:
     totals = report.totals(*span)
     return {'report': {
         'since_at': times.iso(since_s), 'until_at': times.iso(until_s),
-        **_plain(totals, SUMS | WORK),
+        **_plain(totals, schemas.SUMS | schemas.WORK),
         'projects': [_plain(row, PROJECT) for row in report.projects(
             *span, call.limit)],
         'hosts': [_plain(row, HOST) for row in report.hosts(
@@ -82,7 +72,7 @@ def show(call: Call, connection: Any) -> dict[str, Any]:
 
 
 def _plain(row: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
-    """A row as an answer; databases return sums as decimals."""
+    """Return a row as an answer has it; databases return sums as decimals."""
     kinds = {'integer': int, 'number': float, 'string': str}
     return {name: kinds[fields[name]['type']](
         row[name.removeprefix('background_')]) for name in fields}

@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Admin > Compute > Interference."""
+"""The panel of operators: Admin > Compute > Interference."""

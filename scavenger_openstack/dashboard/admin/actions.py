@@ -14,7 +14,7 @@ from horizon import messages
 from scavenger_openstack.dashboard.admin import forms as admin_forms
 from scavenger_openstack.dashboard.admin import views
 from scavenger_openstack.dashboard import client
-from scavenger_openstack.dashboard import incident as incident_
+from scavenger_openstack.dashboard import names
 
 CHECK, DO = 'check', 'do'
 
@@ -69,7 +69,7 @@ class Evict(forms.SelfHandlingForm):
             # The form stays: the same may be done next.
             detail = ((answer or {}).get('eviction') or {}).get('detail')
             self.api_error(gettext('Checked: %(detail)s.') % {
-                'detail': incident_.shown(detail or gettext('it can be '
+                'detail': names.shown(detail or gettext('it can be '
                                                             'done'))})
             return False
         messages.success(request, gettext(
@@ -86,8 +86,8 @@ class _OfInstance(views.PolicyForm):
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         asked = self.request.POST or self.request.GET
         return {**super().get_context_data(**kwargs),
-                'instance': incident_.shown(asked.get('instance', '')),
-                'name': incident_.shown(self.request.GET.get('name', ''))}
+                'instance': names.shown(asked.get('instance', '')),
+                'name': names.shown(self.request.GET.get('name', ''))}
 
 
 class SetExemption(_OfInstance):

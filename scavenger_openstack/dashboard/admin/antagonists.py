@@ -15,6 +15,7 @@ from openstack_dashboard import policy
 from scavenger_openstack.dashboard import client
 from scavenger_openstack.dashboard import fragment
 from scavenger_openstack.dashboard import rows
+from scavenger_openstack.text import iso
 
 ROWS = 20
 
@@ -28,7 +29,7 @@ SORTS = {'interference_s': _('interference'), 'incidents': _('incidents'),
 
 
 class Antagonists(tabs.Tab):
-    """What disturbed most."""
+    """The workloads that disturbed most."""
 
     name = _('Antagonists')
     slug = 'antagonists'
@@ -38,10 +39,8 @@ class Antagonists(tabs.Tab):
 
     def get_context_data(self, request: Any, **kwargs: Any
                          ) -> dict[str, Any]:
-        return fragment.context(
-            lambda: _load(request, self.get_id()),
-            request=request,
-            refresh_url=fragment.tab_url(request, self.get_id()))
+        return fragment.of_tab(
+            self, request, lambda: _load(request, self.get_id()))
 
 
 def _load(request: Any, tab: str) -> dict[str, Any]:
@@ -51,9 +50,9 @@ def _load(request: Any, tab: str) -> dict[str, Any]:
         else 'interference_s'
     days, parts, title, part = SPANS[chosen]
     since = timezone.now() - datetime.timedelta(days=days)
-    found = client.get(
+    answer = client.get(
         request, client.path_of('antagonists'), parts=parts, limit=ROWS,
-        since=since.strftime('%Y-%m-%dT%H:%M:%SZ'), sort=sort,
+        since=iso(since.timestamp()), sort=sort,
         host=asked.get('host'), project=asked.get('project'),
         marker=asked.get('antagonists_marker'))
     return {
@@ -66,8 +65,8 @@ def _load(request: Any, tab: str) -> dict[str, Any]:
         'span': chosen, 'sort': sort, 'sorts': SORTS.items(),
         'host': asked.get('host', ''), 'project': asked.get('project', ''),
         'antagonists': [rows.antagonist(row, str(part))
-                        for row in found['antagonists']],
+                        for row in answer['antagonists']],
         'first_url': fragment.tab_url(request, tab, antagonists_marker=None)
         if asked.get('antagonists_marker') else '',
-        'next_url': found['next'] and fragment.tab_url(
-            request, tab, antagonists_marker=found['next'])}
+        'next_url': answer['next'] and fragment.tab_url(
+            request, tab, antagonists_marker=answer['next'])}

@@ -19,6 +19,7 @@ from horizon import messages
 from scavenger_openstack.dashboard.admin.limits import NOT_SETTABLE
 from scavenger_openstack.dashboard import client
 from scavenger_openstack.dashboard import rows
+from scavenger_openstack.text import iso
 from scavenger_openstack import typed_amounts
 from scavenger_openstack.types import Knob
 
@@ -95,7 +96,7 @@ class SetLimit(Choose):
                 request, 'PUT', client.path_of(
                     'caps', data['host'], data['knob'], data['workload']),
                 {'value': data['value'], 'reason': data['reason'],
-                 'expires_at': expires.strftime('%Y-%m-%dT%H:%M:%SZ')})
+                 'expires_at': iso(expires.timestamp())})
         except client.Problem as problem:
             self.api_error(uncertain(problem))
             return False

@@ -17,7 +17,7 @@ ROWS = 30
 
 
 class Hosts(tabs.Tab):
-    """What hosts have left, and what they lack."""
+    """The headroom of hosts, and what they do not measure."""
 
     name = _('Hosts')
     slug = 'hosts'
@@ -27,10 +27,8 @@ class Hosts(tabs.Tab):
 
     def get_context_data(self, request: Any, **kwargs: Any
                          ) -> dict[str, Any]:
-        return fragment.context(
-            lambda: _load(request, self.get_id()),
-            request=request,
-            refresh_url=fragment.tab_url(request, self.get_id()))
+        return fragment.of_tab(
+            self, request, lambda: _load(request, self.get_id()))
 
 
 def _load(request: Any, tab: str) -> dict[str, Any]:
@@ -43,11 +41,11 @@ def _load(request: Any, tab: str) -> dict[str, Any]:
               'first_url': fragment.tab_url(request, tab, hosts_marker=None)
               if asked.get('hosts_marker') else ''}
     if name:
-        found = client.get(request, client.path_of('hosts', name))
-        return {**values, 'hosts': [rows.host(found['host'])]}
-    found = client.get(
+        answer = client.get(request, client.path_of('hosts', name))
+        return {**values, 'hosts': [rows.host(answer['host'])]}
+    answer = client.get(
         request, client.path_of('hosts'), aggregate=aggregate,
         enforcing=enforcing, marker=asked.get('hosts_marker'), limit=ROWS)
-    return {**values, 'hosts': list(map(rows.host, found['hosts'])),
-            'next_url': found['next'] and fragment.tab_url(
-                request, tab, hosts_marker=found['next'])}
+    return {**values, 'hosts': list(map(rows.host, answer['hosts'])),
+            'next_url': answer['next'] and fragment.tab_url(
+                request, tab, hosts_marker=answer['next'])}

@@ -13,8 +13,6 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from horizon import tabs
-from horizon.utils import http as http_utils
-from horizon import views
 from openstack_dashboard import policy
 
 from scavenger_openstack.command_line import duration_s
@@ -22,6 +20,8 @@ from scavenger_openstack.dashboard.admin.limits import NOT_SETTABLE
 from scavenger_openstack.dashboard import client
 from scavenger_openstack.dashboard import fragment
 from scavenger_openstack.dashboard import incident as incident_
+from scavenger_openstack.dashboard import names
+from scavenger_openstack.text import iso
 
 PAGE = 50
 
@@ -49,9 +49,8 @@ class Incidents(tabs.Tab):
     def get_context_data(self, request: Any, **kwargs: Any
                          ) -> dict[str, Any]:
         chosen = filters(request.GET)
-        return {**fragment.context(
-                    lambda: load(request, chosen), request=request,
-                    refresh_url=fragment.tab_url(request, self.get_id())),
+        return {**fragment.of_tab(self, request,
+                                  lambda: load(request, chosen)),
                 'chosen': chosen, 'tab': self.get_id(),
                 'filtered': bool(chosen),
                 'causes': CAUSES, 'outcomes': incident_.OUTCOMES.items(),
@@ -78,51 +77,37 @@ INPUTS = (
 """Name, label and what may be typed."""
 
 
-class Show(views.HorizonTemplateView):
-    """One incident; its part of the page alone for the script."""
+class Show(fragment.View):
+    """One incident."""
 
     template_name = 'interference/admin/incident.html'
+    part_name = 'interference/admin/_incident.html'
     page_title = gettext_lazy('Incident')
-
-    def get_template_names(self) -> list[str]:
-        return ['interference/admin/_incident.html'
-                if http_utils.is_ajax(self.request) else self.template_name]
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         pk = self.kwargs['pk']
         return {**super().get_context_data(**kwargs), 'pk': pk,
                 'index': urls.reverse('horizon:admin:interference:index')
                 + f'?tab={TAB}',
-                **fragment.context(
-                    lambda: load_one(self.request, pk),
-                    request=self.request,
-                    refresh_url=self.request.get_full_path())}
-
-    def render_to_response(self, context: dict[str, Any]) -> Any:
-        response = super().render_to_response(context)
-        if context.get('missing'):
-            response.status_code = 404
-        elif context.get('forbidden'):
-            response.status_code = 403
-        return response
+                **self.fragment(lambda: load_incident(self.request, pk))}
 
 
 def filters(query: Mapping[str, str]) -> dict[str, str]:
-    """The filters in a URL, without those that are empty."""
-    found = {name: query.get(name, '').strip() for name in FILTERS}
-    return {name: value[:255] for name, value in found.items() if value}
+    """Return the filters in a URL, without those that are empty."""
+    values = {name: query.get(name, '').strip() for name in FILTERS}
+    return {name: value[:255] for name, value in values.items() if value}
 
 
 def load(request: Any, chosen: Mapping[str, str]) -> dict[str, Any]:
-    """A page of the list: the incidents, and the URL of the next page."""
+    """Return a page of the list: incidents, and the URL of the next page."""
     now = timezone.now()
     marker = request.GET.get('marker')
     answer = client.get(
         request, client.path_of('incidents'), limit=PAGE, marker=marker,
         **{name: moment(value, now) if name in TIMES else value
            for name, value in chosen.items()})
-    return {'incidents': [incident_.row(one, now)
-                          for one in answer['incidents']],
+    return {'incidents': [incident_.row(row, now)
+                          for row in answer['incidents']],
             'first_url': fragment.tab_url(request, TAB, marker=None)
             if marker else '',
             'next_url': fragment.tab_url(
@@ -131,8 +116,8 @@ def load(request: Any, chosen: Mapping[str, str]) -> dict[str, Any]:
 
 
 def moment(text: str, now: datetime.datetime) -> str:
-    """A time as the API takes it: that long ago, or a time, in the user's
-    zone unless it says another.
+    """Return a time as the API takes it, from a duration, which is that long
+    ago, or from a time, in the user's zone unless it has another.
 
     :raises client.Refused: it is neither.
     """
@@ -144,35 +129,34 @@ def moment(text: str, now: datetime.datetime) -> str:
             at = datetime.datetime.fromisoformat(text)
             if at.tzinfo is None:
                 at = at.replace(tzinfo=timezone.get_current_timezone())
-        return at.astimezone(datetime.UTC).isoformat(
-            timespec='milliseconds').replace('+00:00', 'Z')
+        return iso(at.astimezone(datetime.UTC).timestamp())
     except (ValueError, OverflowError):
         raise client.Refused(_(
             '"%(text)s" is neither a duration such as 30m, 2h or 7d nor a '
             'time such as 2026-11-23 10:00.') % {
-                'text': incident_.shown(text)}) from None
+                'text': names.shown(text)}) from None
 
 
-def load_one(request: Any, pk: str) -> dict[str, Any]:
-    """What the page of an incident shows."""
+def load_incident(request: Any, pk: str) -> dict[str, Any]:
+    """Return the context of the page of an incident."""
     fields = client.get(request, client.path_of('incidents', pk))['incident']
     now = timezone.now()
     return {'incident': incident_.row(fields, now),
             'verdict': list(incident_.verdict(fields, now)),
             'evidence': incident_.evidence(fields),
             'steps': incident_.steps(fields),
-            'suspects': [{**one, 'shown': incident_.named(one),
-                          'project_shown': incident_.shown(
-                              one.get('project') or '')}
-                         for one in fields.get('suspects') or ()],
-            'limits': [{**one, 'shown': incident_.named(one)}
-                       for one in fields.get('caps') or ()
-                       if not one.get('removed_at')
-                       and one.get('knob') not in NOT_SETTABLE],
-            'background': [{**one, 'shown': incident_.named(one)}
-                           for one in fields.get('suspects') or ()
-                           if one.get('antagonist') and one.get('instance')
-                           and not one.get('foreground')],
+            'suspects': [{**row, 'shown': names.of_workload(row),
+                          'project_shown': names.shown(
+                              row.get('project') or '')}
+                         for row in fields.get('suspects') or ()],
+            'limits': [{**row, 'shown': names.of_workload(row)}
+                       for row in fields.get('caps') or ()
+                       if not row.get('removed_at')
+                       and row.get('knob') not in NOT_SETTABLE],
+            'background': [{**row, 'shown': names.of_workload(row)}
+                           for row in fields.get('suspects') or ()
+                           if row.get('antagonist') and row.get('instance')
+                           and not row.get('foreground')],
             **{name: policy.check((('interference', rule),), request)
                for name, rule in ACTIONS.items()},
             **incident_.picture(fields, timezone.get_current_timezone())}

@@ -32,10 +32,8 @@ class Limits(tabs.Tab):
 
     def get_context_data(self, request: Any, **kwargs: Any
                          ) -> dict[str, Any]:
-        return fragment.context(
-            lambda: _load(request, self.get_id()),
-            request=request,
-            refresh_url=fragment.tab_url(request, self.get_id()))
+        return fragment.of_tab(
+            self, request, lambda: _load(request, self.get_id()))
 
 
 def _load(request: Any, tab: str) -> dict[str, Any]:
@@ -51,7 +49,7 @@ def _load(request: Any, tab: str) -> dict[str, Any]:
         marker=asked.get('overrides_marker'))
     return {
         'tab': tab, 'past': past, 'knob': knob,
-        'knobs': [str(one) for one in Knob],
+        'knobs': [str(name) for name in Knob],
         'host': asked.get('host', ''), 'project': asked.get('project', ''),
         'filtered': any(asked.get(name) for name in (
             'host', 'project', 'knob')),

@@ -30,7 +30,7 @@ GRADES = {
 
 
 class Overview(tabs.Tab):
-    """How the cloud is."""
+    """The state of the cloud at a glance."""
 
     name = _('Overview')
     slug = 'overview'
@@ -40,18 +40,15 @@ class Overview(tabs.Tab):
 
     def get_context_data(self, request: Any, **kwargs: Any
                          ) -> dict[str, Any]:
-        return fragment.context(
-            lambda: _load(request),
-            request=request,
-            refresh_url=fragment.tab_url(request, self.get_id()))
+        return fragment.of_tab(self, request, lambda: _load(request))
 
 
 def _load(request: Any) -> dict[str, Any]:
-    found = client.get(request, client.path_of('overview'))['overview']
+    overview = client.get(request, client.path_of('overview'))['overview']
     off = client.get(request, client.path_of('protection'), enabled=False,
                      limit=SWITCHES)
     worst = client.get(request, client.path_of('antagonists'), limit=WORST)
-    hosts = found['hosts']
+    hosts = overview['hosts']
     return {
         'off': [rows.protection(row) for row in off['protection']],
         'more_off': off['next'] is not None,
@@ -66,18 +63,18 @@ def _load(request: Any) -> dict[str, Any]:
         'modes': [(name, sorted(counts.items()))
                   for name, counts in sorted(hosts['modes'].items())],
         'versions': sorted(hosts['versions'].items()),
-        'incidents_open': found['incidents_open'],
-        'limits': sorted(found['limits'].items()),
-        'limits_count': sum(found['limits'].values()),
-        'overrides': found['overrides'],
-        'background_cores': None if found['background_cores'] is None
-        else amounts.of_number(round(found['background_cores'], 2)),
-        'spans': [_span(span) for span in found['spans']],
-        'charts': _charts(found['hours']),
-        'precision': rows.precision(found['precision']),
+        'incidents_open': overview['incidents_open'],
+        'limits': sorted(overview['limits'].items()),
+        'limits_count': sum(overview['limits'].values()),
+        'overrides': overview['overrides'],
+        'background_cores': None if overview['background_cores'] is None
+        else amounts.of_number(round(overview['background_cores'], 2)),
+        'spans': [_span(span) for span in overview['spans']],
+        'charts': _charts(overview['hours']),
+        'precision': rows.precision(overview['precision']),
         'antagonists': [rows.antagonist(row, '')
                         for row in worst['antagonists']],
-        'victims': [rows.victim(row) for row in found['victims']]}
+        'victims': [rows.victim(row) for row in overview['victims']]}
 
 
 def _span(span: dict[str, Any]) -> dict[str, Any]:
@@ -91,7 +88,7 @@ def _span(span: dict[str, Any]) -> dict[str, Any]:
 
 
 def _charts(hours: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    found = []
+    charts = []
     for title, name, of in (
             (_now('Interference-minutes'), 'interference_s', 60),
             (_now('Core-hours of background work'), 'background_core_s',
@@ -100,6 +97,6 @@ def _charts(hours: list[dict[str, Any]]) -> list[dict[str, Any]]:
         words = _now('%(title)s by hour, the latest last: %(values)s') % {
             'title': title,
             'values': ', '.join(map(amounts.of_number, values))}
-        found.append({'title': title, 'svg': plots.sparkline(values, words),
+        charts.append({'title': title, 'svg': plots.sparkline(values, words),
                       'highest': amounts.of_number(max(values, default=0.0))})
-    return found
+    return charts

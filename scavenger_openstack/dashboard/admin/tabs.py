@@ -14,7 +14,7 @@ from scavenger_openstack.dashboard.admin import overview
 
 
 class Interference(tabs.TabGroup):
-    """All of them, in order."""
+    """The tabs of operators, in order."""
 
     slug = 'interference'
     tabs = (overview.Overview, incidents.Incidents, antagonists.Antagonists,

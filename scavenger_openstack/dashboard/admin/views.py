@@ -16,7 +16,7 @@ from openstack_dashboard import policy
 from scavenger_openstack.dashboard.admin import forms as admin_forms
 from scavenger_openstack.dashboard.admin import tabs as admin_tabs
 from scavenger_openstack.dashboard import client
-from scavenger_openstack.dashboard import rows
+from scavenger_openstack.dashboard import names
 from scavenger_openstack import typed_amounts
 
 INDEX = urls.reverse_lazy('horizon:admin:interference:index')
@@ -90,24 +90,24 @@ class SetLimit(PolicyForm):
                                asked.get('workload', ''))}
 
     def _floors(self, host: str, workload: str) -> dict[str, Any]:
-        """What is shown before a value is typed."""
+        """Return what the form shows before a value is typed."""
         try:
-            found = client.get(self.request, client.path_of('workloads'),
+            answer = client.get(self.request, client.path_of('workloads'),
                                host=host, name=workload, limit=1)
         except client.Problem as problem:
             return {'workload': workload, 'problem': str(problem)}
-        if not found['workloads']:
+        if not answer['workloads']:
             return {'workload': workload, 'problem': _(
                 'This host reports no such workload now.')}
-        (row,) = found['workloads']
-        return {'workload': rows.named(row, 'id'),
+        (row,) = answer['workloads']
+        return {'workload': names.of_workload(row, 'id'),
                 'foreground': row['priority'] == 'foreground',
                 'floors': [(knob, typed_amounts.human(knob, floor))
                            for knob, floor in sorted(row['floor'].items())]}
 
 
 class UnsetLimit(PolicyForm):
-    """End an override."""
+    """Remove an override."""
 
     rule = 'interference:overrides:delete'
     tab = 'limits'
@@ -115,8 +115,8 @@ class UnsetLimit(PolicyForm):
     form_class = admin_forms.UnsetLimit
     template_name = 'interference/admin/unset_limit.html'
     form_id = modal_id = 'unset_limit_form'
-    page_title = modal_header = _('Lift an override')
-    submit_label = _('Lift')
+    page_title = modal_header = _('Remove an override')
+    submit_label = _('Remove')
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         asked = self.request.POST or self.request.GET

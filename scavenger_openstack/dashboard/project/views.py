@@ -12,8 +12,6 @@ from django.utils.http import urlencode
 from django.utils import timezone
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy
-from horizon.utils import http as http_utils
-from horizon import views
 
 from scavenger_openstack.dashboard import client
 from scavenger_openstack.dashboard import fragment
@@ -27,25 +25,7 @@ NOTICE_S = 7 * 86400.0
 """Evictions that are older are no notice."""
 
 
-class _View(views.HorizonTemplateView):
-    """A page with a part that a script loads again by itself."""
-
-    part_name = ''
-
-    def get_template_names(self) -> list[str]:
-        return [self.part_name if http_utils.is_ajax(self.request)
-                else self.template_name]
-
-    def render_to_response(self, context: dict[str, Any]) -> Any:
-        response = super().render_to_response(context)
-        if context.get('missing'):
-            response.status_code = 404
-        elif context.get('forbidden'):
-            response.status_code = 403
-        return response
-
-
-class Index(_View):
+class Index(fragment.View):
     """What happened to the instances of the project."""
 
     template_name = 'interference/project/index.html'
@@ -54,12 +34,10 @@ class Index(_View):
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         return {**super().get_context_data(**kwargs),
-                **fragment.context(
-                    lambda: load(self.request), request=self.request,
-                    refresh_url=self.request.get_full_path())}
+                **self.fragment(lambda: load(self.request))}
 
 
-class Show(_View):
+class Show(fragment.View):
     """One incident, as the project of the victim may see it."""
 
     template_name = 'interference/project/incident.html'
@@ -70,17 +48,14 @@ class Show(_View):
         pk = self.kwargs['pk']
         return {**super().get_context_data(**kwargs),
                 'index': urls.reverse('horizon:project:disturbances:index'),
-                **fragment.context(
-                    lambda: load_one(self.request, pk),
-                    request=self.request,
-                    refresh_url=self.request.get_full_path())}
+                **self.fragment(lambda: load_incident(self.request, pk))}
 
 
 def load(request: Any, instance: str | None = None) -> dict[str, Any]:
-    """A page of incidents; on the first page the background instances and
-    the evictions, too.
+    """Return a page of incidents; the first page has the background
+    instances and the evictions, too.
 
-    :param instance: only of this one, which may be of any project
+    :param instance: of this instance alone, which may be of any project
     """
     now = timezone.now()
     marker = None if instance else request.GET.get('marker')
@@ -88,13 +63,13 @@ def load(request: Any, instance: str | None = None) -> dict[str, Any]:
     answer = client.get(
         request, client.path_of('incidents'), limit=PAGE, marker=marker,
         project=project, victim=instance)
-    incidents = [words.row(one, now) for one in answer['incidents']]
-    found = {'incidents': incidents, 'first_url': '?' if marker else '',
+    incidents = [words.row(row, now) for row in answer['incidents']]
+    values = {'incidents': incidents, 'first_url': '?' if marker else '',
              'next_url': f'?{urlencode({"marker": answer["next"]})}'
              if answer.get('next') and not instance else ''}
     if marker is None:
-        found.update(_background(request, project, instance, now))
-    return found
+        values.update(_background(request, project, instance, now))
+    return values
 
 
 def _background(request: Any, project: str | None, instance: str | None,
@@ -106,16 +81,16 @@ def _background(request: Any, project: str | None, instance: str | None,
     evictions = client.get(
         request, client.path_of('evictions'), project=project,
         instance=instance, limit=EVICTIONS)['evictions']
-    notices = [words.eviction(one) for one in evictions]
-    return {'background': [words.limits(one)
-                           for one in workloads['workloads']],
+    notices = [words.eviction(row) for row in evictions]
+    return {'background': [words.limits(row)
+                           for row in workloads['workloads']],
             'more_background': bool(workloads.get('next')),
-            'evictions': [one for one in notices if one['at'] is None or (
-                now - one['at']).total_seconds() < NOTICE_S]}
+            'evictions': [row for row in notices if row['at'] is None or (
+                now - row['at']).total_seconds() < NOTICE_S]}
 
 
-def load_one(request: Any, pk: str) -> dict[str, Any]:
-    """What the page of an incident shows.
+def load_incident(request: Any, pk: str) -> dict[str, Any]:
+    """Return the context of the page of an incident.
 
     :raises client.NotFound: there is none, or it is of another project.
     """

@@ -19,6 +19,7 @@ from django.utils.translation import gettext_lazy
 from scavenger_openstack import amounts
 from scavenger_openstack.dashboard import fragment
 from scavenger_openstack.dashboard import incident as incident_
+from scavenger_openstack.dashboard import names
 from scavenger_openstack import typed_amounts
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Resource
@@ -84,7 +85,7 @@ RESOURCES: Mapping[str, Any] = {
 
 
 def row(fields: Fields, now: datetime.datetime) -> dict[str, Any]:
-    """An incident as a list of a project shows it."""
+    """Return an incident as a list of a project shows it."""
     begun, ended = (fragment.time(fields.get(name))
                     for name in ('begun_at', 'ended_at'))
     outcome = fields.get('outcome') or ''
@@ -92,14 +93,14 @@ def row(fields: Fields, now: datetime.datetime) -> dict[str, Any]:
             'lasted': incident_.duration(begun, ended, now)
             if fields.get('signal') else '',
             'instance': fields.get('victim_instance') or '',
-            'name': incident_.named(fields, 'victim', 'victim_name'),
+            'name': names.of_workload(fields, 'victim', 'victim_name'),
             'what': harm(fields), 'label': LABELS.get(outcome, _('over')),
             'style': incident_.STYLES.get(outcome, 'default')
             if outcome != 'refuted' else 'default'}
 
 
 def harm(fields: Fields) -> str:
-    """What an instance suffered, in a few words."""
+    """Return in a few words what an instance suffered."""
     signal = str(fields.get('signal') or '').partition(' ')[0]
     if not signal and fields.get('cause') == 'eviction':
         return _('may be taken away from its host')
@@ -107,9 +108,9 @@ def harm(fields: Fields) -> str:
 
 
 def verdict(fields: Fields, project: str) -> Iterator[str]:
-    """What happened to an instance, in some sentences."""
+    """Yield the sentences that sum up what happened to an instance."""
     signal = fields.get('signal') or ''
-    name = incident_.named(fields, 'victim', 'victim_name')
+    name = names.of_workload(fields, 'victim', 'victim_name')
     yield f'{name} {harm(fields)}.'
     if signal and None not in (fields.get('value'), fields.get('threshold')):
         yield _('Measured: %(value)s; up to %(threshold)s is usual for '
@@ -128,12 +129,12 @@ def verdict(fields: Fields, project: str) -> Iterator[str]:
 
 
 def _other_side(fields: Fields, project: str) -> Iterator[str]:
-    own = [one for one in fields.get('antagonists') or ()
-           if one.get('project') == project and project]
+    own = [antagonist for antagonist in fields.get('antagonists') or ()
+           if antagonist.get('project') == project and project]
     others = len(own) < len(fields.get('antagonists') or ())
     if own:
         yield _('Disturbed by your own: %(names)s.') % {
-            'names': ', '.join(map(incident_.named, own))}
+            'names': ', '.join(map(names.of_workload, own))}
     if others:
         yield _('Another workload on the same host used what it waited for.')
     if not own and not others:
@@ -141,41 +142,41 @@ def _other_side(fields: Fields, project: str) -> Iterator[str]:
 
 
 def anonymous(fields: Fields) -> dict[str, Any]:
-    """The incident with the victim's measurements alone."""
+    """Return the incident with the victim's measurements alone."""
     return {**{name: fields.get(name) for name in (
         *OWN, 'signal', 'threshold', 'begun_at', 'ended_at')},
         'suspects': (), 'caps': (), 'evidence': [
-            one for one in fields.get('evidence') or ()
-            if one.get('workload') == fields.get('victim')]}
+            points for points in fields.get('evidence') or ()
+            if points.get('workload') == fields.get('victim')]}
 
 
 def limits(workload: Fields) -> dict[str, Any]:
-    """What limits a background instance now, and what did, by resource.
+    """Return the limits of a background instance, now and past, by resource.
 
-    Several limits on one resource are one row: the longest of them counts.
+    Several limits on a resource are one row: the longest of them counts.
     """
     rows: dict[str, dict[str, Any]] = {}
-    for one in workload.get('limits') or ():
-        knob = one.get('knob') or ''
+    for limit in workload.get('limits') or ():
+        knob = limit.get('knob') or ''
         resource = RESOURCE_OF[Knob(knob)] if knob in set(Knob) else knob
-        found = rows.setdefault(resource, {
-            'resource': RESOURCES.get(resource, incident_.shown(knob)),
+        shown = rows.setdefault(resource, {
+            'resource': RESOURCES.get(resource, names.shown(knob)),
             'share': 0.0, 'now': False, 'since': None, 'values': [],
             'reasons': []})
-        found['share'] = max(found['share'], 100 * (
-            one.get('limited_s') or 0.0) / MONTH_S)
-        if one.get('in_force'):
-            since = fragment.time(one.get('set_at'))
-            found['now'] = True
-            found['values'].append(str(
+        shown['share'] = max(shown['share'], 100 * (
+            limit.get('limited_s') or 0.0) / MONTH_S)
+        if limit.get('in_force'):
+            since = fragment.time(limit.get('set_at'))
+            shown['now'] = True
+            shown['values'].append(str(
                 VALUES.get(knob) or typed_amounts.human(knob,
-                                                        one.get('value'))))
-            if found['since'] is None or since and since < found['since']:
-                found['since'] = since
-            reason = why(one.get('owner') or '')
-            if reason not in found['reasons']:
-                found['reasons'].append(reason)
-    return {'name': incident_.shown(workload.get('name') or ''),
+                                                        limit.get('value'))))
+            if shown['since'] is None or since and since < shown['since']:
+                shown['since'] = since
+            reason = why(limit.get('owner') or '')
+            if reason not in shown['reasons']:
+                shown['reasons'].append(reason)
+    return {'name': names.shown(workload.get('name') or ''),
             'instance': workload.get('instance') or '',
             'limits': list(rows.values())}
 
@@ -187,7 +188,7 @@ VALUES: Mapping[str, Any] = {
 
 
 def why(owner: str) -> str:
-    """The kind of reason of a limit, without what it is for."""
+    """Return the kind of reason of a limit, without what it is for."""
     if owner == 'operator':
         return _('set by the operator')
     if owner in DETECTORS:
@@ -196,11 +197,11 @@ def why(owner: str) -> str:
 
 
 def eviction(fields: Fields) -> dict[str, Any]:
-    """What becomes of an instance that is being taken away."""
+    """Return the eviction of an instance as a notice shows it."""
     how, state = fields.get('how') or '', fields.get('state') or ''
-    return {'name': incident_.shown(fields.get('name')
+    return {'name': names.shown(fields.get('name')
                                     or fields.get('instance') or ''),
             'instance': fields.get('instance') or '',
             'at': fragment.time(fields.get('created_at')),
-            'how': HOWS.get(how, incident_.shown(how)),
-            'state': STATES.get(state, incident_.shown(state))}
+            'how': HOWS.get(how, names.shown(how)),
+            'state': STATES.get(state, names.shown(state))}

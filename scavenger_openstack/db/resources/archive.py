@@ -69,8 +69,8 @@ PARTS = (
 
 
 def days(connection: Connection, part: Part, now_s: float) -> range:
-    """When each day begins, from the first that has rows up to the last that
-    is settled."""
+    """Return when each day begins, from the first that has rows to the last
+    that is settled."""
     first_s = connection.execute(select(func.min(part.time_s))).scalar()
     last_s = math.floor((now_s - SETTLED_S) / DAY_S) * DAY_S
     begin_s = last_s if first_s is None else math.floor(
@@ -80,8 +80,8 @@ def days(connection: Connection, part: Part, now_s: float) -> range:
 
 def page(connection: Connection, part: Part, day_s: int,
          after: Row | None = None) -> list[Row]:
-    """Rows of a day in the order of their time, each with the columns of its
-    part besides ``after_s`` and ``after_id``.
+    """Return rows of a day in the order of their time, each with the columns
+    of its part besides ``after_s`` and ``after_id``.
 
     :param after: the last row of the page before
     """

@@ -83,11 +83,11 @@ def rows(connection: Connection) -> dict[str, float]:
     """
     estimate = _ESTIMATES.get(connection.dialect.name)
     if estimate is not None:
-        known = {str(name): float(count) for name, count
-                 in connection.execute(text(estimate)).tuples()
-                 if count is not None and count >= 0}
-        return {name: known[name] for name in tables.METADATA.tables
-                if name in known}
+        counts = {str(name): float(count) for name, count
+                  in connection.execute(text(estimate)).tuples()
+                  if count is not None and count >= 0}
+        return {name: counts[name] for name in tables.METADATA.tables
+                if name in counts}
     return {name: float(connection.scalar(_span(table)) or 0)
             for name, table in tables.METADATA.tables.items()
             if 'id' in table.c}

@@ -2,9 +2,9 @@
 
 """What is to be sent to the message bus of the cloud.
 
-A row is written in the transaction of the change that it tells of, and is
-deleted once it was sent, so that none is lost or made twice whatever process
-dies.  Nothing is written unless a configuration names topics.
+A row is written in the transaction of its change, and is deleted once it was
+sent, so that none is lost or made twice whatever process dies.
+Nothing is written unless a configuration names topics.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ GROUND = ('workload', 'kind', 'share', 'waited_s', 'window_s', 'chance',
 
 
 def are_wanted(connection: Connection) -> bool:
-    """Whether there is a topic to send to."""
+    """Return whether there is a topic to send to."""
     return bool(connection.get_execution_options().get(connect.NOTIFIES))
 
 
 def add(connection: Connection, event: Event, payloads: Iterable[rows.Row],
         now_s: float) -> None:
-    """Have these sent, if there is a topic.
+    """Store notifications, if there is a topic.
 
     :param payloads: each is JSON, without its version
     :param now_s: when it happened
@@ -81,7 +81,7 @@ def add(connection: Connection, event: Event, payloads: Iterable[rows.Row],
 
 def add_incidents(connection: Connection, events: Mapping[
         Event, Collection[str]], now_s: float) -> None:
-    """Tell what happened to incidents, as the tables are now.
+    """Store what happened to incidents, as the tables are now.
 
     :param events: event to ids of incidents
     """
@@ -105,7 +105,7 @@ def add_incidents(connection: Connection, events: Mapping[
 
 def add_limits(connection: Connection, event: Event, host_id: int,
                limits: Sequence[Mapping[str, Any]], now_s: float) -> None:
-    """Tell of limits of a host that were set or removed.
+    """Store that limits of a host were set or removed.
 
     :param limits: rows of the table, as they are now
     """
@@ -121,26 +121,25 @@ def add_limits(connection: Connection, event: Event, host_id: int,
 
 def add_override(connection: Connection, host: str, override: Mapping[
         str, Any], now_s: float, *, is_set: bool) -> None:
-    """Tell that an operator has set an override, or removed it."""
+    """Store that an operator has set an override, or removed it."""
     add(connection, Event.OVERRIDDEN, [
         {'host': host, **{field: override[field] for field in OVERRIDE},
          'expires_at': iso(override['expires_s']), 'set': is_set}], now_s)
 
 
 def oldest(connection: Connection, limit: int) -> list[rows.Row]:
-    """Those that wait for longest, in the order in which they were written.
-    """
+    """Return the notifications that wait for longest, in their order."""
     return rows.rows(connection, select(tables.notifications).order_by(
         _N.id).limit(limit))
 
 
 def remove(connection: Connection, ids: Collection[int]) -> None:
-    """Delete what was sent."""
+    """Delete notifications that were sent."""
     connection.execute(delete(tables.notifications).where(_N.id.in_(ids)))
 
 
 def trim(connection: Connection, most: int = MOST) -> int:
-    """Delete the oldest above so many; return how many."""
+    """Delete the oldest notifications above a number; return how many."""
     newest = connection.execute(select(func.max(_N.id))).scalar() or 0
     return connection.execute(delete(tables.notifications).where(
         _N.id <= newest - most)).rowcount

@@ -14,6 +14,7 @@ from scavenger_openstack.demo.filling import picture
 from scavenger_openstack.demo.filling import result as result_
 from scavenger_openstack.demo.filling import table
 from scavenger_openstack.demo import report
+from scavenger_openstack.plot import page as page_
 from scavenger_openstack.plot import panels
 from scavenger_openstack.plot import shapes
 
@@ -39,8 +40,8 @@ def page(result: Mapping[str, Any],
     return report.page('Batch work beside a service', result, [
         _settings(result['settings']), table.turns(result)], [
         report.card(picture.svg(result), wide=True),
-        report.card(report.table(table.TITLES, table.rows(result),
-                                 ours='scavenger')
+        report.card(page_.table(table.TITLES, table.rows(result),
+                                ours='scavenger')
                     + '<p>Batch work is a share of what it gets done '
                     'unmanaged.</p>'),
         report.card(report.criteria(result)),

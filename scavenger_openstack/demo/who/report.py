@@ -13,6 +13,7 @@ from typing import Any
 from scavenger_openstack.demo import report
 from scavenger_openstack.demo.who import play
 from scavenger_openstack.demo.who import result as result_
+from scavenger_openstack.plot import page as page_
 from scavenger_openstack.plot import panels
 from scavenger_openstack.plot import shapes
 
@@ -135,5 +136,5 @@ def page(result: Mapping[str, Any], record: Mapping[str, Any]) -> str:
         'what the suspects use at the same time. Shaded: the antagonist is '
         'limited.'], [
         report.card(svg(record), wide=True),
-        report.card(report.table(result_.TITLES, result_.rows(result))),
+        report.card(page_.table(result_.TITLES, result_.rows(result))),
         report.card(report.criteria(result))])

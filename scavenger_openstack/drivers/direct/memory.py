@@ -92,30 +92,23 @@ class MemoryEvidence(windows.Windows[MemoryUses]):
         """Nothing is in the kernel."""
 
     def _uses(self) -> dict[str, Use]:
-        """Of all workloads, now."""
+        """Return what all workloads used so far."""
         samples = self._sample.workloads if self._sample else ()
         version = self._mounts['memory'].version
         return {sample[0].id: _use(
-            version, self._directory(sample[0].id, 'memory'),
-            self._directory(sample[0].id, 'unified')) for sample in samples}
-
-    def _directory(self, workload: str, controller: str) -> str | None:
-        machine = self._domains.machines.get(workload)
-        if machine is not None:
-            return machine.path(controller)
-        mount = self._mounts.get(controller)
-        return (mount.path + workload
-                if mount is not None and workload.startswith('/') else None)
+            version, self._domains.directory(sample[0].id, 'memory'),
+            self._domains.directory(sample[0].id, 'unified'))
+            for sample in samples}
 
 
 def evidence(before: Mapping[str, Use], after: Mapping[str, Use],
              asked: Collection[str], window_s: float
              ) -> Iterable[DirectEvidence]:
-    """Of what each of these workloads waited for memory, each workload's part
-    is its part of what all took.
+    """Yield the part of each workload in the memory that all took while each
+    of those asked about waited for memory.
 
-    None for one of which it is not known how long it waited.  One that met
-    its own limit waited for itself.
+    Nothing for a workload of which it is not known how long it waited.  A
+    workload that met its own limit waited for itself.
     """
     taken: dict[str, float] = {}
     for name, use in after.items():
@@ -163,12 +156,12 @@ def _waited_s(data: bytes) -> float | None:
 
 
 def _taken_v1(data: bytes) -> int:
-    """All pages that were ever charged, those of cgroups below, too."""
+    """Return all pages that were ever charged, of cgroups below, too."""
     return PAGE_BYTES * rows.number(data, b'total_pgpgin ')
 
 
 def _stolen_v2(data: bytes) -> int:
-    """What was ever reclaimed."""
+    """Return what was ever reclaimed."""
     return PAGE_BYTES * rows.number(data, b'pgsteal ')
 
 
@@ -177,7 +170,7 @@ def _limited_v2(data: bytes) -> int:
 
 
 def _parsed(path: str, parse: Callable[[bytes], T | None]) -> T | None:
-    """What a file tells; ``None``: it is not there or holds something else.
+    """Return what is in a file; ``None``: no file, or something else.
 
     :raises OSError: it may not be read.
     """

@@ -204,13 +204,8 @@ class Windows(abc.ABC, Generic[C]):
     def _path(self, workload: str) -> str | None:
         """The directory of a workload; ``None`` when it has none."""
         controller = self._owners.controller()
-        machine = self._domains.machines.get(workload)
-        if controller is None:
-            return None
-        if machine is not None:
-            return machine.path(controller)
-        return (self._mounts[controller].path + workload
-                if workload.startswith('/') else None)
+        return None if controller is None else self._domains.directory(
+            workload, controller)
 
     def _workloads(self) -> dict[str, str]:
         """All workloads, by the paths of their cgroups."""

@@ -33,7 +33,7 @@ from scavenger_openstack.types import DirectEvidence
 from scavenger_openstack.types import THE_HOST
 
 MOST = 1000
-"""Workloads that are looked at."""
+"""Workloads that are read at a time."""
 
 LEAST_BYTES = 1 << 20
 """Of dirty pages: the threads of what has less are not asked about."""
@@ -79,7 +79,7 @@ class DirtyPages:
 
     :param mounts: where cgroup controllers are mounted; may change
     :param domains: the cgroups of VMs
-    :param root_dir: where /proc is looked for
+    :param root_dir: the directory that /proc is in
     """
 
     def __init__(self, mounts: Mapping[str, Mount], domains: DomainCgroups,
@@ -89,7 +89,8 @@ class DirtyPages:
         self._root_dir = root_dir.rstrip('/')
 
     def look(self, workloads: Collection[str]) -> Look | None:
-        """What these have now; ``None`` where it is not counted by cgroup.
+        """Return the dirty pages of workloads now; ``None`` where they are not
+        counted by cgroup.
 
         One that cannot be read is left out: the host is named for it.
         """
@@ -103,7 +104,7 @@ class DirtyPages:
         except (OSError, ValueError):
             return None
         paths = {workload: path for workload in workloads
-                 if (path := self._path(workload, 'memory'))}
+                 if (path := self._domains.directory(workload, 'memory'))}
         pages: dict[str, int] = {}
         for workload, path in paths.items():
             with contextlib.suppress(OSError, ValueError):
@@ -116,12 +117,12 @@ class DirtyPages:
                               for workload, size in pages.items()})
 
     def _of_disks(self, workloads: Iterable[str]) -> dict[str, int]:
-        """What version 2 counts as written, without what is stacked upon
-        disks."""
+        """Return the bytes that version 2 counts as written, without what is
+        stacked upon disks."""
         devices = disk_waits.disks(self._root_dir)
         written: dict[str, int] = {}
         for workload in workloads:
-            path = self._path(workload, 'blkio')
+            path = self._domains.directory(workload, 'blkio')
             with contextlib.suppress(OSError, ValueError):
                 written[workload] = _written(_read(f'{path}/io.stat'),
                                              devices)
@@ -130,7 +131,8 @@ class DirtyPages:
     @staticmethod
     def _of_threads(pages: Mapping[str, int], paths: Mapping[str, str]
                     ) -> dict[str, int]:
-        """The same by threads, of those with most dirty pages."""
+        """Return the bytes that threads wrote, of workloads with most dirty
+        pages."""
         threads: dict[str, list[int]] = {}
         left = MOST_THREADS
         for workload in sorted(pages, key=pages.__getitem__, reverse=True):
@@ -156,18 +158,10 @@ class DirtyPages:
             itertools.islice(answers, len(tasks)) if task) - pages[workload]
             for workload, tasks in threads.items()}
 
-    def _path(self, workload: str, controller: str) -> str | None:
-        machine = self._domains.machines.get(workload)
-        if machine is not None:
-            return machine.path(controller)
-        mount = self._mounts.get(controller)
-        return (mount.path + workload
-                if mount is not None and workload.startswith('/') else None)
-
 
 def shares(looks: Sequence[Look]) -> dict[str, float]:
-    """The part of each workload in what was written back; what is left of 1
-    is of none.
+    """Return the part of each workload in what was written back; the rest of
+    1 is of none.
 
     :param looks: at the begin of a window, within it, and at its end
     """

@@ -47,6 +47,16 @@ class DomainCgroups:
         self._holding = {above: uuid for path, uuid in self.own.items()
                          for above in upward(path)}
 
+    def directory(self, workload: str, controller: str) -> str | None:
+        """Return the directory of a domain or a cgroup below a controller;
+        ``None`` where it has none."""
+        machine = self.machines.get(workload)
+        if machine is not None:
+            return machine.path(controller)
+        mount = self._mounts.get(controller)
+        return (mount.path + workload
+                if mount is not None and workload.startswith('/') else None)
+
     def without(self, samples: tuple[WorkloadSample, ...]
                 ) -> tuple[WorkloadSample, ...]:
         """Those cgroups that are no matter of any domain."""

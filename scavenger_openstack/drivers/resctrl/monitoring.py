@@ -33,8 +33,8 @@ _GONE = frozenset((errno.ENOENT, errno.ESRCH))
 
 
 def has_resctrl(root_dir: str) -> bool:
-    """Whether the kernel offers resctrl: it does so only where the CPU can
-    monitor or allocate the cache."""
+    """Return whether the kernel offers resctrl: only where the CPU can monitor
+    or allocate the cache."""
     try:
         with open(f'{root_dir.rstrip("/")}/proc/filesystems') as file:
             return '\tresctrl\n' in file.read()
@@ -81,9 +81,9 @@ class Groups:
             grown[workload] = (None if now is None or before is None
                                or now < before else float(now - before))
         others = grown.pop('', None)
-        known = {workload: count for workload, count in grown.items()
-                 if count is not None}
-        return known, others if len(known) == len(grown) else None
+        counted = {workload: count for workload, count in grown.items()
+                   if count is not None}
+        return counted, others if len(counted) == len(grown) else None
 
     def close(self) -> None:
         """Remove the groups; their threads go back to where they were."""
@@ -93,7 +93,7 @@ class Groups:
                 os.rmdir(path)
 
     def _read(self) -> dict[str, int | None]:
-        """The counters of now; '' is the group of what is in no other."""
+        """Return the counters; '' is the group of what is in no other."""
         return {workload: _total(path) for workload, path in
                 {**self._groups, '': self._top}.items()}
 
@@ -111,7 +111,7 @@ def remove_left(top: str) -> None:
 
 
 def _room(top: str) -> int:
-    """How many groups may be made now.
+    """Return how many groups may be made now.
 
     :raises Unsupported: none, and why.
     """
@@ -169,8 +169,8 @@ def _move(path: str, tids: frozenset[int]) -> None:
 
 
 def _total(path: str) -> int | None:
-    """Bytes of a group over all memory buses; ``None`` where the kernel does
-    not tell: it writes ``Unavailable`` for a moment, or ``Error``.
+    """Return the bytes of a group over all memory buses; ``None`` where the
+    kernel has none: it writes ``Unavailable`` for a moment, or ``Error``.
 
     :raises OSError: it cannot be read.
     """

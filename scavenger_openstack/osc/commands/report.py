@@ -20,12 +20,12 @@ from scavenger_openstack.osc import times
 
 
 def core_hours(value: Any) -> str:
-    """CPU seconds, as people count them."""
+    """Return CPU seconds as core-hours."""
     return '-' if value is None else f'{value / 3600:,.1f} core-h'
 
 
 def gib_hours(value: Any) -> str:
-    """Byte seconds, as people count them."""
+    """Return byte seconds as GiB-hours."""
     return '-' if value is None else f'{value / 2 ** 30 / 3600:,.1f} GiB-h'
 
 
@@ -109,11 +109,11 @@ class ShowReport(command.Lister):
 
 
 def totals(report: Mapping[str, Any]) -> str:
-    """One sentence of a report."""
+    """Return the totals of a report in a sentence."""
     return (f'{times.human(report["since_at"])} to '
             f'{times.human(report["until_at"])} (UTC): '
             f'{report["incidents"]} incidents, '
-            f'{times.duration(report["interference_s"])} of interference; '
+            f'{table.duration(report["interference_s"])} of interference; '
             f'background work got {core_hours(report["background_core_s"])} '
             f'and {gib_hours(report["background_byte_s"])}')
 

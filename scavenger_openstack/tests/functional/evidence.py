@@ -152,8 +152,8 @@ class EvidenceCase(LoopTestCase):
             path = pathlib.Path(f'{top}{name}{below}')
             path.mkdir()
             self.addCleanup(base.remove_cgroup, path)
-        made = kind({'unified': Mount(str(top), 2)},
-                    cgroup_overlap.DomainCgroups({}))
+        mounts = {'unified': Mount(str(top), 2)}
+        made = kind(mounts, cgroup_overlap.DomainCgroups(mounts))
         self.addCleanup(made.close)
         made.follow(HostSample('h', 'b', 1.0, 1.0, tuple(
             WorkloadSample(Workload(f'{name}/{workload}',

@@ -78,13 +78,13 @@ class PanelCase(limited.LimitedCase):
         """A page has no fault; the test goes on to find all."""
         width, window = visit.page.evaluate(
             '[document.documentElement.scrollWidth, window.innerWidth]')
-        found = [*visit.faults, *visit.violations()]
+        faults: list[str] = [*visit.faults, *visit.violations()]
         if width > WIDE * window:
-            found.append(f'{width} pixels wide')
-        if found:
+            faults.append(f'{width} pixels wide')
+        if faults:
             self.keep(visit)
             self.addDetailUniqueName(what, content.text_content(
-                '\n'.join(found)))
+                '\n'.join(faults)))
             self.force_failure = True
         visit.faults.clear()
 
@@ -176,7 +176,7 @@ class Panel(PanelCase):
         visit = self.visit('admin')
         visit.open(ADMIN)
         self.override(visit, hog)
-        self.lift(visit, hog)
+        self.remove(visit, hog)
         self.kill_switch(visit, hog)
         self.assertEqual([], visit.faults)
 
@@ -205,14 +205,14 @@ class Panel(PanelCase):
         expect(row.get_by_role('cell', name='yes')).to_be_visible(
             timeout=SOON_MS)
 
-    def lift(self, visit: browser.Visit, hog: str) -> None:
+    def remove(self, visit: browser.Visit, hog: str) -> None:
         page = visit.page
         page.locator('[aria-labelledby=overrides]').get_by_role(
-            'row').filter(has_text='hog').get_by_text('Lift').click()
+            'row').filter(has_text='hog').get_by_text('Remove').click()
         dialog = page.locator('.modal-content')
         dialog.get_by_label('Reason').fill('a test has ended')
-        self.sound(visit, 'the form that lifts')
-        dialog.get_by_role('button', name='Lift').click()
+        self.sound(visit, 'the form that removes')
+        dialog.get_by_role('button', name='Remove').click()
         expect(page.locator('[aria-labelledby=overrides]')).to_have_count(0)
         self.assertEqual([], self.cloud.interference(
             'GET', '/v1/caps/overrides')['overrides'])

@@ -88,7 +88,8 @@ def host(**fields: Any) -> dict[str, Any]:
             'disk: waits are not measured; type sysctl '
             'kernel.task_delayacct=1'],
         'suffering': [{'workload': VICTIM, 'name': 'web',
-                       'why': 'nothing is named'}], **fields}
+                       'why': 'nothing is named'}], 'remembered': [],
+        **fields}
 
 
 def shown_host(**fields: Any) -> dict[str, Any]:

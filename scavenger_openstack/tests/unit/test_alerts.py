@@ -18,6 +18,7 @@ import yaml
 
 from scavenger_openstack.agent.metrics import page
 from scavenger_openstack import cloud_metrics
+from scavenger_openstack.metrics.metric import HISTOGRAM
 
 ETC = pathlib.Path(__file__).parents[3] / 'etc'
 RULES = ETC / 'prometheus/scavenger.rules.yml'
@@ -52,7 +53,7 @@ def metric(name: str) -> Any:
     """The metric of a name in an expression, ``None`` if there is none."""
     base = OF_HISTOGRAM.sub('', name)
     if base != name and base in METRICS and (
-            METRICS[base].kind == cloud_metrics.HISTOGRAM):
+            METRICS[base].kind == HISTOGRAM):
         return METRICS[base]
     return METRICS.get(name)
 
@@ -66,7 +67,7 @@ class Names(testtools.TestCase):
             labels = set(OF_SCRAPE)
             for name, matchers in SELECTOR.findall(expression):
                 found = metric(name)
-                if found is None or (found.kind == cloud_metrics.HISTOGRAM
+                if found is None or (found.kind == HISTOGRAM
                                      and found.name == name):
                     wrong.append(f'{name} in {expression}')
                     continue

@@ -32,6 +32,15 @@ class Terminal(io.StringIO):
 
 class Text(testtools.TestCase):
 
+    def test_times(self) -> None:
+        for iso_text, time_s in (
+                ('2026-11-18T11:06:40', 1_795_000_000.0),
+                ('2026-11-18T13:06:40.25+02:00', 1_795_000_000.25),
+                ('0001-01-01T00:00+23:59', -62_135_683_140.0),
+                ('9999-12-31T23:59-23:59', 253_402_387_080.0)):
+            self.assertEqual(time_s, text.time_s(iso_text))
+        self.assertRaises(ValueError, text.time_s, 'soon')
+
     def test_without_ids(self) -> None:
         for line, left in (
                 ('no (Request-ID: req-12345678-1234-4321-8765-123456789abc)',

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import testtools
 
+from scavenger_openstack import amounts
 from scavenger_openstack.osc.commands import cap
 from scavenger_openstack import typed_amounts
 
@@ -71,3 +72,11 @@ class Human(testtools.TestCase):
                 ('cpu', 3.0, '3 cores'), ('network', 125e6, '125 MB/s'),
                 ('cpu_cores', None, 'no limit')):
             self.assertEqual(text, typed_amounts.human(name, value))
+
+    def test_durations(self) -> None:
+        for seconds, text in (
+                (0, '0 s'), (0.25, '0.25 s'), (1.5, '1.5 s'), (45, '45 s'),
+                (59.9, '60 s'), (60, '1 min'), (90, '1.5 min'),
+                (180, '3 min'), (3599, '60 min'), (3600, '1 h'),
+                (86400, '1 d'), (12 * 86400, '12 d')):
+            self.assertEqual(text, amounts.of_duration(seconds))

@@ -142,9 +142,9 @@ def _keep(state: state_.State) -> int:
             return 0
     except fixtures.MultipleExceptions as exc:
         say(f'It does not come up: {exc.args[0][1]}')
-        return 1
     finally:
         state.clear()
+    return 1
 
 
 def say(line: str) -> None:

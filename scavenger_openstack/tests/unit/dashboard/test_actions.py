@@ -28,10 +28,10 @@ class Links(cloud.TestCase):
                      'limits/set/?host=host-one&amp;knob=cpu_cores&amp;'
                      f'workload={incidents.NOISY}'):
             self.assertContains(page, text)
-        self.assertNotContains(page, 'limits/lift/?')
+        self.assertNotContains(page, 'limits/remove/?')
         page = self.page(caps=[incidents.limit(
             120, None, (120, 0.5), override='c' * 32)])
-        self.assertContains(page, 'limits/lift/?')
+        self.assertContains(page, 'limits/remove/?')
 
     def test_nothing_to_do(self) -> None:
         """Limits that were removed, foreground and containers."""

@@ -57,6 +57,7 @@ class ListTest(cloud.TestCase):
         self.assertContains(page, '<option value="experiment" selected>')
         older = re.search(r'href="(\?[^"]*marker=more[^"]*)"',
                           page.content.decode())
+        assert older is not None
         self.client.get(INDEX + older[1].replace('&amp;', '&'))
         self.assertEqual({**query, 'marker': 'more',
                           'limit': str(tab.PAGE)}, self.asked())

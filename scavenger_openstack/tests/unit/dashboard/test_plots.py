@@ -11,6 +11,7 @@ import zoneinfo
 
 import testtools
 
+from scavenger_openstack.dashboard import names
 from scavenger_openstack.dashboard import plots
 
 BEGIN_S = 1764381600.0      # 2025-11-29 02:00:00 UTC
@@ -63,8 +64,8 @@ class Incident(testtools.TestCase):
         svg = drawn(victim(), suspect(limits=[limit(5, 15, (5, 0.5))]))
         root = ElementTree.fromstring(svg)
         self.assertEqual('img', root.get('role'))
-        self.assertIn('web', root.findtext(f'{SVG}title'))
-        described = root.findtext(f'{SVG}desc')
+        self.assertIn('web', root.findtext(f'{SVG}title', ''))
+        described = root.findtext(f'{SVG}desc', '')
         for part in ('0.3 s waited', '2 of 4', '0.5 cores', '03:00:05',
                      '03:00:15'):
             self.assertIn(part, described)
@@ -118,7 +119,7 @@ class Incident(testtools.TestCase):
                                      knob='io_bytes_per_s')])
         svg = drawn(victim(), series)
         self.assertIn('MB/s', texts(svg))
-        steps = [node.get('d') for node in ElementTree.fromstring(
+        steps = [node.get('d', '') for node in ElementTree.fromstring(
             svg).iter(f'{SVG}path') if node.get('stroke') == plots.LIMIT]
         self.assertEqual(1, len(steps))
         self.assertEqual(2, steps[0].count('V'))
@@ -192,7 +193,7 @@ class Small(testtools.TestCase):
         svg = plots.sparkline([0.0, 5.0, None, 10.0], 'min by <hour>')
         root = ElementTree.fromstring(svg)
         self.assertEqual('min by <hour>', root.findtext(f'{SVG}title'))
-        lines = [node.get('d') for node in root.iter(f'{SVG}path')]
+        lines = [node.get('d', '') for node in root.iter(f'{SVG}path')]
         self.assertEqual(2, len(lines))
         self.assertEqual('3.0', lines[1].split()[-1])
         for values in ([], [None], [0.0], [7.0]):
@@ -204,7 +205,7 @@ class Small(testtools.TestCase):
         root = ElementTree.fromstring(svg)
         self.assertEqual('used "3" of 4 cores',
                          root.findtext(f'{SVG}title'))
-        widths = [float(node.get('width')) for node in root.iter(
+        widths = [float(node.get('width', 'nan')) for node in root.iter(
             f'{SVG}rect') if node.get('fill') in plots.SHADES]
         self.assertEqual([99.0, 49.5], widths)
 
@@ -215,5 +216,19 @@ class Small(testtools.TestCase):
                                     plots.bar(parts, total, '')):
                 self.assertLessEqual(float(found), 200.0)
 
-    def test_isolated(self) -> None:
-        self.assertEqual('\u2068a\\u202eb\u2069', plots.isolated('a\u202eb'))
+
+class Names(testtools.TestCase):
+
+    def test_shown(self) -> None:
+        for name, shown in (
+                ('a-1', 'a-1'), ('a\u202eb', 'a\\u202eb'), ('a\nb', 'a\\nb'),
+                ('\u05e2\u05d1 1', '\u2068\u05e2\u05d1 1\u2069')):
+            self.assertEqual(shown, names.shown(name))
+        self.assertEqual('\u2068\u05e2...\u2069',
+                         names.shown('\u05e2' * 9, columns=4))
+
+    def test_of_workload(self) -> None:
+        row = {'workload': 'uuid', 'name': ''}
+        self.assertEqual('uuid', names.of_workload(row))
+        self.assertEqual('web', names.of_workload({**row, 'name': 'web'}))
+        self.assertEqual('another workload', names.of_workload({}))

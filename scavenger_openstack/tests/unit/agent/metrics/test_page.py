@@ -14,6 +14,7 @@ import testtools
 from scavenger_openstack.agent.metrics import page
 from scavenger_openstack.agent.metrics import text_format
 from scavenger_openstack import errors
+from scavenger_openstack.metrics.metric import Metric
 from scavenger_openstack.tests.unit.agent.metrics.pages import check
 from scavenger_openstack.tests.unit.agent.metrics.pages import document
 from scavenger_openstack.tests.unit.agent.metrics.pages import parsed
@@ -21,7 +22,7 @@ from scavenger_openstack.types import Knob
 
 ODD = ('a"b', 'a\\b', 'a\nb', 'a\\nb', 'a\rb', '\u202eabc', 'שלום', '\udc80',
        '\x00', '\x1b[31m', '}{', '\u2028', '')
-METRIC = text_format.Metric('scavenger_x', 'gauge', 'A test.', ('name',))
+METRIC = Metric('scavenger_x', 'gauge', 'A test.', ('name',))
 
 
 class TextFormat(testtools.TestCase):

@@ -99,9 +99,9 @@ class WindowTest(testtools.TestCase):
                            ('far', '31\n')):
             (self.root / 'cpu' / name).mkdir(parents=True)
             (self.root / 'cpu' / name / 'tasks').write_text(tids)
-        self.evidence = cache.CacheEvidence(
-            {'cpu': Mount(f'{self.root}/cpu', 1)}, DomainCgroups({}),
-            str(self.root))
+        mounts = {'cpu': Mount(f'{self.root}/cpu', 1)}
+        self.evidence = cache.CacheEvidence(mounts, DomainCgroups(mounts),
+                                            str(self.root))
         self.addCleanup(self.evidence.close)
 
     def filesystems(self, text: str) -> None:

@@ -34,8 +34,8 @@ class Version2(testtools.TestCase):
         self.names = ['/v', '/hog', '/still']
         for name in self.names:
             self.use(name)
-        self.evidence = memory.MemoryEvidence(self.mounts(),
-                                              DomainCgroups({}))
+        mounts = self.mounts()
+        self.evidence = memory.MemoryEvidence(mounts, DomainCgroups(mounts))
 
     def mounts(self) -> dict[str, Mount]:
         mount = Mount(str(self.top), 2)

@@ -183,8 +183,8 @@ class TestCounted(testtools.TestCase):
     def setUp(self) -> None:
         super().setUp()
         self.top = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-        self.evidence = Counted({'unified': Mount(str(self.top), 2)},
-                                cgroup_overlap.DomainCgroups({}))
+        mounts = {'unified': Mount(str(self.top), 2)}
+        self.evidence = Counted(mounts, cgroup_overlap.DomainCgroups(mounts))
         self.now = 0.0
 
     def tasks(self, path: str, count: int, first: int = 1) -> None:

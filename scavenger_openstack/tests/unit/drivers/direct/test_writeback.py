@@ -105,10 +105,10 @@ class DirtyPagesTest(testtools.TestCase):
         file.write_text(text)
 
     def look(self, version: int, *controllers: str) -> Look | None:
+        mounts = {name: Mount(str(self.root / 'tree'), version)
+                  for name in controllers}
         dirty = writeback.DirtyPages(
-            {name: Mount(str(self.root / 'tree'), version)
-             for name in controllers},
-            cgroup_overlap.DomainCgroups({}), str(self.root))
+            mounts, cgroup_overlap.DomainCgroups(mounts), str(self.root))
         return dirty.look(['/a', '/gone', 'another-domain'])
 
     def test_version_1(self) -> None:

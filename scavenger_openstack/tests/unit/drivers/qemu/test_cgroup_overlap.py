@@ -61,6 +61,14 @@ class TestWithout(testtools.TestCase):
         self.assertEqual(list(others), self.left(*map(cgroup, others)))
         self.assertEqual('', self.log.output)
 
+    def test_directories(self) -> None:
+        for workload, controller, directory in (
+                ('two', 'memory', f'{MOUNTS["memory"].path}/b/{PLAIN}'),
+                ('/b/x', 'memory', f'{MOUNTS["memory"].path}/b/x'),
+                ('/b/x', 'none', None), ('three', 'memory', None)):
+            self.assertEqual(directory, self.cgroups.directory(
+                workload, controller), workload)
+
     def test_one_line_for_each_parent(self) -> None:
         for _ in range(2):
             self.left(cgroup(f'/machine.slice/{SCOPE}'),

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""An HTML page that needs nothing but itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Sequence
+import html
+
+STYLE = """
+body{margin:0;background:#f8fafc;color:#1f2937;
+ font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
+main{max-width:1220px;margin:0 auto;padding:28px 20px 60px}
+svg{width:100%;display:block}
+table{border-collapse:collapse;width:100%;font-size:14px;
+ font-variant-numeric:tabular-nums}
+th,td{padding:6px 9px;border-bottom:1px solid #e5e7eb}
+.card{background:#fff;border:1px solid #e5e7eb;border-radius:10px;
+ padding:12px;margin-top:14px;overflow-x:auto}
+"""
+
+
+def page(title: str, style: str, body: Iterable[str]) -> str:
+    """Return a page.
+
+    :param style: CSS besides :data:`STYLE`
+    :param body: HTML
+    """
+    return ("<!DOCTYPE html><html lang='en'><head><meta charset='utf-8'>"
+            "<meta name='viewport' content='width=device-width'>"
+            f'<title>{html.escape(title)}</title>'
+            f'<style>{STYLE}{style}</style></head><body><main>'
+            + '\n'.join(body) + '</main></body></html>\n')
+
+
+def table(titles: Iterable[str], rows: Iterable[Sequence[str]], *,
+          ours: str = '') -> str:
+    """Return a table of texts.
+
+    :param ours: begins the row that stands out
+    """
+    head = ''.join(f"<th scope='col'>{html.escape(title)}</th>"
+                   for title in titles)
+    return f'<table><thead><tr>{head}</tr></thead><tbody>' + ''.join(
+        f'<tr{" class=ours" * (cells[0] == ours)}>' + ''.join(
+            f'<td>{html.escape(cell)}</td>' for cell in cells) + '</tr>'
+        for cells in rows) + '</tbody></table>'
