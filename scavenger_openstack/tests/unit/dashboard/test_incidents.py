@@ -210,6 +210,18 @@ class ShowTest(cloud.TestCase):
         fields['evidence'][0]['times_at'][3] = None
         self.assertEqual(200, self.page(fields).status_code)
 
+    def test_times_that_another_zone_does_not_have(self) -> None:
+        self.addCleanup(timezone.deactivate)
+        for zone, time in (('Asia/Tokyo', '9999-12-31T23:59:59.999Z'),
+                           ('America/New_York', '0001-01-01T00:00:00.000Z')):
+            self.client.cookies['django_timezone'] = zone
+            fields = incidents.whole(begun_at=time, changed_at=time,
+                                     ended_at=time)
+            fields['caps'][0].update(set_at=time, removed_at=time, steps=[
+                {'at': time, 'value': 1.0}])
+            fields['evidence'][0]['times_at'][3] = time
+            self.assertEqual(200, self.page(fields).status_code)
+
     def test_a_bookmark_to_what_was_purged(self) -> None:
         page = self.page()
         self.assertEqual(404, page.status_code)
