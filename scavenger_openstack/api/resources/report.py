@@ -78,7 +78,7 @@ def show(call: Call, connection: Any) -> dict[str, Any]:
         'antagonists': [_plain(row, ANTAGONIST)
                         for row in report.antagonists(*span, call.limit)],
         'precision': [_plain(row, PRECISION)
-                      for row in report.precision(*span)]}}
+                      for row in report.precision(*span, call.limit)]}}
 
 
 def _plain(row: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
