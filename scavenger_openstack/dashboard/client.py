@@ -144,13 +144,13 @@ class _Connections(adapters.HTTPAdapter):
         super().init_poolmanager(*args, **kwargs)
         self._sockets: list[socket.socket] = []
         self._is_ended = False
+        pools: dict[str, Any] = self.poolmanager.pool_classes_by_scheme
         self.poolmanager.pool_classes_by_scheme = {
             scheme: type('Pool', (pool,), {'ConnectionCls': self._noting(
-                pool.ConnectionCls)}) for scheme, pool in
-            self.poolmanager.pool_classes_by_scheme.items()}
+                pool.ConnectionCls)}) for scheme, pool in pools.items()}
 
     def _noting(self, kind: Any) -> type:
-        class Connection(kind):     # type: ignore[misc]
+        class Connection(kind):
             def _new_conn(this) -> Any:
                 made = super()._new_conn()
                 # A socket of TLS takes the place of the first.
