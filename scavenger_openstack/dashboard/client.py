@@ -31,9 +31,10 @@ from scavenger_openstack.types import printable
 SERVICE_TYPE = 'interference'
 API_VERSION = '1.0'
 TIMEOUT_S = 2.0
-ANSWER_BYTES = 4 * 1024 ** 2
-"""A longer answer is none of our API's pages."""
-_CHUNK_BYTES = 4096
+ANSWER_BYTES = 16 * 1024 ** 2
+"""A longer answer is none of our API's pages: one of 50 incidents has 10 MiB
+where a host names as much as it may."""
+_CHUNK_BYTES = 65536
 _DEADLINE = '_interference_deadline_s'
 
 CALLS = 16

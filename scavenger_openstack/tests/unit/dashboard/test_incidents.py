@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import re
 
 from django import urls
@@ -103,6 +104,15 @@ class ListTest(cloud.TestCase):
             self.assertNotIn('<script>alert', page)
             self.assertNotIn('<img src=x', page)
             self.assertNotIn('\u202e', page)
+
+    def test_a_host_that_names_as_much_as_it_may(self) -> None:
+        """Does not hide what it does."""
+        suspect = {**incidents.listed()['antagonists'][0],
+                   'workload': '\u00fc' * 255, 'name': '\u00fc' * 255}
+        self.answer()
+        self.api.raw = json.dumps({'next': None, 'incidents': [
+            incidents.listed(antagonists=[suspect] * 64)] * tab.PAGE}).encode()
+        self.assertContains(self.page(), '\u00fc' * 255)
 
     def test_refused_by_the_api(self) -> None:
         self.api.answers['GET', '/v1/incidents'] = (
