@@ -62,7 +62,8 @@ def show(call: Call, connection: Any) -> dict[str, Any]:
     until_s = hour(min(call.now_s, call.now_s if until_s is None
                        else until_s))
     since_s = call.time_s('since')
-    since_s = hour(until_s - SPAN_S if since_s is None else since_s)
+    since_s = hour(until_s - SPAN_S if since_s is None
+                   else max(0.0, since_s))
     if since_s >= until_s:
         raise faults.bad('since is not before until, which is the last full '
                          'hour.', 'since', 'a time before until')

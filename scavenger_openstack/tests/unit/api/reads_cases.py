@@ -549,6 +549,9 @@ class Reads:
             [('attribution', 2, 0, 0)], [tuple(row.values()) for row in
                                          self.ok('GET', '/v1/report')[
                                              'report']['precision']])
+        ever = self.ok('GET', '/v1/report?since=0001-01-01T00:00:00%2B14:00')
+        self.assertEqual('1970-01-01T00:00:00.000Z',
+                         ever['report']['since_at'])
         some = self.ok('GET', '/v1/report?limit=1')['report']
         self.assertEqual((1, 1, 105.0), (
             len(some['projects']), len(some['hosts']),
