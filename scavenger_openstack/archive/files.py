@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import datetime
 import functools
 import json
+import re
 from typing import Any
 from typing import NamedTuple
 
@@ -26,6 +27,10 @@ from scavenger_openstack import errors
 
 ROWS = 'rows.parquet'
 UNFINISHED = '.unfinished'
+
+SECRETS = re.compile(r'(?<=://)\S*[@?]\S*?(?=:?(\s|\Z))')
+"""What is after the scheme of a URL that may have a password, a key or a token
+in it."""
 
 TYPES = {int: pyarrow.int64(), float: pyarrow.float64(),
          bool: pyarrow.bool_(), str: pyarrow.string(),
@@ -61,8 +66,9 @@ def write(engine: connect.Engine, url: str, now_s: float
                     yield Written(part.name, day, *_write(
                         engine, part, day_s, files, directory))
     except (OSError, ValueError, ImportError, pyarrow.ArrowException) as exc:
-        raise errors.ConfigError(
-            f'{url}: the archive cannot be written: {exc}') from exc
+        # File systems quote the URL: what led to it is not shown either.
+        raise errors.ConfigError(SECRETS.sub(
+            '***', f'{url}: the archive cannot be written: {exc}')) from None
 
 
 def _write(engine: connect.Engine, part: archive.Part, day_s: int,

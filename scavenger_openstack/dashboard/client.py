@@ -9,7 +9,9 @@ The calls that one page makes share a deadline: a slow API costs its reader
 from __future__ import annotations
 
 from concurrent import futures
+import contextlib
 import json
+import socket
 import time
 from typing import Any
 import urllib.parse
@@ -21,15 +23,18 @@ from keystoneauth1 import exceptions as auth_exceptions
 from keystoneauth1 import session as auth_session
 from keystoneauth1 import token_endpoint
 from openstack_dashboard.api import base
+import requests
+from requests import adapters
 
 from scavenger_openstack.types import printable
 
 SERVICE_TYPE = 'interference'
 API_VERSION = '1.0'
 TIMEOUT_S = 2.0
-ANSWER_BYTES = 4 * 1024 ** 2
-"""A longer answer is none of our API's pages."""
-_CHUNK_BYTES = 4096
+ANSWER_BYTES = 16 * 1024 ** 2
+"""A longer answer is none of our API's pages: one of 50 incidents has 10 MiB
+where a host names as much as it may."""
+_CHUNK_BYTES = 65536
 _DEADLINE = '_interference_deadline_s'
 
 CALLS = 16
@@ -38,7 +43,8 @@ CALLS = 16
 
 _POOL = futures.ThreadPoolExecutor(CALLS, 'interference-call')
 """Only a thread of its own ends on time: neither the look-up of a name nor
-an answer that comes byte by byte is bounded by the timeout of a socket."""
+an answer that comes byte by byte is bounded by the timeout of a socket.  It
+is free again when its connection is shut down."""
 
 
 class Problem(Exception):
@@ -116,13 +122,15 @@ def _call(request: Any, method: str, path: str, *, query: dict[str, Any],
                             '"interference".')) from None
     url = endpoint.rstrip('/').removesuffix('/v1') + path
     remaining_s = _remaining_s(request)
-    call = _POOL.submit(_exchange, token_endpoint.Token(
+    connections = _Connections()
+    call = _POOL.submit(_exchange, connections, token_endpoint.Token(
         endpoint, request.user.token.id), url, method, query, body,
         remaining_s)
     try:
         status, content = call.result(remaining_s)
     except (TimeoutError, auth_exceptions.ConnectTimeout):
         call.cancel()
+        connections.end()
         raise _slow() from None
     except (auth_exceptions.ClientException, OSError):
         raise Unavailable(_('The interference API cannot be reached.')
@@ -130,11 +138,52 @@ def _call(request: Any, method: str, path: str, *, query: dict[str, Any],
     return _outcome(status, content)
 
 
-def _exchange(token: token_endpoint.Token, url: str, method: str,
-              query: dict[str, Any], body: dict[str, Any] | None,
-              timeout_s: float) -> tuple[int, bytes]:
+class _Connections(adapters.HTTPAdapter):
+    """Connections that another thread may end, whatever they wait for."""
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        super().init_poolmanager(*args, **kwargs)
+        self._sockets: list[socket.socket] = []
+        self._is_ended = False
+        pools: dict[str, Any] = self.poolmanager.pool_classes_by_scheme
+        self.poolmanager.pool_classes_by_scheme = {
+            scheme: type('Pool', (pool,), {'ConnectionCls': self._noting(
+                pool.ConnectionCls)}) for scheme, pool in pools.items()}
+
+    def _noting(self, kind: Any) -> type:
+        class Connection(kind):
+            def _new_conn(this) -> Any:
+                made = super()._new_conn()
+                # A socket of TLS takes the place of the first.
+                self._sockets.append(made.dup())
+                if self._is_ended:
+                    self.end()
+                return made
+        return Connection
+
+    def end(self) -> None:
+        """Shut them down, also those to come."""
+        self._is_ended = True
+        for connection in self._sockets:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        super().close()
+        for connection in self._sockets:
+            connection.close()
+
+
+def _exchange(connections: _Connections, token: token_endpoint.Token,
+              url: str, method: str, query: dict[str, Any],
+              body: dict[str, Any] | None, timeout_s: float
+              ) -> tuple[int, bytes]:
     """Return the status and the body of an answer."""
+    sender = requests.Session()
+    for scheme in ('http://', 'https://'):
+        sender.mount(scheme, connections)
     session = auth_session.Session(
+        session=sender,
         auth=token, app_name='scavenger-dashboard',
         verify=False if settings.OPENSTACK_SSL_NO_VERIFY
         else settings.OPENSTACK_SSL_CACERT or True)
@@ -146,7 +195,7 @@ def _exchange(token: token_endpoint.Token, url: str, method: str,
                      f'{SERVICE_TYPE} {API_VERSION}'})
         return answer.status_code, _content(answer, timeout_s)
     finally:
-        session.session.close()
+        sender.close()
 
 
 def _remaining_s(request: Any) -> float:

@@ -106,10 +106,12 @@ def tab_url(request: Any, tab: str, **changes: Any) -> str:
 
 
 def time(text: object) -> datetime.datetime | None:
-    """Return a time of the API, ``None`` for what is none; templates show it
-    in the user's zone."""
+    """Return a time of the API, ``None`` for what is none in each zone;
+    templates show it in the user's zone."""
     try:
         at = dateparse.parse_datetime(text) if isinstance(text, str) else None
     except ValueError:
         return None
-    return at.replace(tzinfo=datetime.UTC) if at and not at.tzinfo else at
+    if at is None or not datetime.MINYEAR < at.year < datetime.MAXYEAR:
+        return None
+    return at if at.tzinfo else at.replace(tzinfo=datetime.UTC)

@@ -47,6 +47,9 @@ STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200,
            10800, 21600, 43200, 86400)
 MOST_TICKS = 9
 
+LARGEST = 1e300
+"""What is drawn goes up to there: agents may report any number."""
+
 
 class Limit(NamedTuple):
     """A limit on a suspect: from when to when in UNIX time, ``None`` while it
@@ -312,8 +315,10 @@ def _shade(panel: panels.Panel, limits: Iterable[Limit], span: Span) -> None:
 
 
 def _axis(highest: float) -> panels.Axis:
-    """Return an axis from 0 to a round number above the highest value."""
-    if highest <= 0 or not math.isfinite(highest):
+    """Return an axis from 0 to a round number above; there is none above the largest of
+    numbers, nor below the smallest."""
+    highest = min(highest, LARGEST)
+    if not highest > 1 / LARGEST:
         return panels.Axis(0.0, 1.0, [(0.0, '0'), (1.0, '1')])
     step = 10.0 ** math.floor(math.log10(highest))
     top = next(factor * step for factor in (1, 1.5, 2, 3, 4, 5, 6, 8, 10, 15)

@@ -8,6 +8,8 @@ from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
+import glob
 import json
 import os
 import pathlib
@@ -40,6 +42,9 @@ LOG = log.getLogger(__name__)
 EVERY_S = 5.0
 """How often they are made; Prometheus asks every 15 to 60 s."""
 
+LEFT_S = 60.0
+"""What is so old is no draft that another agent writes now."""
+
 
 class Metrics:
     """The metrics of one agent.
@@ -59,6 +64,7 @@ class Metrics:
         self._path = file or ''
         # Another agent may write to the same path.
         self._draft = f'{self._path}.{os.getpid()}-{secrets.token_hex(4)}.new'
+        self._is_tidy = False
         self._listen = listen or ''
         self._listener: listener.Listener | None = None
         self._logged = LogOnce()
@@ -125,6 +131,9 @@ class Metrics:
                             'this', exc)
             return
         if self._path:
+            if not self._is_tidy:
+                self._is_tidy = True
+                _remove_left(self._path)
             try:
                 files.replace(self._path, data, draft=self._draft, mode=0o644,
                               public=True)
@@ -155,3 +164,11 @@ class Metrics:
                 return
             self._logged.over('listen')
             LOG.info('metrics are served at http://%s/metrics', self._listen)
+
+
+def _remove_left(path: str) -> None:
+    """Remove the drafts that agents left which were killed."""
+    with contextlib.suppress(OSError):
+        for draft in glob.glob(f'{glob.escape(path)}.*-*.new'):
+            if time.time() - os.lstat(draft).st_mtime > LEFT_S:
+                os.unlink(draft)

@@ -23,6 +23,8 @@ from scavenger_openstack.types import Priority
 
 SPAN_S = 86400.0
 PARTS_MOST = 60
+CAUSES_MOST = 20
+"""A host may invent causes."""
 SORTS = get_args(antagonists.Sort)
 
 FILTERS = {
@@ -141,7 +143,7 @@ def _shape(row: Mapping[str, Any], workload: Any, limited: bool
     """
     return schemas.shape(
         FIELDS, row, limited=limited, eviction_recommended_at=None,
-        history=[],
+        history=[], causes=row['causes'][:CAUSES_MOST],
         name='' if workload is None else workload.display_name,
         foreground=workload is not None
         and workload.priority == Priority.FOREGROUND)

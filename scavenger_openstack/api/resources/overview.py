@@ -26,6 +26,10 @@ from scavenger_openstack.types import Mode
 SPANS_S = (24 * HOUR_S, 7 * 24 * HOUR_S)
 WORST = 5
 
+MOST_NAMES = 20
+OTHER = 'other'
+"""What more names than these count as: hosts may invent some."""
+
 COUNTS = schemas.mapping(schemas.COUNT)
 SUMS = {**schemas.SUMS, **schemas.WORK}
 VICTIM = {'host': schemas.TEXT, 'workload': schemas.TEXT,
@@ -73,7 +77,9 @@ def _overview(call: Call, connection: Any) -> dict[str, Any]:
     return {
         'hosts': _states(hosts, call.now_s - call.silent_s),
         'incidents_open': sum(host['incidents'] for host in hosts),
-        'limits': caps.count_by_owner(connection),
+        'limits': {name: counts.total() for name, counts in _most({
+            owner: Counter(limits=count) for owner, count
+            in caps.count_by_owner(connection).items()}).items()},
         'overrides': caps.count_overrides(connection, call.now_s),
         'background_cores': _used(hosts),
         'precision': _precision(hosts),
@@ -143,8 +149,21 @@ def _states(hosts: Iterable[Mapping[str, Any]], before_s: float
             modes.setdefault(controller, Counter())[mode] += 1
     return {**{name: states[name] for name in (
         'all', 'silent', 'enforcing', 'observing', 'stopped')},
-        'grades': dict(grades), 'versions': dict(versions),
-        'modes': {name: dict(counts) for name, counts in modes.items()}}
+        'grades': dict(grades),
+        'versions': {name: counts.total() for name, counts in _most({
+            version: Counter(hosts=count)
+            for version, count in versions.most_common()}).items()},
+        'modes': _most(dict(sorted(
+            modes.items(), key=lambda item: -item[1].total())))}
+
+
+def _most(counts: Mapping[str, Counter[str]]) -> dict[str, Counter[str]]:
+    """The first names, and all others as one."""
+    found: dict[str, Counter[str]] = {}
+    for i, (name, some) in enumerate(counts.items()):
+        found.setdefault(name if i < MOST_NAMES else OTHER,
+                         Counter()).update(some)
+    return found
 
 
 def _used(hosts: Iterable[Mapping[str, Any]]) -> float | None:
@@ -154,13 +173,15 @@ def _used(hosts: Iterable[Mapping[str, Any]]) -> float | None:
 
 
 def _precision(hosts: Iterable[Mapping[str, Any]]
-               ) -> dict[str, dict[str, int]]:
+               ) -> dict[str, Counter[str]]:
     precision: dict[str, Counter[str]] = {}
+    reported: Counter[str] = Counter()
     for host in hosts:
         for name, counts in (host['facts'] or {}).get(
                 'precision', {}).items():
             precision.setdefault(name, Counter()).update(counts)
-    return {name: dict(counts) for name, counts in precision.items()}
+            reported[name] += 1
+    return _most({name: precision[name] for name, _ in reported.most_common()})
 
 
 def _victims(connection: Any, since_s: int) -> list[dict[str, Any]]:

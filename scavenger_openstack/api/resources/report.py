@@ -52,7 +52,8 @@ def show(call: Call, connection: Any) -> dict[str, Any]:
     until_s = hour(min(call.now_s, call.now_s if until_s is None
                        else until_s))
     since_s = call.time_s('since')
-    since_s = hour(until_s - SPAN_S if since_s is None else since_s)
+    since_s = hour(until_s - SPAN_S if since_s is None
+                   else max(0.0, since_s))
     if since_s >= until_s:
         raise faults.bad('since is not before until, which is the last full '
                          'hour.', 'since', 'a time before until')
@@ -68,7 +69,7 @@ def show(call: Call, connection: Any) -> dict[str, Any]:
         'antagonists': [_plain(row, ANTAGONIST)
                         for row in report.antagonists(*span, call.limit)],
         'precision': [_plain(row, PRECISION)
-                      for row in report.precision(*span)]}}
+                      for row in report.precision(*span, call.limit)]}}
 
 
 def _plain(row: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:

@@ -30,6 +30,12 @@ class Index(tabs.TabView):
     page_title = _('Interference')
 
 
+OF_URL = ('host', 'workload', 'knob', 'instance', 'scope', 'target',
+          'enabled')
+"""Fields that a link may fill: what a form is about.  Reasons, amounts and
+confirmations are the operator's own, whoever wrote the link."""
+
+
 class PolicyForm(forms.ModalFormView):
     """A form that one policy allows; it goes back to one of the tabs."""
 
@@ -49,9 +55,9 @@ class PolicyForm(forms.ModalFormView):
         return self.get_success_url()
 
     def get_initial(self) -> dict[str, Any]:
-        return {name: self.request.GET[name]
-                for name in self.get_form_class().base_fields
-                if name in self.request.GET}
+        return {name: self.request.GET[name] for name in OF_URL
+                if name in self.get_form_class().base_fields
+                and name in self.request.GET}
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         return {**super().get_context_data(**kwargs),

@@ -63,10 +63,13 @@ def limited(connection: Connection, pairs: Iterable[tuple[int, str]]
 
 
 def count_by_owner(connection: Connection) -> dict[str, int]:
-    """How many limits are in force, by what set them."""
+    """How many limits are in force, by what set them; first what did so on
+    most hosts."""
     return dict(connection.execute(
         select(_C.owner, func.count()).where(_C.removed_s.is_(None))
-        .group_by(_C.owner)).tuples().all())
+        .group_by(_C.owner).order_by(
+            func.count(_C.host_id.distinct()).desc(), _C.owner)
+        ).tuples().all())
 
 
 def count_overrides(connection: Connection, now_s: float) -> int:

@@ -104,16 +104,19 @@ def antagonists(connection: Connection, since_s: int, until_s: int,
         .order_by(seconds.desc(), _H.name, _A.workload).limit(limit))
 
 
-def precision(connection: Connection, since_s: int, until_s: int
-              ) -> list[Row]:
-    """Return each controller with how the limits of its incidents ended that
-    began then: ``confirmed``, ``refuted`` and ``unclear``."""
+def precision(connection: Connection, since_s: int, until_s: int,
+              limit: int) -> list[Row]:
+    """Return controllers, those of most hosts first, with how the limits of
+    their incidents ended that began then: ``confirmed``, ``refuted`` and
+    ``unclear``."""
     return rows.rows(connection, select(_I.controller, *(
         func.sum((_I.outcome == outcome).cast(Integer)).label(outcome)
         for outcome in JUDGED))
         .where(*_within(_I.begun_s, since_s, until_s),
                _I.outcome.in_(JUDGED))
-        .group_by(_I.controller).order_by(_I.controller))
+        .group_by(_I.controller).order_by(
+            func.count(_I.host_id.distinct()).desc(), _I.controller)
+        .limit(limit))
 
 
 def _within(hour_s: Column[Any], since_s: int, until_s: int) -> list[Any]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 import contextlib
 import errno
+import itertools
 import os
 import re
 from typing import NamedTuple
@@ -77,7 +78,8 @@ class ThreadOwners:
     def listed(self, path: str, file: str | None = None
                ) -> Iterator[list[int]]:
         """All threads in a cgroup, and in each below it, one after the other;
-        none when it is gone.
+        none when it is gone.  Of those below :data:`MOST_BELOW` are read at
+        most.
 
         :param path: of a directory
         :param file: that lists others, such as processes
@@ -89,11 +91,13 @@ class ThreadOwners:
         file = file or cgroup_members.threads_file(
             self._mounts[controller].version)
         waiting: list[Iterator[str]] = [iter((path,))]
-        while waiting:
+        left = 1 + MOST_BELOW
+        while waiting and left > 0:
             below = next(waiting[-1], None)
             if below is None:
                 waiting.pop()
                 continue
+            left -= 1
             try:
                 yield cgroup_members.some(f'{below}/{file}', MOST)
                 if os.stat(below).st_nlink != 2:
@@ -143,9 +147,10 @@ class ThreadOwners:
                    for path, workload in workloads.items()]
         while waiting and missing and left > 0:
             path, workload = waiting.pop()
-            with contextlib.suppress(FileNotFoundError):
-                for below in _directories(path):
-                    left -= 1
+            # A container may make as many as it likes, and end them at once.
+            for below in itertools.islice(_directories(path), left):
+                left -= 1
+                with contextlib.suppress(FileNotFoundError):
                     inode = os.stat(below).st_ino
                     if inode not in inodes:
                         inodes[inode] = workload

@@ -138,6 +138,17 @@ class Writing(ArchiveCase):
                           str(self.top / 'file'))
         self.assertRaises(errors.ConfigError, self.write, 'nosuch://place')
 
+    def test_secrets_are_not_shown(self) -> None:
+        for url in ('ftp://user:k/e@y@127.0.0.1:1/place',
+                    'nosuch://user:k/e@y@host/place',
+                    'nosuch://host/place?sig=k/e@y&more=1',
+                    'nosuch::ftp://user:k/e@y@127.0.0.1:1/place'):
+            exc = self.assertRaises(errors.ConfigError, self.write, url)
+            self.assertIn('://***: the archive', str(exc))
+            for secret in ('k/e', '@y', 'e@y'):
+                self.assertNotIn(secret, str(exc))
+            self.assertTrue(exc.__suppress_context__)
+
     def test_a_disk_that_is_full(self) -> None:
         """Leaves nothing that looks like a day; later it is written whole."""
         self.add_day(incidents=200)

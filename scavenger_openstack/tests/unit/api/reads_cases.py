@@ -549,6 +549,9 @@ class Reads:
             [('attribution', 2, 0, 0)], [tuple(row.values()) for row in
                                          self.ok('GET', '/v1/report')[
                                              'report']['precision']])
+        ever = self.ok('GET', '/v1/report?since=0001-01-01T00:00:00%2B14:00')
+        self.assertEqual('1970-01-01T00:00:00.000Z',
+                         ever['report']['since_at'])
         some = self.ok('GET', '/v1/report?limit=1')['report']
         self.assertEqual((1, 1, 105.0), (
             len(some['projects']), len(some['hosts']),
@@ -557,6 +560,52 @@ class Reads:
                              ('since=soon', 'since'), ('limit=0', 'limit')):
             self.assertEqual(field, self.refused(
                 400, 'GET', f'/v1/report?{query}')['field'])
+
+    def test_names_that_a_host_invents(self) -> None:
+        """One host makes no answer long, and hides no name of all hosts."""
+        with connect.writing(self.engine) as connection:
+            one, two = connection.scalars(
+                select(tables.hosts.c.id).order_by(tables.hosts.c.id)).all()
+            names = [f'{i:03d}' for i in range(300)]
+            for host, some in ((one, [*names, 'real']), (two, ['real'])):
+                connection.execute(update(tables.hosts).where(
+                    tables.hosts.c.id == host).values(version='v', facts={
+                        'modes': dict.fromkeys(some, 'observe'),
+                        'precision': {name: {'confirmed': 9 if host == one
+                                             else 1} for name in some}}))
+                for name in some:
+                    number = f'{host}-{name}'
+                    connection.execute(insert(tables.caps).values(
+                        host_id=host, workload=number, knob='cpu_cores',
+                        owner=name, reason='', why='', set_s=1.0,
+                        changed_s=1.0))
+                    connection.execute(insert(tables.incidents).values(
+                        host_id=host, uuid=number, victim='v', signal='cpi',
+                        cause='cpu', controller=name, action='',
+                        outcome='confirmed', evidence=[],
+                        begun_s=cloud.NOW_S - 7200,
+                        changed_s=cloud.NOW_S))
+            for name in names:
+                connection.execute(insert(tables.antagonist_hours).values(
+                    host_id=one, workload='batch', victim='v', cause=name,
+                    hour_s=reports.hour(cloud.NOW_S), incidents=1,
+                    interference_s=9e9, confirmed=0, refuted=0))
+        found = self.ok('GET', '/v1/overview')['overview']
+        for counts in (found['limits'], found['precision'],
+                       found['hosts']['modes']):
+            self.assertIn('real', counts)
+            self.assertEqual(21, len(counts))
+        self.assertEqual((2, 300 + 2 + 1), (
+            found['limits']['real'], sum(found['limits'].values())))
+        precision = self.ok('GET', '/v1/report?limit=5')['report'][
+            'precision']
+        self.assertEqual(('real', 5), (precision[0]['controller'],
+                                       len(precision)))
+        for query in ('', f'?since={cloud.at(-7200)}'):
+            found = self.ok('GET', f'/v1/antagonists{query}')
+            self.assertEqual([], [
+                one for one in found['antagonists']
+                if len(one['causes']) > 20])
 
     def test_overview_of_nothing(self) -> None:
         with connect.writing(self.engine) as connection:

@@ -4,14 +4,48 @@
 
 from __future__ import annotations
 
+from concurrent import futures
+import contextlib
+import copy
+import socket
+import threading
 import time
+from typing import Any
 
 from horizon import exceptions
+from keystoneauth1 import token_endpoint
 
 from scavenger_openstack.dashboard import client
 from scavenger_openstack.tests.unit.dashboard import cloud
 
 HOSTS = client.path_of('hosts')
+
+
+class Trickle:
+    """Answers the first request byte by byte, for as long as it is read."""
+
+    def __init__(self, head: bytes) -> None:
+        self._head = head
+
+    def __enter__(self) -> str:
+        self._socket = socket.create_server(('127.0.0.1', 0))
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+        return f'http://127.0.0.1:{self._socket.getsockname()[1]}'
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            client_, _ = self._socket.accept()
+            with client_:
+                client_.recv(65536)
+                client_.sendall(self._head)
+                for _ in range(200):
+                    client_.sendall(b'x')
+                    time.sleep(0.05)
+
+    def __exit__(self, *args: object) -> None:
+        self._socket.close()
+        self._thread.join()
 
 
 class Client(cloud.TestCase):
@@ -24,6 +58,11 @@ class Client(cloud.TestCase):
         with self.assertRaises(kind) as caught:
             client.get(self.request, path)
         return caught.exception
+
+    def another_request(self) -> Any:
+        request = copy.copy(self.request)
+        delattr(request, client._DEADLINE)
+        return request
 
     def test_what_is_sent(self) -> None:
         client.get(self.request, HOSTS, limit=3, enforcing=False, host='',
@@ -55,6 +94,39 @@ class Client(cloud.TestCase):
         begun_s = time.monotonic()
         self.failed(client.Unavailable)
         self.assertLess(time.monotonic() - begun_s, 4.0)
+
+    def test_answers_that_do_not_end_hold_no_thread(self) -> None:
+        """Whether the head or the body of the answer comes byte by byte."""
+        for head in (b'HTTP/1.1 200 OK\r\nX: ',
+                     b'HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n'):
+            with Trickle(head) as url:
+                connections = client._Connections()
+                call = client._POOL.submit(
+                    client._exchange, connections, token_endpoint.Token(
+                        url, 'token'), url, 'GET', {}, None, 5.0)
+                self.assertRaises(TimeoutError, call.result, 0.5)
+                connections.end()
+                self.assertIn(call, futures.wait([call], 2.0).done)
+
+    def test_a_connection_that_comes_too_late(self) -> None:
+        with Trickle(b'') as url:
+            connections = client._Connections()
+            connections.end()
+            call = client._POOL.submit(
+                client._exchange, connections, token_endpoint.Token(
+                    url, 'token'), url, 'GET', {}, None, 5.0)
+            self.assertIsNotNone(call.exception(2.0))
+
+    def test_a_slow_call_is_ended(self) -> None:
+        """Its thread serves the next one."""
+        self.addCleanup(setattr, client, '_POOL', client._POOL)
+        client._POOL = futures.ThreadPoolExecutor(1)
+        self.addCleanup(client._POOL.shutdown)
+        self.api.raw, self.api.dribble_s = b' ' * 400, 0.05
+        self.failed(client.Unavailable)
+        self.api.raw = None
+        self.assertEqual({'hosts': [], 'next': None},
+                         client.get(self.another_request(), HOSTS))
 
     def test_a_change_has_time_of_its_own(self) -> None:
         self.api.delay_s = 1.2

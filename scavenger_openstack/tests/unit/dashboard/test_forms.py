@@ -35,6 +35,24 @@ class Case(cloud.TestCase):
         return str(answer.content.decode())
 
 
+class Links(Case):
+
+    def test_a_link_confirms_nothing(self) -> None:
+        """It may say what a form is about, and no more."""
+        evil = {'reason': 'evil words', 'sure': 'on', 'value': '0.7654',
+                'hours': '168', 'what': 'do', 'how': 'shelve'}
+        for url in (SET, UNSET, PROTECTION, *(
+                urls.reverse(f'horizon:admin:interference:{name}')
+                for name in ('exempt', 'evict'))):
+            page = self.client.get(url, {
+                **WHERE, 'instance': answers.INSTANCE, 'scope': 'cloud',
+                'enabled': 'off', **evil})
+            for text in ('evil words', '0.7654', ' checked',
+                         'value="do" selected', 'value="shelve" selected',
+                         'value="168" selected'):
+                self.assertNotContains(page, text)
+
+
 class SetLimit(Case):
 
     typed = {**WHERE, 'value': '0.5', 'hours': '2', 'reason': 'a backup'}

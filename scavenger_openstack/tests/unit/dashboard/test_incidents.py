@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import re
 
 from django import urls
@@ -104,6 +105,15 @@ class ListTest(cloud.TestCase):
             self.assertNotIn('<script>alert', page)
             self.assertNotIn('<img src=x', page)
             self.assertNotIn('\u202e', page)
+
+    def test_a_host_that_names_as_much_as_it_may(self) -> None:
+        """Does not hide what it does."""
+        suspect = {**incidents.listed()['antagonists'][0],
+                   'workload': '\u00fc' * 255, 'name': '\u00fc' * 255}
+        self.answer()
+        self.api.raw = json.dumps({'next': None, 'incidents': [
+            incidents.listed(antagonists=[suspect] * 64)] * tab.PAGE}).encode()
+        self.assertContains(self.page(), '\u00fc' * 255)
 
     def test_refused_by_the_api(self) -> None:
         self.api.answers['GET', '/v1/incidents'] = (
@@ -210,6 +220,18 @@ class ShowTest(cloud.TestCase):
         fields['caps'][0].update(set_at=None, steps=[])
         fields['evidence'][0]['times_at'][3] = None
         self.assertEqual(200, self.page(fields).status_code)
+
+    def test_times_that_another_zone_does_not_have(self) -> None:
+        self.addCleanup(timezone.deactivate)
+        for zone, time in (('Asia/Tokyo', '9999-12-31T23:59:59.999Z'),
+                           ('America/New_York', '0001-01-01T00:00:00.000Z')):
+            self.client.cookies['django_timezone'] = zone
+            fields = incidents.whole(begun_at=time, changed_at=time,
+                                     ended_at=time)
+            fields['caps'][0].update(set_at=time, removed_at=time, steps=[
+                {'at': time, 'value': 1.0}])
+            fields['evidence'][0]['times_at'][3] = time
+            self.assertEqual(200, self.page(fields).status_code)
 
     def test_a_bookmark_to_what_was_purged(self) -> None:
         page = self.page()

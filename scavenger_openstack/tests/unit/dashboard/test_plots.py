@@ -124,6 +124,14 @@ class Incident(testtools.TestCase):
         self.assertEqual(1, len(steps))
         self.assertEqual(2, steps[0].count('V'))
 
+    def test_numbers_of_any_size(self) -> None:
+        for value in (5e-324, 1e-308, 1.7e308):
+            for sign in (1, -1):
+                svg = drawn(victim([0.0, sign * value]),
+                            suspect([sign * value, 0.0]), threshold=value)
+                self.assertNotRegex(svg, r"[ML='](nan|-?inf)")
+                ElementTree.fromstring(svg)
+
     def test_another_knob_is_shaded_and_not_drawn_as_use(self) -> None:
         svg = drawn(victim(), suspect(limits=[
             limit(5, 15, (5, '0-1'), knob='cpu_set')]))

@@ -80,6 +80,18 @@ class File(PublishingTestCase):
         self.assertEqual([self.file], list(self.directory.iterdir()))
         self.assertEqual('', self.log.output)
 
+    def test_drafts_of_agents_that_were_killed(self) -> None:
+        """Are removed, but for what may be another agent's of now."""
+        names = [f'{self.file.name}.{number}-ab12.new' for number in (7, 8)]
+        for name in (*names, 'other.prom.7-ab12.new'):
+            self.directory.joinpath(name).touch()
+            if name != names[0]:
+                os.utime(self.directory / name, (0, 0))
+        self.tick(self.metrics(file=str(self.file)), 1)
+        self.assertEqual(
+            {self.file.name, names[0], 'other.prom.7-ab12.new'},
+            set(os.listdir(self.directory)))
+
     def test_without_one(self) -> None:
         """The status has the rows all the same."""
         self.assertIn('limits', self.tick(self.metrics(), 1))

@@ -250,3 +250,16 @@ class TestListed(HostCase):
             self.assertEqual(['/batch/a', '/batch/a.b', 'inner'], sorted(
                 owners.inodes(workloads, wanted).values()))
         self.assertEqual({}, self.host(1).inodes(workloads, wanted))
+
+    def test_a_container_with_many_cgroups(self) -> None:
+        """Costs no more than others, also where all are side by side."""
+        owners = self.host(2)
+        top = pathlib.Path(f'{self.mounts["cpu"].path}/batch/a')
+        for i in range(50):
+            top.joinpath(str(i)).mkdir(parents=True)
+        with fixtures.MonkeyPatch(f'{thread_owners.__name__}.MOST_BELOW', 9):
+            self.assertEqual(1 + 9, len(owners.inodes(
+                {'/batch/a': '/batch/a'}, [1])))
+            for path in (top, *top.iterdir()):
+                path.joinpath('cgroup.threads').write_text('')
+            self.assertEqual(1 + 9, len(list(owners.listed(str(top)))))
