@@ -315,8 +315,8 @@ def _shade(panel: panels.Panel, limits: Iterable[Limit], span: Span) -> None:
 
 
 def _axis(highest: float) -> panels.Axis:
-    """Return an axis from 0 to a round number above; there is none above the largest of
-    numbers, nor below the smallest."""
+    """Return an axis from 0 to a round number above; there is none above the
+    largest of numbers, nor below the smallest."""
     highest = min(highest, LARGEST)
     if not highest > 1 / LARGEST:
         return panels.Axis(0.0, 1.0, [(0.0, '0'), (1.0, '1')])
