@@ -35,13 +35,13 @@ ANSWER_BYTES = 16 * 1024 ** 2
 """A longer answer is none of our API's pages: one of 50 incidents has 10 MiB
 where a host names as much as it may."""
 _CHUNK_BYTES = 65536
-_DEADLINE = '_interference_deadline_s'
+DEADLINE = '_interference_deadline_s'
 
 CALLS = 16
 """At the same time in one process; others wait, and have no answer in time.
 """
 
-_POOL = futures.ThreadPoolExecutor(CALLS, 'interference-call')
+POOL = futures.ThreadPoolExecutor(CALLS, 'interference-call')
 """Only a thread of its own ends on time: neither the look-up of a name nor
 an answer that comes byte by byte is bounded by the timeout of a socket.  It
 is free again when its connection is shut down."""
@@ -97,7 +97,7 @@ def send(request: Any, method: str, path: str,
         change may have been made.
     :raises Expired: the token is no longer valid.
     """
-    setattr(request, _DEADLINE, None)   # a change has all the time there is
+    setattr(request, DEADLINE, None)   # a change has all the time there is
     return _call(request, method, path, query=query, body=body)
 
 
@@ -122,8 +122,8 @@ def _call(request: Any, method: str, path: str, *, query: dict[str, Any],
                             '"interference".')) from None
     url = endpoint.rstrip('/').removesuffix('/v1') + path
     remaining_s = _remaining_s(request)
-    connections = _Connections()
-    call = _POOL.submit(_exchange, connections, token_endpoint.Token(
+    connections = Connections()
+    call = POOL.submit(exchange, connections, token_endpoint.Token(
         endpoint, request.user.token.id), url, method, query, body,
         remaining_s)
     try:
@@ -138,7 +138,7 @@ def _call(request: Any, method: str, path: str, *, query: dict[str, Any],
     return _outcome(status, content)
 
 
-class _Connections(adapters.HTTPAdapter):
+class Connections(adapters.HTTPAdapter):
     """Connections that another thread may end, whatever they wait for."""
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
@@ -174,7 +174,7 @@ class _Connections(adapters.HTTPAdapter):
             connection.close()
 
 
-def _exchange(connections: _Connections, token: token_endpoint.Token,
+def exchange(connections: Connections, token: token_endpoint.Token,
               url: str, method: str, query: dict[str, Any],
               body: dict[str, Any] | None, timeout_s: float
               ) -> tuple[int, bytes]:
@@ -204,10 +204,10 @@ def _remaining_s(request: Any) -> float:
     :raises Unavailable: nothing is.
     """
     now_s = time.monotonic()
-    deadline_s = getattr(request, _DEADLINE, None)
+    deadline_s = getattr(request, DEADLINE, None)
     if deadline_s is None:
         deadline_s = now_s + TIMEOUT_S
-        setattr(request, _DEADLINE, deadline_s)
+        setattr(request, DEADLINE, deadline_s)
     if deadline_s <= now_s:
         raise _slow()
     return float(deadline_s - now_s)

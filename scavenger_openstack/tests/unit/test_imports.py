@@ -90,6 +90,7 @@ HOMES = {
     'openstack_dashboard': ('dashboard',),
     'novaclient': ('conductor.nova.client',),
     'nova': ('nova',),
+    'requests': ('dashboard.client',),
 }
 """Where each foreign library may be imported: the library's one edge.
 

@@ -599,8 +599,8 @@ class Reads:
             found['limits']['real'], sum(found['limits'].values())))
         precision = self.ok('GET', '/v1/report?limit=5')['report'][
             'precision']
-        self.assertEqual(('real', 5), (precision[0]['controller'],
-                                       len(precision)))
+        self.assertEqual(5, len(precision))
+        self.assertIn('real', [one['controller'] for one in precision[:2]])
         for query in ('', f'?since={cloud.at(-7200)}'):
             found = self.ok('GET', f'/v1/antagonists{query}')
             self.assertEqual([], [

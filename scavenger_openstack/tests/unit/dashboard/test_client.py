@@ -61,7 +61,7 @@ class Client(cloud.TestCase):
 
     def another_request(self) -> Any:
         request = copy.copy(self.request)
-        delattr(request, client._DEADLINE)
+        delattr(request, client.DEADLINE)
         return request
 
     def test_what_is_sent(self) -> None:
@@ -100,9 +100,9 @@ class Client(cloud.TestCase):
         for head in (b'HTTP/1.1 200 OK\r\nX: ',
                      b'HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n'):
             with Trickle(head) as url:
-                connections = client._Connections()
-                call = client._POOL.submit(
-                    client._exchange, connections, token_endpoint.Token(
+                connections = client.Connections()
+                call = client.POOL.submit(
+                    client.exchange, connections, token_endpoint.Token(
                         url, 'token'), url, 'GET', {}, None, 5.0)
                 self.assertRaises(TimeoutError, call.result, 0.5)
                 connections.end()
@@ -110,18 +110,18 @@ class Client(cloud.TestCase):
 
     def test_a_connection_that_comes_too_late(self) -> None:
         with Trickle(b'') as url:
-            connections = client._Connections()
+            connections = client.Connections()
             connections.end()
-            call = client._POOL.submit(
-                client._exchange, connections, token_endpoint.Token(
+            call = client.POOL.submit(
+                client.exchange, connections, token_endpoint.Token(
                     url, 'token'), url, 'GET', {}, None, 5.0)
             self.assertIsNotNone(call.exception(2.0))
 
     def test_a_slow_call_is_ended(self) -> None:
         """Its thread serves the next one."""
-        self.addCleanup(setattr, client, '_POOL', client._POOL)
-        client._POOL = futures.ThreadPoolExecutor(1)
-        self.addCleanup(client._POOL.shutdown)
+        self.addCleanup(setattr, client, 'POOL', client.POOL)
+        client.POOL = futures.ThreadPoolExecutor(1)
+        self.addCleanup(client.POOL.shutdown)
         self.api.raw, self.api.dribble_s = b' ' * 400, 0.05
         self.failed(client.Unavailable)
         self.api.raw = None
