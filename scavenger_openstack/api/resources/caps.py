@@ -120,9 +120,17 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
     shown = iter(shapes(connection, found, call.now_s))
     if project is None:
         return call.page(found, lambda row: next(shown))
-    return call.page(found, lambda row: {**next(shown), **HIDDEN},
+    return call.page(found, lambda row: {
+        **next(shown), **HIDDEN, **hidden_cpus(row['knob'])},
                      lambda row: [row['instance'], row['knob'],
                                   round(1e3 * row['set_s'])])
+
+
+def hidden_cpus(knob: str) -> dict[str, None]:
+    """What hides from readers of a project which CPUs of the host are chosen
+    for an instance."""
+    return dict.fromkeys(('value', 'original') if knob == Knob.CPU_SET
+                         else ())
 
 
 def shapes(connection: Any, found: list[dict[str, Any]], now_s: float,

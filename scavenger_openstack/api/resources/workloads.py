@@ -14,6 +14,7 @@ from typing import Any
 from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import faults
 from scavenger_openstack.api import policies
+from scavenger_openstack.api.resources import caps as api_caps
 from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
@@ -107,5 +108,7 @@ def _shape(row: Mapping[str, Any],
         FIELDS, row, id=row['name'], name=row['display_name'] or row['name'],
         host=row['host'] if project is None else None,
         floor=row['floor'] or {}, limits=None if limits is None else [
-            schemas.shape(LIMIT, one, in_force=one['set_s'] is not None)
-            for one in limits.get(row['instance'], ())])
+            schemas.shape(LIMIT, {**limit, **(
+                api_caps.hidden_cpus(limit['knob']) if project is not None
+                else {})}, in_force=limit['set_s'] is not None)
+            for limit in limits.get(row['instance'], ())])

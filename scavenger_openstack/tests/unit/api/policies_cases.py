@@ -116,6 +116,22 @@ class Policies:
                 self.assertNotEqual(role, detail)
                 self.assertIn(scope, detail)
 
+    def test_which_cpus_of_the_host_are_chosen(self) -> None:
+        """Is for those who see the host."""
+        own = cloud.add_background(self.engine)
+        with connect.writing(self.engine) as connection:
+            connection.execute(sqlalchemy.update(tables.caps).where(
+                tables.caps.c.instance == own).values(
+                    knob='cpu_set', value='4-5', original='0-7'))
+        (limit,) = self.ok('GET', '/v1/caps', role='reader')['caps']
+        self.assertEqual(('cpu_set', None, None), tuple(
+            limit[name] for name in ('knob', 'value', 'original')))
+        self.assertNotIn('4-5', str(self.ok(
+            'GET', '/v1/workloads?limits=true', role='reader')))
+        self.assertIn(('4-5', '0-7'), [
+            (limit['value'], limit['original'])
+            for limit in self.ok('GET', '/v1/caps')['caps']])
+
     def test_own_instances_and_nothing_of_where_they_are(self) -> None:
         own = cloud.add_background(self.engine)
         for role in ('reader', 'member'):
