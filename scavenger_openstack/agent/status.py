@@ -313,13 +313,16 @@ def of_incident(incident: Incident) -> str:
     value, threshold = [
         'unknown' if number is None else amounts.of_number(number)
         for number in (incident.value, incident.threshold)]
-    named = ', '.join(incident.antagonists) or 'none named'
+    named, earlier = map(', '.join, (incident.antagonists,
+                                     incident.named_earlier))
+    named = named or ('none now' if earlier else 'none named')
     grounds = '; '.join(
         amounts.of_ground(ground, incident.victim, incident.signal)
         for ground in incident.grounds[:MOST])
     return (f'victim {incident.victim}, cause {incident.cause}: '
             f'{incident.signal} {value}, threshold {threshold}; '
-            f'antagonists: {named}; action: '
+            f'antagonists: {named}; '
+            + (f'named earlier: {earlier}; ' if earlier else '') + 'action: '
             f'{incident.action or "none"}; outcome: {incident.outcome}'
             + (f'; grounds: {grounds}' if grounds else ''))
 

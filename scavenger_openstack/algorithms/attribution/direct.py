@@ -66,9 +66,6 @@ LEAST_HELD = 0.01
 be named: of what waits little that may be most of the wait, and is nothing
 that its user feels."""
 
-CLEARED = 0.02
-"""Of what a victim waited: what held less is not named for its timing."""
-
 LONGEST_REST_S = 600.0
 """Victims that nothing is named for are asked about at least so often."""
 
@@ -134,9 +131,12 @@ class Holders(NamedTuple):
         """Whether it held enough of each second to be felt."""
         return self.longest.get(name, 0.0) >= LEAST_HELD
 
-    def clears(self, name: str) -> bool:
-        """Whether it held next to nothing, whatever held the rest."""
-        return (self.shares.get(name, 0.0) + self.unknown < CLEARED
+    def clears(self, name: str, least: float) -> bool:
+        """Whether it held too little, whatever held what is not known.
+
+        :param least: :func:`.harm.least_share`
+        """
+        return (self.shares.get(name, 0.0) + self.unknown < least
                 or self.longest.get(name, 0.0) + self.unknown * self.waited_s
                 / self.window_s < LEAST_HELD)
 
@@ -225,6 +225,16 @@ class DirectAnswers:
             return False
         return any(ask in self._wanted and ask not in self._last_s
                    for ask in ((name, resource) for name in members))
+
+    def is_old(self, now: float, signal: str, members: Collection[str]
+               ) -> bool:
+        """Whether the latest question about a group is too old to tell."""
+        resource = RESOURCES.get(signal)
+        asked_s = [self._last_s[ask] for ask in self._wanted
+                   if ask in self._last_s and ask[1] is resource
+                   and ask[0] in members and resource is not Resource.CACHE]
+        return (bool(asked_s) and now - max(asked_s) >= KEPT_S
+                and now - self._answered_s < LONGEST_REST_S)
 
     def latest(self, name: str, resource: Resource) -> DirectEvidence | None:
         """The latest answer about a workload."""

@@ -228,6 +228,22 @@ def _disk_share(name: str, sample: Points, topology: Mapping[int, Cpu]
     return others / (own + others) if others > 0 else 0.0
 
 
+def least_share(signal: str, members: Sequence[str],
+                samples: Sequence[Points], least: float) -> float:
+    """The share of what a group waits now from which one is named for it.
+
+    :param samples: the newest last
+    :param least: the effect from which the group suffers
+    """
+    by = direct.EACH * least
+    if signal not in SHARES:
+        return by / (1 + by)
+    levels = [level for name in members if (level := direct.mean_level(
+        name, signal, samples[-RECENT:])) is not None]
+    raised = sum(levels) / len(levels) if levels else 0.0
+    return min(1.0, by / raised) if raised > 0 else 1.0
+
+
 def of_cache(now: float, harm: Harm, holders: direct.Holders, history: History,
              limits: Thresholds) -> Disturbance | None:
     """What those do to a group that miss in its cache most; ``None`` where
