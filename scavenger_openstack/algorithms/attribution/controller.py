@@ -23,6 +23,7 @@ from scavenger_openstack.algorithms.attribution.cap_control import CapControl
 from scavenger_openstack.algorithms.attribution import direct
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
 from scavenger_openstack.algorithms.attribution.disturbance import effect
+from scavenger_openstack.algorithms.attribution.disturbance import felt_s
 from scavenger_openstack.algorithms.attribution.disturbance import groups_of
 from scavenger_openstack.algorithms.attribution.disturbance import VictimGroup
 from scavenger_openstack.algorithms.attribution.harm import Harm
@@ -386,7 +387,9 @@ class Controller:
             return []
         least = least_share(
             signal, members, samples, self._limits.min_effect[signal])
-        return [name for name in names if holders.clears(name, least)]
+        least_s = felt_s(signal, holders.victims, samples[-analysis.RECENT:])
+        return [name for name in names
+                if holders.clears(name, least, least_s)]
 
     def _timing_look(self, now: float, group: VictimGroup,
                      members: list[str], signal: str, samples: list[Points],

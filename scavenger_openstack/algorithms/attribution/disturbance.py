@@ -44,6 +44,15 @@ HELD: Mapping[GroundKind, str] = {
     GroundKind.DIRECT: 'holds the resource',
     GroundKind.SHARE: 'holds the resource, by its share of the use,'}
 
+LEAST_HELD = 0.01
+"""Seconds per second for which a holder is in the way of a victim at least, to
+be named: of what waits little that may be most of the wait, and is nothing
+that its user feels."""
+
+FELT = 0.02
+"""Share of the time that a victim runs or waits which a disk has to be held
+for: beside a long wait for CPUs that for a disk is not felt."""
+
 SMOOTHING = 0.5
 """Weight of the newest sample in the level of a disturbance."""
 
@@ -109,6 +118,15 @@ def own_load(signal: str, load: str, members: Sequence[str],
     return [found, [sum([point.cores or 0.0 for point in sample.values()
                          if point.workload.priority is Priority.FOREGROUND])
                     for sample in samples]]
+
+
+def felt_s(signal: str, victims: Collection[str], samples: Sequence[Points]
+           ) -> float:
+    """Return for how many seconds per second a resource has to be held to be
+    felt by one of the victims."""
+    busy = [point.busy for sample in samples for name, point in sample.items()
+            if name in victims] if signal == 'io_wait' else []
+    return max(LEAST_HELD, FELT * min(busy, default=0.0))
 
 
 def groups_of(sample: Points) -> dict[VictimGroup, list[str]]:

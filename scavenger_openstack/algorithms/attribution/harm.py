@@ -19,6 +19,7 @@ from scavenger_openstack.algorithms.attribution import direct
 from scavenger_openstack.algorithms.attribution.disturbance import above
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
 from scavenger_openstack.algorithms.attribution.disturbance import effect
+from scavenger_openstack.algorithms.attribution.disturbance import LEAST_HELD
 from scavenger_openstack.algorithms.attribution.disturbance import SHARES
 from scavenger_openstack.algorithms.attribution.disturbance import VictimGroup
 from scavenger_openstack.algorithms.attribution import evidence
@@ -262,7 +263,7 @@ def of_cache(now: float, harm: Harm, holders: direct.Holders, history: History,
                   and point.misses_per_s is not None]
         if (share >= max(EACH_DOMINANT, holders.own,
                          explanation.ALIKE_SHARE * rank[0][1])
-                and holders.holds(name) and misses
+                and holders.holds(name, LEAST_HELD) and misses
                 and sum(misses) / len(misses) >= limits.min_misses_per_s
                 and (harm.specified
                      or _follows(harm, name, samples, limits.max_chance))):

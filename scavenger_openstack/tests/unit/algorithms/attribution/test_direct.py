@@ -212,6 +212,19 @@ class NamingTest(DirectCase):
         self.turn(60)
         self.assertEqual({()}, set(self.asked))
 
+    def test_what_is_not_felt_beside_all_that_it_does(self) -> None:
+        """A hundredth of its time at the disk."""
+        for cores, names in ((0.6, ['hog']), (3.0, [])):
+            self.start()
+            self.decision = Decision()
+            self.on_a_disk(0.01, 50.0)
+            self.waits, self.cores['web'] = {'web': 0.04}, cores
+            self.turn(60)
+            self.assertTrue(any(self.asked))
+            self.assertEqual(names, [
+                name for incident in self.decision.incidents
+                for name in incident.antagonists])
+
     def test_longer_than_at_its_best_of_the_day(self) -> None:
         """Of a restart there is no window, and it waits for little of its
         time."""
