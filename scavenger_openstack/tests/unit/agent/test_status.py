@@ -97,7 +97,7 @@ class TableTest(testtools.TestCase):
                       text)
         text = self.said(dataclasses.replace(
             INCIDENT, antagonists=(), named_earlier=('/batch/b',)))
-        self.assertIn('antagonists: none now; named earlier: /batch/b; ',
+        self.assertIn('antagonists: none named; named earlier: /batch/b; ',
                       text)
 
     def test_an_incident_without_antagonists_action_and_numbers(self
