@@ -366,8 +366,10 @@ UNPROTECTED = ('nothing: scavenger:protect of its flavor is false, so nothing '
 class Incident:
     """What suffered, what did it, what was done and what came of it.
 
-    ``time_s`` is when the harm began, not when it was found.  ``grounds``
-    may name the host itself, which is no antagonist.
+    ``time_s`` is when the harm began, not when it was found.
+    ``antagonists`` disturb now, ``named_earlier`` did while it lasted.
+    ``grounds`` are of both, and may name the host itself, which is no
+    antagonist.
     """
 
     id: str
@@ -383,6 +385,7 @@ class Incident:
     action: str = ''
     outcome: str = Outcome.OPEN
     grounds: tuple[Ground, ...] = ()
+    named_earlier: tuple[str, ...] = ()
 
 
 def more_done(before: str, now: str) -> str:

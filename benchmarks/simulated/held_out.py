@@ -44,7 +44,8 @@ SHIPPED = {'cpu': 'cpu-antagonist', 'disk': 'disk-antagonist',
 SUSPECTS = 10
 
 BY_EXPERIMENT = ('cache',)
-"""Of which there is no direct evidence here: the detector limits."""
+"""Of which direct evidence does not always tell: the detector limits, for its
+experiments."""
 
 OF_DISKS = ('proxy',)
 """Kinds that are nothing for other resources."""

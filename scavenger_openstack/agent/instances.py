@@ -141,11 +141,14 @@ def _suffers(incident: Mapping[str, Any]) -> str:
     by = incident.get('antagonists') or [
         'the host itself' for ground in incident.get('grounds') or ()
         if ground['workload'] == THE_HOST][:1]
+    earlier = incident.get('named_earlier')
     value, threshold = (
         'unknown' if number is None else amounts.of_number(number)
         for number in (incident.get('value'), incident.get('threshold')))
     return (f'SUFFERS from {incident["cause"]}: {incident["signal"]} {value}, '
             f'threshold {threshold}; ' + (
+                f'nothing disturbs it now; earlier {", ".join(earlier)} did'
+                if earlier and not incident.get('antagonists') else
                 f'caused by {", ".join(by)}' if by else
                 'its own quota is the cause, so nothing is limited for it'
                 if incident['cause'] == OWN_LIMIT else

@@ -294,12 +294,11 @@ def watcher(facts: Mapping[str, Any]) -> str:
 
 def _title(document: Mapping[str, Any]) -> str:
     """Of the rows of limits."""
-    if not document['stale']:
-        return IN_FORCE
     runs = (document.get('watcher') or {}).get('running', True)
     return 'limits at the last tick; ' + (
         'the watcher restores them' if runs else
-        'no watcher runs: scavenger-restore --all restores them')
+        'no watcher runs: scavenger-restore --all restores them'
+        ) if document['stale'] else IN_FORCE
 
 
 def shown(lines: str) -> str:
@@ -308,12 +307,13 @@ def shown(lines: str) -> str:
 
 
 def of_incident(incident: Incident) -> str:
-    """Victim, cause, antagonists, what was done, what came of it and why they
-    are named: the same words in the status, the log and the history."""
+    """An incident in the same words in the status, the log and the history."""
     value, threshold = [
         'unknown' if number is None else amounts.of_number(number)
         for number in (incident.value, incident.threshold)]
     named = ', '.join(incident.antagonists) or 'none named'
+    if incident.named_earlier:
+        named += '; named earlier: ' + ', '.join(incident.named_earlier)
     grounds = '; '.join(
         amounts.of_ground(ground, incident.victim, incident.signal)
         for ground in incident.grounds[:MOST])

@@ -279,7 +279,7 @@ def incident(value: Any, where: str) -> Incident:
             'signal': text, 'value': optional(number),
             'threshold': optional(number), 'cause': text,
             'suspects': _suspects, 'antagonists': texts, 'action': text,
-            'outcome': text, 'grounds': _grounds},
+            'outcome': text, 'grounds': _grounds, 'named_earlier': texts},
         ('id', 'time_s', 'host', 'victim', 'signal', 'cause'))})
 
 

@@ -226,6 +226,8 @@ def _incident(event: transitions.IncidentEvent, happened: Happened,
     one = event.incident
     begun_s = event.begun_s + happened.began_behind_s
     scores = dict(one.suspects)
+    # The sums of an incident count for all that disturbed while it lasted.
+    antagonists = *one.antagonists, *one.named_earlier
     return report.Incident(
         sequence=1, time_s=time_s, id=one.id,
         what=event.what,                    # type: ignore[arg-type]
@@ -240,8 +242,8 @@ def _incident(event: transitions.IncidentEvent, happened: Happened,
             one.outcome in OUTCOMES) else 'unclear',
         suspects=[report.Suspect(
             workload=fit.name(name), score=fit.number(scores.get(name)),
-            antagonist=name in one.antagonists)
-            for name in dict.fromkeys((*one.antagonists, *scores))][:64],
+            antagonist=name in antagonists)
+            for name in dict.fromkeys((*antagonists, *scores))][:64],
         grounds=[report.Ground(
             workload=fit.maybe_name(ground.workload),
             kind=ground.kind.value, share=fit.share(ground.share, -1.0),

@@ -9,7 +9,9 @@ Ours; it stands beside the papers' own detectors.  The evidence is that of
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 import math
 from typing import Any
@@ -21,11 +23,13 @@ from scavenger_openstack.algorithms.attribution.cap_control import CapControl
 from scavenger_openstack.algorithms.attribution import direct
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
 from scavenger_openstack.algorithms.attribution.disturbance import effect
+from scavenger_openstack.algorithms.attribution.disturbance import felt_s
 from scavenger_openstack.algorithms.attribution.disturbance import groups_of
 from scavenger_openstack.algorithms.attribution.disturbance import VictimGroup
 from scavenger_openstack.algorithms.attribution.harm import Harm
 from scavenger_openstack.algorithms.attribution.harm import harms
 from scavenger_openstack.algorithms.attribution.harm import learn_best_waits
+from scavenger_openstack.algorithms.attribution.harm import least_share
 from scavenger_openstack.algorithms.attribution.harm import of_cache
 from scavenger_openstack.algorithms.attribution.harm import Pair
 from scavenger_openstack.algorithms.attribution.harm import wanted
@@ -327,12 +331,24 @@ class Controller:
                 and self._caps.limited(disturbance)
                 and disturbance.split(holders.shares)):
             self._caps.ease(disturbance)
-        if disturbance is not None and not (
-                disturbance.suffers or disturbance.suffers_now):
+        fine = disturbance is not None and not (
+            disturbance.suffers or disturbance.suffers_now)
+        if disturbance is not None and fine and (
+                holders is None or disturbance.shift > 0
+                or self._caps.limited(disturbance)):
             return False    # it is answered as it should be
         new = None if holders is None else self._direct_look(
             now, group, signal, holders)
         looks = False
+        if disturbance is not None and holders is not None:
+            disturbance.clear(self._cleared(
+                signal, members, samples, holders, disturbance.named.keys()
+                - self._caps.limited(disturbance)))
+            if (new is not None and holders.kind is GroundKind.DIRECT
+                    and not self._caps.limited(disturbance)):
+                disturbance.lower(now, new)
+        if fine and new is None:
+            return False
         if new is None:
             new, looks = self._timing_look(now, group, members, signal,
                                            samples, rates, disturbance)
@@ -362,19 +378,36 @@ class Controller:
             self._direct.ask_soon(holders.victims)
         return new
 
+    def _cleared(self, signal: str, members: Sequence[str],
+                 samples: Sequence[Points], holders: direct.Holders,
+                 names: Collection[str]) -> list[str]:
+        """Those that direct evidence gives less than is needed to name
+        them."""
+        if holders.kind is not GroundKind.DIRECT:
+            return []
+        least = least_share(
+            signal, members, samples, self._limits.min_effect[signal])
+        least_s = felt_s(signal, holders.victims, samples[-analysis.RECENT:])
+        return [name for name in names
+                if holders.clears(name, least, least_s)]
+
     def _timing_look(self, now: float, group: VictimGroup,
                      members: list[str], signal: str, samples: list[Points],
                      rates: Rates, disturbance: Disturbance | None
                      ) -> tuple[Disturbance | None, bool]:
         """What the window names, and whether that took an analysis.
 
-        Not what direct evidence clears: it held next to nothing.
+        Not what direct evidence clears: it held too little.  Where its answer
+        is too old to tell, it is asked again before.
         """
         if signal in direct.ONLY:
             return None, False
         pool = analysis.pool_if_worse(signal, members, self._history,
                                       self._limits)
         if pool is None:
+            return None, False
+        if self._direct.is_old(now, signal, members):
+            self._direct.ask_soon(members)
             return None, False
         part = self._looks.part(now, (group, signal))
         if part <= 0:
@@ -384,10 +417,10 @@ class Controller:
             now, group, members, signal, pool, samples, rates.topology,
             self._limits._replace(max_chance=part * self._limits.max_chance))
         holders = self._direct.of(signal, members, new=False)
-        if (new is None or holders is None
-                or holders.kind is not GroundKind.DIRECT):
+        if new is None or holders is None:
             return new, True
-        for name in [name for name in new.named if holders.clears(name)]:
+        for name in self._cleared(signal, members, samples, holders,
+                                  list(new.named)):
             del new.named[name]
         return (new if new.named else None), True
 

@@ -21,6 +21,7 @@ from scavenger_openstack.algorithms.attribution.analysis import Thresholds
 from scavenger_openstack.algorithms.attribution.disturbance import above
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
 from scavenger_openstack.algorithms.attribution.disturbance import effect
+from scavenger_openstack.algorithms.attribution.disturbance import felt_s
 from scavenger_openstack.algorithms.attribution.disturbance import scale
 from scavenger_openstack.algorithms.attribution.disturbance import VictimGroup
 from scavenger_openstack.algorithms.attribution import evidence
@@ -60,14 +61,6 @@ MOST_ASKED = 8
 
 LEAST_WAITED_S = 0.01
 """What waited less in a window tells nothing."""
-
-LEAST_HELD = 0.01
-"""Seconds per second for which a holder is in the way of a victim at least, to
-be named: of what waits little that may be most of the wait, and is nothing
-that its user feels."""
-
-CLEARED = 0.02
-"""Of what a victim waited: what held less is not named for its timing."""
 
 LONGEST_REST_S = 600.0
 """Victims that nothing is named for are asked about at least so often."""
@@ -130,15 +123,19 @@ class Holders(NamedTuple):
         """Whether it is known of most of the wait what held the resource."""
         return self.unknown <= 0.5
 
-    def holds(self, name: str) -> bool:
-        """Whether it held enough of each second to be felt."""
-        return self.longest.get(name, 0.0) >= LEAST_HELD
+    def holds(self, name: str, least_s: float) -> bool:
+        """Whether it held so much of each second."""
+        return self.longest.get(name, 0.0) >= least_s
 
-    def clears(self, name: str) -> bool:
-        """Whether it held next to nothing, whatever held the rest."""
-        return (self.shares.get(name, 0.0) + self.unknown < CLEARED
+    def clears(self, name: str, least: float, least_s: float) -> bool:
+        """Whether it held too little, whatever held what is not known.
+
+        :param least: :func:`.harm.least_share`
+        :param least_s: :func:`.disturbance.felt_s`
+        """
+        return (self.shares.get(name, 0.0) + self.unknown < least
                 or self.longest.get(name, 0.0) + self.unknown * self.waited_s
-                / self.window_s < LEAST_HELD)
+                / self.window_s < least_s)
 
 
 class DirectAnswers:
@@ -225,6 +222,16 @@ class DirectAnswers:
             return False
         return any(ask in self._wanted and ask not in self._last_s
                    for ask in ((name, resource) for name in members))
+
+    def is_old(self, now: float, signal: str, members: Collection[str]
+               ) -> bool:
+        """Whether the latest question about a group is too old to tell."""
+        resource = RESOURCES.get(signal)
+        asked_s = [self._last_s[ask] for ask in self._wanted
+                   if ask in self._last_s and ask[1] is resource
+                   and ask[0] in members and resource is not Resource.CACHE]
+        return (bool(asked_s) and now - max(asked_s) >= KEPT_S
+                and now - self._answered_s < LONGEST_REST_S)
 
     def latest(self, name: str, resource: Resource) -> DirectEvidence | None:
         """The latest answer about a workload."""
@@ -324,10 +331,11 @@ def disturbance(now: float, group: VictimGroup, signal: str,
     most = max(holders.shares.values())
     least = limits.min_effect[signal]
     raised = pooled(signal, means, means)
+    least_s = felt_s(signal, holders.victims, samples)
     names = [name for name, share in holders.shares.items()
              if share >= explanation.ALIKE_SHARE * most
              and effect(signal, (1 - share) * raised, raised) >= EACH * least
-             and holders.holds(name)
+             and holders.holds(name, least_s)
              and (name == THE_HOST or name in samples[-1])]
     if signal == LINK_USE:
         # What sends more than others is in their way, not they in its.

@@ -44,6 +44,15 @@ HELD: Mapping[GroundKind, str] = {
     GroundKind.DIRECT: 'holds the resource',
     GroundKind.SHARE: 'holds the resource, by its share of the use,'}
 
+LEAST_HELD = 0.01
+"""Seconds per second for which a holder is in the way of a victim at least, to
+be named: of what waits little that may be most of the wait, and is nothing
+that its user feels."""
+
+FELT = 0.02
+"""Share of the time that a victim runs or waits which a disk has to be held
+for: beside a long wait for CPUs that for a disk is not felt."""
+
 SMOOTHING = 0.5
 """Weight of the newest sample in the level of a disturbance."""
 
@@ -62,6 +71,10 @@ victim suffers beyond is its own, queues behind others included."""
 
 SETTLED = 8
 """Samples after which a base that is too high is noticed."""
+
+NOW_S = 60.0
+"""What disturbed in the last so many seconds disturbs now: an antagonist that
+rests for less is shown on."""
 
 BETTER = 0.75
 """Part of the least effect below its base from which that is too high."""
@@ -107,6 +120,15 @@ def own_load(signal: str, load: str, members: Sequence[str],
                     for sample in samples]]
 
 
+def felt_s(signal: str, victims: Collection[str], samples: Sequence[Points]
+           ) -> float:
+    """Return for how many seconds per second a resource has to be held to be
+    felt by one of the victims."""
+    busy = [point.busy for sample in samples for name, point in sample.items()
+            if name in victims] if signal == 'io_wait' else []
+    return max(LEAST_HELD, FELT * min(busy, default=0.0))
+
+
 def groups_of(sample: Points) -> dict[VictimGroup, list[str]]:
     """The foreground by application.  A workload without a name for it is
     alone; those with ``scavenger:protect=false`` are apart."""
@@ -150,7 +172,8 @@ class Disturbance:
     ``protected``: others may be limited for their sake.
     ``named``: what disturbs it or did, foreground and the host itself among
     them, and why they are named; ``active_s``: when each of them was named or
-    at work last while a victim suffered.
+    at work last while a victim suffered; ``cleared``: those of which newer
+    direct evidence says that they hold next to nothing.
     ``named_s`` is when the evidence was enough, ``begun_s`` when the harm of
     each victim began whose incident is open: see :func:`.history.onset_s`.
     """
@@ -170,6 +193,7 @@ class Disturbance:
     own: Sequence[float] = ()
     named: dict[str, Ground] = dataclasses.field(default_factory=dict)
     active_s: dict[str, float] = dataclasses.field(default_factory=dict)
+    cleared: set[str] = dataclasses.field(default_factory=set)
     scores: Sequence[tuple[str, float]] = ()
     raised: float = 0.0
     newest: float | None = None
@@ -246,10 +270,20 @@ class Disturbance:
         by = effect(self.signal, base, self.newest)
         little = by < LITTLE * self.tolerated
         if little or by > self.latest:
-            self.base, self.own, self.shift = base, (), 0.0
-            self.latest = self.excess = by
-            self.recent.clear()
+            self._correct_base(base, self.newest)
         return little
+
+    def _correct_base(self, base: float, newest: float) -> None:
+        """Take another base, whatever was learnt about the old one."""
+        self.base, self.own, self.shift = base, (), 0.0
+        self.latest = self.excess = effect(self.signal, base, newest)
+        self.recent.clear()
+        raised = sum([mean / scale(self.signal, mean)
+                      for mean in self.means.values()]) / len(self.means)
+        self.members |= {
+            name: above(self.signal, base / raised * mean, self.least)
+            for name, mean in self.means.items()
+            if name in self.members and raised > 0}
 
     def see(self, now: float, sample: Points) -> None:
         """Take the newest sample."""
@@ -319,9 +353,31 @@ class Disturbance:
                          - set(limited)):
                 del self.named[name]
         self.named |= found.named
+        self.cleared -= found.named.keys()
         self.active_s |= dict.fromkeys(found.named, found.named_s)
         self.members = found.members | self.members
         self.scores = found.scores
+
+    def lower(self, now: float, newer: Disturbance) -> None:
+        """Take the base of newer direct evidence where it is lower.
+
+        What is not one antagonist's is the most that it can be undisturbed:
+        beside another that may be less.
+        """
+        bases = [newer.base * scale(self.signal, mean)
+                 / scale(self.signal, self.means[name])
+                 for name, mean in newer.means.items() if name in self.means]
+        base = sum(bases) / len(bases) if bases else self.base
+        if self.newest is None or base >= self.base or self.shift > 0:
+            return      # or a limit has shown that the rest is its own
+        self._correct_base(base, self.newest)
+        if self.suffers_now:
+            self.harmed_s = now
+
+    def clear(self, names: Collection[str]) -> None:
+        """These hold next to nothing by newer direct evidence: they disturb
+        no more, until they are named again."""
+        self.cleared |= set(names)
 
     def look_at_named(self, now: float, samples: Sequence[Points],
                       limited: Collection[str]) -> None:
@@ -334,14 +390,21 @@ class Disturbance:
         if knob is None:
             return
         for name in self.named:
-            if name in limited or (self.suffers_now and use.working(
-                    samples, name, knob) is not None):
+            if name in limited or (
+                    name not in self.cleared and self.suffers_now
+                    and use.working(samples, name, knob) is not None):
                 self.active_s[name] = now
+        self.cleared.difference_update(limited)
 
-    def disturbing(self, now: float, quiet_s: float) -> list[str]:
-        """Those that are named and disturbed in the last ``quiet_s``."""
+    def disturbed(self, now: float, within_s: float) -> list[str]:
+        """Those that are named and disturbed in the last ``within_s``."""
         return [name for name in self.named
-                if now - self.active_s.get(name, self.named_s) < quiet_s]
+                if now - self.active_s.get(name, self.named_s) < within_s]
+
+    def disturbing(self, now: float) -> list[str]:
+        """Those that are named and disturb now."""
+        return [name for name in self.disturbed(now, NOW_S)
+                if name not in self.cleared]
 
     def reason(self, name: str) -> str:
         """Why a limit is set on one that is named, with the numbers."""
@@ -401,5 +464,6 @@ class Disturbance:
         """
         if not away:
             self.named.pop(name, None)
+            self.cleared.discard(name)
         self.members.pop(name, None)
         self.begun_s.pop(name, None)

@@ -19,6 +19,7 @@ from scavenger_openstack.algorithms.attribution import direct
 from scavenger_openstack.algorithms.attribution.disturbance import above
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
 from scavenger_openstack.algorithms.attribution.disturbance import effect
+from scavenger_openstack.algorithms.attribution.disturbance import LEAST_HELD
 from scavenger_openstack.algorithms.attribution.disturbance import SHARES
 from scavenger_openstack.algorithms.attribution.disturbance import VictimGroup
 from scavenger_openstack.algorithms.attribution import evidence
@@ -228,6 +229,22 @@ def _disk_share(name: str, sample: Points, topology: Mapping[int, Cpu]
     return others / (own + others) if others > 0 else 0.0
 
 
+def least_share(signal: str, members: Sequence[str],
+                samples: Sequence[Points], least: float) -> float:
+    """The share of what a group waits now from which one is named for it.
+
+    :param samples: the newest last
+    :param least: the effect from which the group suffers
+    """
+    by = direct.EACH * least
+    if signal not in SHARES:
+        return by / (1 + by)
+    levels = [level for name in members if (level := direct.mean_level(
+        name, signal, samples[-RECENT:])) is not None]
+    raised = sum(levels) / len(levels) if levels else 0.0
+    return min(1.0, by / raised) if raised > 0 else 1.0
+
+
 def of_cache(now: float, harm: Harm, holders: direct.Holders, history: History,
              limits: Thresholds) -> Disturbance | None:
     """What those do to a group that miss in its cache most; ``None`` where
@@ -246,7 +263,7 @@ def of_cache(now: float, harm: Harm, holders: direct.Holders, history: History,
                   and point.misses_per_s is not None]
         if (share >= max(EACH_DOMINANT, holders.own,
                          explanation.ALIKE_SHARE * rank[0][1])
-                and holders.holds(name) and misses
+                and holders.holds(name, LEAST_HELD) and misses
                 and sum(misses) / len(misses) >= limits.min_misses_per_s
                 and (harm.specified
                      or _follows(harm, name, samples, limits.max_chance))):

@@ -75,6 +75,12 @@ class Point(NamedTuple):
         """One of :data:`ORDER`."""
         return self.levels[_PLACES[signal]]
 
+    @property
+    def busy(self) -> float:
+        """Seconds per second that it runs, or waits for CPUs or disks."""
+        return ((self.cores or 0.0) + (self.waited or 0.0)
+                + (self.level('io_wait') or 0.0) * (self.io_ops_per_s or 0.0))
+
 
 Points = dict[str, Point]
 """The points of one moment, by name of the workload."""

@@ -28,6 +28,8 @@ NOTHING = 'nothing now'
 NO_OTHER = 'nothing: no other workload has a part in it'
 
 FOREGROUND = 'nothing: foreground work is never limited; move one of them'
+QUIET = 'nothing now: nothing disturbs any more; it waits to end'
+
 THE_HOST_DOES = "nothing: the host's own threads are not limited"
 
 SHOWN = 5
@@ -40,14 +42,17 @@ def incidents(now: float, disturbance: Disturbance, caps: CapControl,
               ) -> list[Incident]:
     """Those that are open; the id of each stays until it ends.
 
-    :param quiet_s: what disturbed in the last so many seconds disturbs now
+    :param quiet_s: what disturbed in the last so many seconds is shown, apart
+        from what disturbs now
     :param background: the workloads that may be limited
     :param examined: those of the experiment for these victims
     """
     action = (LIMIT + ', '.join(examined) if examined
               else _action(now, disturbance, caps, background)
               if disturbance.begun_s else '')
-    disturbing = disturbance.disturbing(now, quiet_s)
+    disturbing = disturbance.disturbing(now)
+    shown = [*disturbing, *(name for name in disturbance.disturbed(
+        now, quiet_s) if name not in disturbing)]
     return [Incident(
         id=incident_id(host, boot_id, name, disturbance.signal, begun_s),
         time_s=begun_s, host=host, victim=name, signal=disturbance.signal,
@@ -56,8 +61,10 @@ def incidents(now: float, disturbance: Disturbance, caps: CapControl,
         cause=disturbance.cause, suspects=tuple(disturbance.scores[:SHOWN]),
         antagonists=tuple(name for name in disturbing if name != THE_HOST),
         action=action, outcome=disturbance.outcome,
-        grounds=(*(disturbance.named[name] for name in disturbing), *(
-            Ground(suspect, GroundKind.EXPERIMENT) for suspect in examined)))
+        grounds=(*(disturbance.named[name] for name in shown), *(
+            Ground(suspect, GroundKind.EXPERIMENT) for suspect in examined)),
+        named_earlier=tuple(name for name in shown[len(disturbing):]
+                            if name != THE_HOST))
         for name, begun_s in disturbance.begun_s.items()]
 
 
@@ -69,6 +76,8 @@ def _action(now: float, disturbance: Disturbance, caps: CapControl,
     knob = KNOB_TO_LIMIT.get(disturbance.signal)
     if not disturbance.named or knob is None:
         return NO_OTHER
+    if not disturbance.disturbing(now):
+        return QUIET
     if background.isdisjoint(disturbance.named):
         return THE_HOST_DOES if disturbance.named.keys() == {
             THE_HOST} else FOREGROUND

@@ -161,6 +161,13 @@ class TableTest(testtools.TestCase):
             'SUFFERS from cpu: cpi unknown, threshold unknown; caused by '
             f'{uuid(3)}', text)
 
+    def test_what_disturbed_earlier(self) -> None:
+        text = ' '.join(' '.join(instances.table(document(
+            [instance(1)], incidents=(Incident(
+                '1', 5.0, 'h', uuid(1), 'cpi', None, None, 'cpu',
+                named_earlier=(uuid(3),)),)))).split())
+        self.assertIn(f'nothing disturbs it now; earlier {uuid(3)} did', text)
+
     def test_a_victim_of_the_host_itself(self) -> None:
         text = ' '.join(' '.join(instances.table(document(
             [instance(1)], incidents=(Incident(

@@ -90,6 +90,16 @@ class TableTest(testtools.TestCase):
             'threshold 0.01; antagonists: /batch/a, /batch/b; action: limit '
             '/batch/a; outcome: confirmed', self.said(INCIDENT))
 
+    def test_what_disturbed_earlier_is_apart(self) -> None:
+        text = self.said(dataclasses.replace(
+            INCIDENT, antagonists=('/batch/a',), named_earlier=('/batch/b',)))
+        self.assertIn('antagonists: /batch/a; named earlier: /batch/b; ',
+                      text)
+        text = self.said(dataclasses.replace(
+            INCIDENT, antagonists=(), named_earlier=('/batch/b',)))
+        self.assertIn('antagonists: none named; named earlier: /batch/b; ',
+                      text)
+
     def test_an_incident_without_antagonists_action_and_numbers(self
                                                                 ) -> None:
         self.assertIn(

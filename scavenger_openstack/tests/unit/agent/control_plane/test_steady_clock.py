@@ -59,6 +59,17 @@ class SteadyClockTest(testtools.TestCase):
              event(1065.0, 'removed', 5.0, 1055.0),
              event(1080.0, 'set', 0.0)])
 
+    def test_antagonists_of_a_report_are_those_of_the_whole_incident(self
+                                                                    ) -> None:
+        incident = Incident('i', 100.0, 'h', '/v', 'cpi', 2.0, 1.0, 'cpu',
+                            (('/c', 0.5),), ('/a',), named_earlier=('/b',))
+        entry = reports.entry(reports.Happened(transitions.IncidentEvent(
+            1000.0, 'changed', 'attribution', incident, 990.0), ()))
+        assert isinstance(entry, report.Incident)
+        self.assertEqual(
+            [('/a', True), ('/b', True), ('/c', False)],
+            [(one.workload, one.antagonist) for one in entry.suspects])
+
     def test_an_incident_is_the_same_incident(self) -> None:
         """Also where its end is told by a clock that is right again."""
         clock = steady_clock.SteadyClock(5.0, WALL_S)

@@ -12,6 +12,7 @@ import math
 import testtools
 
 from scavenger_openstack.algorithms import attribution
+from scavenger_openstack.algorithms.attribution import incidents
 from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack.grounds import THE_HOST
 from scavenger_openstack.types import Ask
@@ -211,6 +212,19 @@ class NamingTest(DirectCase):
         self.turn(60)
         self.assertEqual({()}, set(self.asked))
 
+    def test_what_is_not_felt_beside_all_that_it_does(self) -> None:
+        """A hundredth of its time at the disk."""
+        for cores, names in ((0.6, ['hog']), (3.0, [])):
+            self.start()
+            self.decision = Decision()
+            self.on_a_disk(0.01, 50.0)
+            self.waits, self.cores['web'] = {'web': 0.04}, cores
+            self.turn(60)
+            self.assertTrue(any(self.asked))
+            self.assertEqual(names, [
+                name for incident in self.decision.incidents
+                for name in incident.antagonists])
+
     def test_longer_than_at_its_best_of_the_day(self) -> None:
         """Of a restart there is no window, and it waits for little of its
         time."""
@@ -363,6 +377,14 @@ class NowTest(DirectCase):
         self.params = dataclasses.replace(self.params, max_caps_per_min=0)
         self.start()        # nothing is limited
 
+    def observe(self) -> None:
+        self.params = dataclasses.replace(self.params, max_caps_per_min=0)
+        self.start()
+
+    def names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        incident = self.incident()
+        return incident.antagonists, incident.named_earlier
+
     def test_names_are_those_of_the_latest_answer(self) -> None:
         self.turn(15)
         self.held, self.cores['batch0'] = {'batch0': 0.9}, 3.0
@@ -373,11 +395,58 @@ class NowTest(DirectCase):
         """The victim suffers on, of what nobody knows."""
         self.turn(15)
         self.held, self.cores['hog'] = {}, 0.1
-        self.turn(200)
-        self.assertEqual(('hog',), self.incident().antagonists)
-        self.turn(200)
+        self.turn(30)
+        self.assertEqual((('hog',), ()), self.names())
+        self.turn(100)
+        self.assertEqual(((), ('hog',)), self.names())
+        ground, = self.incident().grounds
+        self.assertEqual('hog', ground.workload)
+        self.turn(300)
+        self.assertEqual(((), ()), self.names())
+        self.assertEqual((), self.incident().grounds)
+
+    def test_nothing_disturbs_what_is_well(self) -> None:
+        """Its incident waits to end, and is the same when it is disturbed
+        again."""
+        self.observe()
+        self.turn(15)
+        before = self.incident()
+        self.waits['web'], self.held = 0.0, {}
+        self.turn(90)
+        self.assertEqual((((), ('hog',)), before.id, incidents.QUIET), (
+            self.names(), self.incident().id, self.incident().action))
+        self.waits['web'], self.held = 0.4, {'hog': 0.8, 'web': 0.1}
+        self.turn(60)
+        self.assertEqual(((('hog',), ()), before.id), (
+            self.names(), self.incident().id))
+        self.assertNotEqual(incidents.QUIET, self.incident().action)
+
+    def test_newer_answers_clear(self) -> None:
+        """It works on, and the victim suffers on, of itself."""
+        self.observe()
+        self.turn(15)
+        self.held = {'web': 0.95, 'hog': 0.05}
+        self.turn(60)
+        self.assertEqual(((), ('hog',)), self.names())
+        self.held = {'hog': 0.8, 'web': 0.1}
+        self.turn(60)
+        self.assertEqual((('hog',), ()), self.names())
+
+    def test_those_that_take_turns(self) -> None:
+        """Beside the second, that does less, the victim waits for less than
+        what was not the first's."""
+        self.observe()
+        self.turn(15)
+        self.assertEqual((('hog',), ()), self.names())
+        self.waits['web'], self.held = 0.11, {'batch0': 0.95}
+        self.cores |= {'hog': 0.1, 'batch0': 3.0}
+        self.turn(60)
+        self.assertEqual(('batch0',), self.incident().antagonists)
+        self.held = {}      # nothing is known of later
+        self.turn(120)
         incident = self.incident()
-        self.assertEqual(((), ()), (incident.antagonists, incident.grounds))
+        self.assertEqual(('batch0',), incident.antagonists)
+        self.assertGreater(incident.value or 0, incident.threshold or 0)
 
     def test_what_works_on_disturbs_on(self) -> None:
         """Without an answer that says something else."""
@@ -460,21 +529,40 @@ class AskingTest(DirectCase):
 
 class ClearedTest(DirectCase):
 
-    def test_timing_does_not_name_what_held_nothing(self) -> None:
-        """It works whenever the victim waits, elsewhere."""
-        self.held, self.idle = {'web': 0.9}, 0.1
-
-        def hog(now: float) -> bool:
-            return (now // 60) % 2 == 1
-
+    def alternate(self, low: float, high: float) -> None:
+        """The hog works in every other minute, while the victim waits."""
         rates = self.rates
 
         def turned() -> Rates:
-            self.waits['web'] = 0.5 if hog(self.now) else 0.05
-            self.cores['hog'] = 4.0 if hog(self.now) else 0.1
+            works = (self.now // 60) % 2 == 1
+            self.waits['web'] = high if works else low
+            self.cores['hog'] = 4.0 if works else 0.1
             return rates()
 
         self.rates = turned  # type: ignore[method-assign]
+
+    def test_timing_does_not_name_what_held_nothing(self) -> None:
+        """It works whenever the victim waits, elsewhere."""
+        self.held, self.idle = {'web': 0.9}, 0.1
+        self.alternate(0.05, 0.5)
+        self.never_named()
+
+    def test_nor_what_held_too_little(self) -> None:
+        """Less than direct evidence needs."""
+        self.held = {'web': 0.93, 'hog': 0.07}
+        self.alternate(0.05, 0.5)
+        self.never_named()
+
+    def test_old_answers_are_asked_for_again(self) -> None:
+        """Before timing names: those that wait for themselves rest long."""
+        self.params = dataclasses.replace(self.params, max_caps_per_min=0)
+        self.start()
+        self.held = {'web': 0.96, 'hog': 0.01}
+        self.turn(1000)
+        self.alternate(0.4, 0.65)
+        self.never_named()
+
+    def never_named(self) -> None:
         for decision in self.turn(900):
             self.assertEqual((), decision.incidents)
         self.params = dataclasses.replace(self.params, direct_share=0.0)
