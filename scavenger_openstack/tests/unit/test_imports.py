@@ -23,7 +23,7 @@ HERE = pathlib.Path(scavenger_openstack.__file__).parent
 LEVELS = {
     '': 0, 'types': 0, 'errors': 0, 'command_line': 0, 'wire': 0,
     'restore': 0, 'amounts': 0, 'host_names': 0, 'log_once': 0, 'text': 0,
-    'outcomes': 0, 'grounds': 0, 'extras': 0,
+    'outcomes': 0, 'grounds': 0, 'extras': 0, 'interrupt': 0,
     'algorithms': 1, 'decision': 1,
     'conf_agent': 1, 'conf_check': 1, 'conf_cloud': 1, 'conf_control': 1,
     'conf_host': 1, 'conf_libraries': 0, 'conf_params': 1,
