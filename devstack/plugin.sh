@@ -19,7 +19,22 @@ function install_scavenger {
     if is_service_enabled scavenger-agent && is_service_enabled n-cpu; then
         extras=${extras:+$extras,}libvirt
     fi
+    if is_service_enabled horizon; then
+        extras=${extras:+$extras,}dashboard
+    fi
     setup_develop "$SCAVENGER_DIR" "$extras"
+}
+
+# The panels: what is enabled, and the static files of all of Horizon again.
+function configure_scavenger_dashboard {
+    local command
+    cp -a "$SCAVENGER_DIR"/scavenger_openstack/dashboard/enabled/_[0-9]*.py \
+        "$HORIZON_DIR/openstack_dashboard/local/enabled/"
+    for command in 'collectstatic --noinput' 'compress --force'; do
+        # shellcheck disable=SC2086
+        DJANGO_SETTINGS_MODULE=openstack_dashboard.settings \
+            "$PYTHON" "$HORIZON_DIR/manage.py" $command
+    done
 }
 
 function configure_scavenger {
@@ -144,8 +159,16 @@ function stop_scavenger {
 }
 
 function clean_scavenger {
+    local file
     if is_service_enabled scavenger-api scavenger-conductor; then
         remove_uwsgi_config "$SCAVENGER_UWSGI_CONF" scavenger-api
+    fi
+    if is_service_enabled horizon; then
+        for file in \
+                "$SCAVENGER_DIR"/scavenger_openstack/dashboard/enabled/_[0-9]*
+        do
+            rm -f "$HORIZON_DIR/openstack_dashboard/local/enabled/${file##*/}"
+        done
     fi
     sudo rm -rf "$SCAVENGER_CONF_DIR" "$SCAVENGER_STATE_DIR"
     if [[ $SCAVENGER_STATE_DIR == /run/scavenger ]]; then
@@ -163,6 +186,9 @@ if is_service_enabled scavenger-api scavenger-conductor scavenger-agent; then
         fi
         if is_service_enabled scavenger-api scavenger-conductor; then
             init_scavenger
+        fi
+        if is_service_enabled horizon; then
+            configure_scavenger_dashboard
         fi
     elif [[ "$1" == "stack" && "$2" == "extra" ]]; then
         start_scavenger

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import Decimal
 import math
+from typing import Any
 
 from scavenger_openstack.grounds import Ground
 from scavenger_openstack.grounds import GroundKind
@@ -57,30 +58,65 @@ def of_knob(knob: str, value: Value | None) -> str:
         return f'CPUs {value}' if knob == Knob.CPU_SET else value
     if knob == Knob.MEMORY_BYTES:
         return of_bytes(value)
-    if knob.endswith('_bytes_per_s'):
-        return of_bytes_per_s(value)
-    return f'{of_number(value)}{_UNITS.get(knob, "")}'
-
-
-_UNITS: dict[str, str] = {
-    Knob.CPU_CORES: ' cores', Knob.IO_OPS_PER_S: ' operations/s',
-    Knob.LLC_WAYS: ' ways'}
-"""What stands after a plain number."""
+    return _in_unit(value, *_unit_of_knob(knob))
 
 
 def of_signal(signal: str, value: float) -> str:
     """A value of a signal with its unit, or of the knob of that name."""
-    if signal == 'io_wait':
-        return f'{of_number(value * 1e3)} ms/operation'
-    if signal == 'llc_misses_per_s':
-        return f'{of_number(value / 1e6)} M misses/s'
-    if signal in _SIGNAL_UNITS:
-        return of_number(value) + _SIGNAL_UNITS[signal]
-    return of_knob(signal.partition(' ')[0], value)
+    name = signal.partition(' ')[0]     # of a device, perhaps
+    return _in_unit(value, *_SIGNAL_UNITS[name]) if name in _SIGNAL_UNITS \
+        else of_knob(name, value)
 
 
-_SIGNAL_UNITS = {'run_delay': ' s waited per s of CPU time',
-                 'cpi': ' cycles/instruction'}
+def unit(name: str) -> tuple[float, str]:
+    """Return (size, name) of the unit in which a signal or a knob is read."""
+    return _SIGNAL_UNITS.get(name) or _unit_of_knob(name)
+
+
+def _unit_of_knob(knob: str) -> tuple[float, str]:
+    return (1e6, 'MB/s') if knob.endswith('_bytes_per_s') else \
+        _KNOB_UNITS.get(knob, (1.0, ''))
+
+
+def _in_unit(value: float, size: float, words: str) -> str:
+    return f'{of_number(value / size)} {words}'.rstrip()
+
+
+_KNOB_UNITS: dict[str, tuple[float, str]] = {
+    Knob.CPU_CORES: (1.0, 'cores'), Knob.MEMORY_BYTES: (2.0 ** 20, 'MiB'),
+    Knob.IO_OPS_PER_S: (1.0, 'operations/s'), Knob.LLC_WAYS: (1.0, 'ways')}
+
+_SIGNAL_UNITS: dict[str, tuple[float, str]] = {
+    'run_delay': (1.0, 's waited per s of CPU time'),
+    'cpi': (1.0, 'cycles/instruction'), 'io_wait': (1e-3, 'ms/operation'),
+    'llc_misses_per_s': (1e6, 'M misses/s')}
+
+
+def of_duration(seconds: float) -> str:
+    """Two figures of a duration: ``45 s``, ``3 min``, ``1.5 h``, ``12 d``."""
+    for unit_name, unit_s in (('d', 86400), ('h', 3600), ('min', 60)):
+        if seconds >= unit_s:
+            count = seconds / unit_s
+            return f'{count:.0f} {unit_name}' if count >= 9.95 \
+                else f'{count:.2g} {unit_name}'
+    return f'{seconds:.0f} s' if seconds >= 9.95 else f'{seconds:.2g} s'
+
+
+def of_incident_ground(fields: Mapping[str, Any],
+                       incident: Mapping[str, Any]) -> str:
+    """Why a workload is named, in one sentence, out of the API's answer.
+
+    :param fields: one of the grounds of the incident; its workload is
+        ``None`` where it may not be named
+    """
+    workload = fields.get('workload')
+    known = {name: fields[name] for name in Ground._fields
+             if fields.get(name) is not None}
+    known.setdefault('workload', 'another workload or the host itself')
+    return of_ground(
+        Ground(**known), incident['victim'], incident['signal'], {
+            str(workload): fields.get('name') or '',
+            incident['victim']: incident.get('victim_name') or ''})
 
 
 def of_ground(ground: Ground, victim: str, signal: str,

@@ -19,6 +19,7 @@ import io
 import logging
 import os
 import pathlib
+import traceback
 
 from oslo_config import cfg
 from oslo_log import log
@@ -38,6 +39,7 @@ from scavenger_openstack import conf_host
 from scavenger_openstack import conf_libraries
 from scavenger_openstack import conf_params
 from scavenger_openstack import errors
+from scavenger_openstack.metrics import options as metrics_options
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import printable
@@ -140,15 +142,20 @@ CGROUPS_OPTS: list[cfg.Opt] = [
       for knob, text in FLOORS.items()),
 ]
 
-SECTIONS: dict[str, list[cfg.Opt]] = {'agent': conf_agent.AGENT_OPTS,
+SECTIONS: dict[str, list[cfg.Opt]] = {'agent': [
+                                          *conf_agent.AGENT_OPTS,
+                                          *metrics_options.SECTIONS['agent']],
                                       'cgroups': CGROUPS_OPTS,
                                       'network': conf_host.NETWORK_OPTS,
                                       'libvirt': conf_host.LIBVIRT_OPTS,
                                       'perf': conf_host.PERF_OPTS,
-                                      'conductor': conf_control.CONDUCTOR_OPTS,
+                                      'conductor': [
+                                          *conf_control.CONDUCTOR_OPTS,
+                                          *metrics_options.SECTIONS['conductor']],
                                       'replay': conf_agent.REPLAY_OPTS,
                                       'database': conf_control.DATABASE_OPTS,
-                                      'api': conf_control.API_OPTS,
+                                      'api': [*conf_control.API_OPTS,
+                                              *metrics_options.SECTIONS['api']],
                                       **conf_cloud.SECTIONS}
 
 
@@ -278,6 +285,9 @@ class LogFilter(logging.Filter):
     """Keeps what terminals obey, and ends of lines, out of what is logged:
     tenants choose names, and others say what is wrong with them.
 
+    Each line of a traceback is indented: none can be taken for a line of the
+    log, whatever the text of the exception is.
+
     :param beside: changes each line before that
     """
 
@@ -291,6 +301,16 @@ class LogFilter(logging.Filter):
         except (TypeError, ValueError):     # of a library: not a line less
             text = f'{record.msg} {record.args!r}'
         record.msg, record.args = printable(self._beside(text)), None
+        more = record.stack_info or ''
+        if isinstance(record.exc_info, tuple):
+            more = ''.join(traceback.format_exception(
+                *record.exc_info)) + more
+        if more:
+            record.exc_text = '\n'.join(
+                f'    {printable(self._beside(line))}'
+                for line in more.rstrip('\n').split('\n'))
+        # Else a formatter does it again.
+        record.exc_info = record.stack_info = None
         return True
 
 

@@ -6,10 +6,29 @@ Each message says what, where and what to do; none of them is a traceback
 for an operator to read.
 """
 
+from __future__ import annotations
+
+from collections.abc import Mapping
 
 MISREAD = (ArithmeticError, AttributeError, LookupError, RecursionError,
            TypeError, ValueError)
 """What reading a document raises that is of another shape than its kind."""
+
+EXTRAS: Mapping[str, tuple[str, ...]] = {
+    'archive': ('fsspec', 'pyarrow'),
+    'control': ('alembic', 'bcrypt', 'flask', 'jsonschema', 'keystoneauth1',
+                'keystonemiddleware', 'microversion_parse', 'msgspec',
+                'novaclient', 'oslo_messaging', 'oslo_middleware',
+                'oslo_policy', 'oslo_reports', 'oslo_service',
+                'oslo_upgradecheck', 'prometheus_client', 'pymysql',
+                'sqlalchemy'),
+    'rpc': ('msgspec', 'oslo_messaging', 'oslo_service'),
+    'dashboard': ('horizon', 'keystoneauth1', 'openstack_dashboard'),
+    'libvirt': ('libvirt',),
+    'osc': ('openstackclient', 'osc_lib'),
+    'parquet': ('pyarrow',),
+    'postgresql': ('psycopg2',)}
+"""Extra of this distribution -> the modules that it brings."""
 
 
 class ScavengerError(Exception):
@@ -110,3 +129,19 @@ class Busy(Unreachable):
     """The conductor takes no more from this host now.  That says nothing of
     what was sent: send it again later.
     """
+
+
+def missing_package(exc: ImportError, first: str = 'control') -> str:
+    """What to install for a module that is not there; '' when that is of no
+    extra.
+
+    :param first: the extra to name where several have it
+    """
+    if not isinstance(exc, ModuleNotFoundError):
+        return ''
+    module = (exc.name or '').partition('.')[0]
+    extra = next((name for name in (first, *EXTRAS)
+                  if module in EXTRAS[name]), None)
+    return '' if extra is None else (
+        f'the Python package {module} is missing: install '
+        f'scavenger_openstack[{extra}]')

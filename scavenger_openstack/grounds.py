@@ -27,6 +27,12 @@ class GroundKind(enum.StrEnum):
     TRIAL = 'trial'
 
 
+def strongest(kinds: Iterable[str]) -> str:
+    """Return the strongest of some kinds of evidence, '' of none."""
+    there = set(kinds)
+    return next((str(kind) for kind in GroundKind if kind in there), '')
+
+
 class Ground(NamedTuple):
     """Why a workload (:data:`THE_HOST`: the host itself) is named.
 

@@ -48,6 +48,8 @@ services_off() {
     for package in "$@"; do
         case $package in
             postgresql) new_services+=(postgresql) ;;
+            prometheus) new_services+=(prometheus
+                                       prometheus-node-exporter) ;;
             rabbitmq-server) new_services+=(rabbitmq-server epmd) ;;
         esac
     done

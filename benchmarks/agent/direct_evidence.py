@@ -173,10 +173,11 @@ def switch_costs(rounds: int) -> Switch:
     plain, other, victim = [], [], []
     for _ in range(rounds):
         plain.append(switch_s(50_000))
-        waits = cpu_waits.CpuWaits()
+        waits = cpu_waits.CpuWaits({'victim': ()})
         try:
             other.append(switch_s(50_000))
-            waits.watch([os.getpid()])      # and what this process starts
+            # And what this process starts.
+            waits.watch({'victim': [os.getpid()]})
             victim.append(switch_s(50_000))
         finally:
             waits.close()

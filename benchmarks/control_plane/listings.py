@@ -65,6 +65,7 @@ that none has two in an hour."""
 PROJECTS = 200
 CAUSES = ('cpu', 'core', 'disk', 'memory', 'network')
 OUTCOMES = ('confirmed', 'confirmed', 'unclear', 'refuted', 'open')
+KINDS = ('direct', 'direct', 'share', 'timing', 'trial')
 HOUR_S = 3600
 SPAN_S = 30 * 24 * HOUR_S
 BATCH = 2000
@@ -158,6 +159,7 @@ def write(connection: sqlalchemy.Connection, hosts: list[int],
             'project': project_of(victim), 'signal': 'run_delay',
             'cause': cause, 'controller': 'attribution', 'value': 0.4,
             'threshold': 0.1, 'outcome': outcome,
+            'evidence_kind': chosen.choice(KINDS),
             'action': f'cpu_cores 0.5 for {name_of(culprit)}',
             'begun_s': begun_s, 'changed_s': begun_s + length_s,
             'ended_s': begun_s + length_s,
@@ -231,6 +233,11 @@ def paths(size: int, now_s: float, chosen: random.Random
                                for one in sorted(set(OUTCOMES))],
         'incidents, project and cause': many(lambda one: url(
             incidents, project=project_of(one), cause=CAUSES[one % 5])),
+        'incidents, kind of evidence': [
+            url(incidents, evidence_kind=one) for one in sorted(set(KINDS))],
+        'incidents, cause and kind of evidence': [
+            url(incidents, cause=cause, evidence_kind=kind)
+            for cause in CAUSES for kind in sorted(set(KINDS))],
         'incidents, cause and outcome': [
             url(incidents, cause=cause, outcome=outcome)
             for cause in CAUSES for outcome in sorted(set(OUTCOMES))],

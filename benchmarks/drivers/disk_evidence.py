@@ -197,7 +197,11 @@ def compare(mount: cgroup_mounts.Mount, path: str, window_s: float) -> None:
                     for name, (_, process) in made.items()}
                 counts = waits.waits()
                 direct = disk_waits.evidence(
-                    'victim', counts, of.__getitem__, name_of=name_of)
+                    'victim', counts,
+                    {(key.process, key.cgroup): of[key.process]
+                     for key in counts.served},
+                    {key.process: name_of(key.process)
+                     for key in counts.served})
             finally:
                 waits.close()
         reads, reads_s, waited, waited_s = (

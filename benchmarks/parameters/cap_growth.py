@@ -27,10 +27,11 @@ from scavenger_openstack.algorithms import attribution
 from scavenger_openstack.algorithms.attribution import cubic
 from scavenger_openstack.algorithms import perfcloud
 from scavenger_openstack.cmd import exit as exit_
-from scavenger_openstack.demo import plot
+from scavenger_openstack.plot import panels
+from scavenger_openstack.plot import shapes
 
-NAMES = {'growth': plot.BACKGROUND, 'plateau': plot.FOREGROUND,
-         'probing': plot.ALARM}
+NAMES = {'growth': shapes.BACKGROUND, 'plateau': shapes.FOREGROUND,
+         'probing': shapes.ALARM}
 PLATEAU = 0.1
 """Part of the height within which the cap is on the plateau."""
 
@@ -61,11 +62,11 @@ def lines(values: list[float], peak: float) -> list[charts.Line]:
 def panel(left: float, title: str, values: list[float], peak: float,
           unit: str) -> list[str]:
     top = max(values) * 1.05
-    x = plot.Axis(0, len(values) - 1, [
+    x = panels.Axis(0, len(values) - 1, [
         (step, str(step)) for step in range(0, len(values), max(
             1, len(values) // 6))])
-    y = plot.Axis(0, top, [(top * i / 4, f'{top * i / 4:.3g}')
-                           for i in range(5)])
+    y = panels.Axis(0, top, [(top * i / 4, f'{top * i / 4:.3g}')
+                             for i in range(5)])
     return charts.panel(left, title, lines(values, peak), x=x, y=y,
                         x_name=f'intervals since the cut; cap in {unit}')
 

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 import dataclasses
 import html
 
-from scavenger_openstack.demo import plot
+from scavenger_openstack.plot import panels
+from scavenger_openstack.plot import shapes
 
 SHADES = ('#bfdbfe', '#93c5fd', '#60a5fa', '#3b82f6', '#1d4ed8', '#1e3a8a',
           '#172554', '#0f172a')
@@ -64,12 +65,12 @@ def seconds(value: float) -> str:
 def colours(cs: Sequence[float], now: float) -> dict[float, str]:
     """A shade for each c; the one in use now in red."""
     step = max(1, len(SHADES) // max(1, len(cs)))
-    return {c: plot.ALARM if c == now else SHADES[
+    return {c: shapes.ALARM if c == now else SHADES[
         min(len(SHADES) - 1, place * step)] for place, c in enumerate(cs)}
 
 
-def panel(left: float, title: str, lines: Sequence[Line], *, x: plot.Axis,
-          y: plot.Axis, x_name: str) -> list[str]:
+def panel(left: float, title: str, lines: Sequence[Line], *, x: panels.Axis,
+          y: panels.Axis, x_name: str) -> list[str]:
     """One chart of a picture, beginning at ``left``."""
     inside_x, inside_y = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
 
@@ -79,18 +80,18 @@ def panel(left: float, title: str, lines: Sequence[Line], *, x: plot.Axis,
     def at_y(value: float) -> float:
         return TOP + inside_y * (1 - y.share(value))
 
-    parts = [plot.text(left + 8, 18, title, size=12, colour=plot.INK,
-                       bold=True),
-             plot.text(left + LEFT + inside_x / 2, HEIGHT - 4, x_name,
-                       size=10, anchor='middle')]
+    parts = [shapes.text(left + 8, 18, title, size=12, colour=shapes.INK,
+                         bold=True),
+             shapes.text(left + LEFT + inside_x / 2, HEIGHT - 4, x_name,
+                         size=10, anchor='middle')]
     for value, label in y.ticks:
-        parts += [plot.line(left + LEFT, at_y(value), left + WIDTH - RIGHT,
-                            at_y(value), plot.GRID),
-                  plot.text(left + LEFT - 5, at_y(value) + 3.5, label,
-                            size=10, anchor='end')]
+        parts += [shapes.line(left + LEFT, at_y(value), left + WIDTH - RIGHT,
+                              at_y(value), shapes.GRID),
+                  shapes.text(left + LEFT - 5, at_y(value) + 3.5, label,
+                              size=10, anchor='end')]
     for value, label in x.ticks:
-        parts.append(plot.text(at_x(value), HEIGHT - 18, label, size=10,
-                               anchor='middle'))
+        parts.append(shapes.text(at_x(value), HEIGHT - 18, label, size=10,
+                                 anchor='middle'))
     for line in lines:
         if line.joined and line.points:
             path = 'L'.join(f'{at_x(a):.1f} {at_y(b):.1f}'
@@ -112,18 +113,18 @@ def picture(title: str, panels: Sequence[Sequence[str]],
             names: Mapping[str, str]) -> str:
     """Panels side by side over a legend of name -> colour."""
     width = WIDTH * len(panels)
-    parts = [plot.bar(0, 0, width, HEIGHT + 24, 'white')]
+    parts = [shapes.bar(0, 0, width, HEIGHT + 24, 'white')]
     for one in panels:
         parts += one
     at = 12.0
     for name, colour in names.items():
-        parts += [plot.bar(at, HEIGHT + 6, 12, 8, colour),
-                  plot.text(at + 16, HEIGHT + 14, name, size=11)]
+        parts += [shapes.bar(at, HEIGHT + 6, 12, 8, colour),
+                  shapes.text(at + 16, HEIGHT + 14, name, size=11)]
         at += 30 + 6.5 * len(name)
-    return plot.svg(width, HEIGHT + 24, parts, title)
+    return shapes.svg(width, HEIGHT + 24, parts, title)
 
 
-def log_axis(values: Iterable[float], least: float = 0.1) -> plot.Axis:
+def log_axis(values: Iterable[float], least: float = 0.1) -> panels.Axis:
     """Powers of ten around the values."""
     top = max([least * 10, *values])
     low, high = least, least
@@ -131,21 +132,21 @@ def log_axis(values: Iterable[float], least: float = 0.1) -> plot.Axis:
     while high < top:
         high *= 10
         ticks.append((high, f'{high:g}'))
-    return plot.Axis(low, high, ticks, log=True)
+    return panels.Axis(low, high, ticks, log=True)
 
 
-def share_axis(values: Iterable[float]) -> plot.Axis:
+def share_axis(values: Iterable[float]) -> panels.Axis:
     """Percent, from zero."""
     top = max([0.01, *values])
     step = next(s for s in (0.01, 0.02, 0.05, 0.1, 0.2, 0.25)
                 if top / s <= 6)
     count = -int(-top // step)
-    return plot.Axis(0.0, count * step, [
+    return panels.Axis(0.0, count * step, [
         (place * step, f'{100 * place * step:.0f} %')
         for place in range(count + 1)])
 
 
-def window_axis(windows_s: Sequence[float]) -> plot.Axis:
+def window_axis(windows_s: Sequence[float]) -> panels.Axis:
     low, high = min(windows_s), max(windows_s)
-    return plot.Axis(low, max(high, low * 1.01), [
+    return panels.Axis(low, max(high, low * 1.01), [
         (value, f'{value:.0f}') for value in windows_s], log=True)

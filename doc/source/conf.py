@@ -16,7 +16,8 @@ author = 'scavenger_openstack contributors'
 copyright = author
 
 extensions = ['openstackdocstheme', 'oslo_config.sphinxext', 'api_reference',
-              'data_path', 'incident_states', 'program_help', 'rooms']
+              'data_path', 'incident_states', 'metrics_table', 'program_help',
+              'rooms']
 root_doc = 'index'
 exclude_patterns: list[str] = []
 

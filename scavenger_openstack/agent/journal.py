@@ -66,6 +66,8 @@ class Journal:
         self._went: dict[KnobKey, float] = {}
         self._lost: Collection[KnobKey] = ()
         self._state = ''
+        self.in_force: Mapping[KnobKey, Cap] = {}
+        """The limits of the last tick, those of the fast loop among them."""
 
     def _add(self, events: Sequence[transitions.Event]) -> None:
         self._history.add(events)
@@ -91,7 +93,7 @@ class Journal:
         if state != self._state:
             events.append(transitions.AgentEvent(wall_s, 'state', state))
             self._state = state
-        in_force = limits_in(
+        in_force = self.in_force = limits_in(
             self._actuator.in_force,
             [key for key in held if key[1] is Knob.CPU_SET
              and self._isolation.owns(key)],

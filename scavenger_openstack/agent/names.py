@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Mapping
+import json
 import re
 from typing import Any
 from typing import NamedTuple
@@ -19,6 +20,7 @@ MOST = 4096
 ROWS = ('caps', 'would', 'incidents', 'actions')
 """What has UUIDs in a status."""
 _UUID = re.compile(patterns.UUID)
+_PLAIN = re.compile(r'[\w. -]+')
 _CHARS = 32
 
 
@@ -70,7 +72,8 @@ class Names:
 
     def beside(self, text: str) -> str:
         """The text, each UUID as ``instance-00000003 (web-1, UUID)`` unless
-        the text has the name of the instance already."""
+        the text has the name of the instance already; a name in Nova of more
+        than letters, digits, spaces, ``.``, ``_`` and ``-`` in quotes."""
         return _UUID.sub(lambda found: self._named(found[0], text), text)
 
     def _named(self, uuid: str, text: str) -> str:
@@ -78,6 +81,9 @@ class Names:
         if one is None or one.name in text:
             return uuid
         given = one.display_name[:_CHARS].replace('\n', ' ')
+        if given and not _PLAIN.fullmatch(given):
+            # It could be taken for what the line itself says.
+            given = json.dumps(given, ensure_ascii=False)
         return f'{one.name} ({given}{", " if given else ""}{uuid})'
 
 

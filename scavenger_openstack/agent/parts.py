@@ -19,7 +19,6 @@ from scavenger_openstack import conf_host
 from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
-from scavenger_openstack import extras
 from scavenger_openstack.restore import abilities
 from scavenger_openstack.restore import records
 from scavenger_openstack.types import Incident
@@ -144,7 +143,7 @@ def load_sync(conf: cfg.ConfigOpts, call: Callable[[bytes], bytes] | None,
                     '[DEFAULT], such as rabbit://USER:PASSWORD@HOST:5672/')
     except ImportError as exc:
         raise errors.ConfigError(
-            f'[conductor] enabled: {extras.missing(exc, "rpc") or exc}'
+            f'[conductor] enabled: {errors.missing_package(exc, "rpc") or exc}'
         ) from exc
     return sync.make(
         call, conf_.sync_dir(conf), host=conf.agent.host,

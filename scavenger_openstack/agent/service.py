@@ -27,10 +27,12 @@ from scavenger_openstack.agent.lease import claims
 from scavenger_openstack.agent.lease import heartbeat
 from scavenger_openstack.agent.lease import leases as leases_
 from scavenger_openstack.agent import loop as loop_
+from scavenger_openstack.agent.metrics import publishing
 from scavenger_openstack.agent import names
 from scavenger_openstack.agent import parameters
 from scavenger_openstack.agent import parts
 from scavenger_openstack.agent import status
+from scavenger_openstack.agent import transitions
 from scavenger_openstack.agent import unix_signals
 from scavenger_openstack.agent import windows
 from scavenger_openstack.algorithms.perfiso import perfiso
@@ -165,8 +167,12 @@ class Service:
             modes['perfiso'])
         self._journal = journal.Journal(
             self._history, self._leases, self._actuator, self._isolation,
-            self._driver.ended,
-            self._sync.happened if self._sync else lambda events: None)
+            self._driver.ended, self._happened)
+        self._metrics = publishing.Metrics(
+            self._state_dir, conf.agent.lease_s,
+            [one.name for one, _ in self._controllers],
+            file=conf.agent.metrics_file, listen=conf.agent.metrics_listen,
+            instances=conf.agent.metrics_instances)
         stop_file = conf_.stop_file(conf)
         self._stop_file = os.path.abspath(stop_file)
         self._loop = loop_.Loop(
@@ -216,6 +222,7 @@ class Service:
                 problems = self._loop.close()
                 windows.save(self._windows, self._loop)
                 self._journal.end(now(), len(problems))
+                self._metrics.end(problems)
                 if self._sync:
                     self._sync.stop(failed or not self._stop.requested)
             finally:
@@ -303,7 +310,9 @@ class Service:
                 caps=self._limits.look(list(
                     self._actuator.in_force.values())),
                 instances=self._rows.look(tick.time_s, facts.instances,
-                                          tick.rates))
+                                          tick.rates),
+                metrics=self._metrics.tick(tick, self._journal.in_force,
+                                           document))
         except OSError as exc:
             LOG.warning('%s: status not written: %s', self._state_dir, exc)
 
@@ -356,6 +365,12 @@ class Service:
                           for incident in tick.incidents.values()],
             'problems': tick.outcome.problems,
         }
+
+    def _happened(self, events: Sequence[transitions.Event]) -> None:
+        """Hand on what the journal has a line of."""
+        self._metrics.happened(events)
+        if self._sync:
+            self._sync.happened(events)
 
     @staticmethod
     def _count(tick: loop_.Tick) -> dict[str, int]:

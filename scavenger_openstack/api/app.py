@@ -60,6 +60,13 @@ EXPOSED_HEADERS = [VERSION_HEADER, 'X-OpenStack-Request-ID']
 
 METHODS = ['GET', 'PUT', 'POST', 'DELETE', 'PATCH']
 
+OVERVIEW_S = 10.0
+"""For how long all requests share one overview, which counts what is open
+and in force."""
+
+WEEK_S = 600.0
+"""The same of the sums of the days before the last 24 hours."""
+
 HEALTH_S = 1.0
 """The same of what ``/healthcheck`` tries."""
 
@@ -135,6 +142,7 @@ def flask_app(engine: Any, conf: cfg.ConfigOpts, auth: str,
                              frozenset(conf.api.operator_projects))
 
     rankings, summary = Rankings(), cached.Cache()
+    overview, week = cached.Cache(OVERVIEW_S), cached.Cache(WEEK_S)
 
     def versions() -> flask.Response:
         return _json({'versions': [_version()]})
@@ -155,7 +163,8 @@ def flask_app(engine: Any, conf: cfg.ConfigOpts, auth: str,
                 noun=route.noun, caller=caller, request_id=_request_id(),
                 now_s=clock(), silent_s=conf.api.silent_s, path=path,
                 query={}, body={}, allows=allows,
-                rankings=rankings, summary=summary)
+                rankings=rankings, summary=summary, overview=overview,
+                week=week)
             return _answer(route, call, engine)
         return answer
 

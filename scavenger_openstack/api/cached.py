@@ -30,16 +30,20 @@ def encoded(value: Any) -> Encoded:
 
 class Cache:
     """The last answer, for any number of threads, of which one makes it
-    again."""
+    again.
 
-    def __init__(self) -> None:
+    :param keep_s: an answer is given out for so long
+    """
+
+    def __init__(self, keep_s: float = KEEP_S) -> None:
+        self._keep_s = keep_s
         self._lock = threading.Lock()
         self._answer: Encoded | None = None
         self._made_s = self._failed_s = -float('inf')
         self._fault: Exception | None = None
 
     def get(self, now_s: float, make: Callable[[], Any]) -> Encoded:
-        """The answer as ``make`` made it less than :data:`KEEP_S` ago.
+        """The answer as ``make`` made it less than ``keep_s`` ago.
 
         A thread that waited for another one fails as that did: what takes
         long and fails is not done by each of them.
@@ -48,7 +52,7 @@ class Cache:
         """
         asked_s = time.monotonic()
         with self._lock:
-            if self._answer and abs(now_s - self._made_s) < KEEP_S:
+            if self._answer and abs(now_s - self._made_s) < self._keep_s:
                 return self._answer
             if self._fault and asked_s < self._failed_s:
                 raise self._fault

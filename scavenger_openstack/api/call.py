@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -61,6 +62,8 @@ class Call:
     allows: Callable[[str, Caller, Mapping[str, Any]], bool]
     rankings: Rankings
     summary: cached.Cache
+    overview: cached.Cache
+    week: cached.Cache
     enforced: list[str] = dataclasses.field(default_factory=list)
 
     def may(self, policy: str, **target: Any) -> bool:
@@ -74,6 +77,32 @@ class Call:
         if not self.may(policy, **target):
             raise faults.Fault(HTTPStatus.FORBIDDEN,
                                f'The policy {policy} does not allow this.')
+
+    def only(self, all_: str, own: str) -> str | None:
+        """The one project whose things the caller may see; ``None`` for all.
+
+        :param all_: the policy that allows those of all projects
+        :param own: the one that allows those of the caller's
+        :raises Fault: 403, it may see none.
+        """
+        if self.may(all_):
+            return None
+        self.require(own, project_id=self.caller.project or None)
+        return self.caller.project
+
+    def hide(self, hidden: Collection[str], filters: Collection[str]) -> None:
+        """Refuse filters by which a reader of a project would learn of
+        others; the caller's own project is what it sees anyway.
+
+        :raises Fault: 400.
+        """
+        wrong = sorted(name for name, value in self.query.items()
+                       if name in hidden
+                       and (name, value) != ('project', self.caller.project))
+        if wrong:
+            raise faults.bad(
+                f'{wrong[0]} cannot be asked for by readers of a project.',
+                wrong[0], sorted(set(filters) - set(hidden)))
 
     @property
     def limit(self) -> int:
@@ -96,6 +125,23 @@ class Call:
         text = self.query.get('marker')
         return (None if text is None
                 else markers.read(text, self.noun, [int])[0])
+
+    def after_row(self, kinds: list[type], find: Callable[..., int | None]
+                  ) -> int | None:
+        """The same where the marker does not have the id, which would tell
+        a reader of a project how many rows there are.
+
+        :param kinds: the types of what it has
+        :param find: makes the id of these
+        :raises Fault: 400, also where that row is gone.
+        """
+        text = self.query.get('marker')
+        if text is None:
+            return None
+        id_ = find(*markers.read(text, self.noun, kinds))
+        if id_ is None:
+            raise faults.bad('marker is of a row that is gone.', 'marker')
+        return id_
 
     def page(self, found: Sequence[Any], shape: Callable[[Any], Any],
              key: Callable[[Any], list[Any]] = lambda row: [row['id']]

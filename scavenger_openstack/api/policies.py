@@ -27,10 +27,17 @@ POLICY_DIR = '/etc/scavenger/policy.d'
 ADMIN = 'rule:admin_api'
 READER = 'rule:cloud_reader'
 VICTIM = 'rule:cloud_reader or rule:victim_reader'
+OWN = 'rule:cloud_reader or rule:project_reader'
 
 INCIDENTS_LIST = 'interference:incidents:list'
 INCIDENTS_SHOW = 'interference:incidents:show'
 INCIDENTS_ALL = 'interference:incidents:all'
+WORKLOADS_LIST = 'interference:workloads:list'
+WORKLOADS_ALL = 'interference:workloads:all'
+CAPS_LIST = 'interference:caps:list'
+CAPS_ALL = 'interference:caps:all'
+EVICTIONS_LIST = 'interference:evictions:list'
+EVICTIONS_ALL = 'interference:evictions:all'
 
 
 def _rule(name: str, check: str, text: str, *urls: str
@@ -53,6 +60,9 @@ BASE = [
     policy.RuleDefault(
         'victim_reader', 'role:reader and project_id:%(project_id)s',
         'A reader of the project whose instance is the victim.'),
+    policy.RuleDefault(
+        'project_reader', 'role:reader and project_id:%(project_id)s',
+        'A reader of the project that the instance belongs to.'),
 ]
 
 RULES = [
@@ -65,9 +75,15 @@ RULES = [
     _rule('aggregates:update', ADMIN,
           'Set modes and parameters of the hosts of an aggregate.',
           'PATCH /v1/aggregates/{aggregate}'),
-    _rule('summary:show', READER, 'Show all hosts at a glance.',
-          'GET /v1/summary'),
-    _rule('workloads:list', READER, 'List workloads.', 'GET /v1/workloads'),
+    _rule('summary:show', READER, 'Show all hosts, and the cloud, at a '
+          'glance.', 'GET /v1/summary', 'GET /v1/overview'),
+    _rule('report:show', READER, 'Report what a span of time was like.',
+          'GET /v1/report'),
+    _rule('workloads:list', OWN, 'List the instances of one\'s project.',
+          'GET /v1/workloads'),
+    _rule('workloads:all', READER,
+          'See the workloads of all projects, and where they are.',
+          'GET /v1/workloads'),
     _rule('incidents:list', VICTIM, 'List the incidents of one\'s project.',
           'GET /v1/incidents'),
     _rule('incidents:show', VICTIM, 'Show an incident.',
@@ -77,13 +93,22 @@ RULES = [
           'GET /v1/incidents', 'GET /v1/incidents/{id}'),
     _rule('antagonists:list', READER, 'Rank what disturbs most.',
           'GET /v1/antagonists'),
-    _rule('evictions:list', READER, 'List evictions.', 'GET /v1/evictions'),
+    _rule('evictions:list', OWN,
+          'List the evictions of the instances of one\'s project.',
+          'GET /v1/evictions'),
+    _rule('evictions:all', READER,
+          'See the evictions of all projects, who asked for each, and why.',
+          'GET /v1/evictions'),
     _rule('evictions:show', READER, 'Show an eviction.',
           'GET /v1/evictions/{id}'),
     _rule('evictions:create', ADMIN,
           'Have Nova take a background instance away from its host.',
           'POST /v1/evictions'),
-    _rule('caps:list', READER, 'List limits, in force and past.',
+    _rule('caps:list', OWN,
+          'List the limits of the instances of one\'s project, in force and '
+          'past.', 'GET /v1/caps'),
+    _rule('caps:all', READER,
+          'See the limits of all projects, and the reason of each.',
           'GET /v1/caps'),
     _rule('overrides:list', READER, 'List overrides.',
           'GET /v1/caps/overrides'),

@@ -17,6 +17,8 @@ from scavenger_openstack.api.resources import caps
 from scavenger_openstack.api.resources import evictions
 from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api.resources import incidents
+from scavenger_openstack.api.resources import overview
+from scavenger_openstack.api.resources import report
 from scavenger_openstack.api.resources import rules
 from scavenger_openstack.api.resources import specs
 from scavenger_openstack.api.resources import summary
@@ -94,7 +96,12 @@ ROUTES: tuple[Route, ...] = (
            aggregates.FIELDS, hosts.CHANGES),
     Route('GET', '/v1/summary', 'hosts', 'summary:show', summary.show,
           'Show summary', _NOTHING, None, summary.ANSWER),
-    _list('/v1/workloads', 'workloads', 'workloads:list', workloads.list_,
+    Route('GET', '/v1/overview', 'overview', 'summary:show', overview.show,
+          'Show overview', _NOTHING, None, overview.ANSWER),
+    Route('GET', '/v1/report', 'report', 'report:show', report.show,
+          'Show report', schemas.fields(report.FILTERS, *report.FILTERS),
+          None, schemas.thing('report', report.FIELDS)),
+    _list('/v1/workloads', 'workloads', '', workloads.list_,
           'List workloads', workloads.FIELDS, workloads.FILTERS),
     _list('/v1/incidents', 'incidents', '', incidents.list_,
           'List incidents', incidents.FIELDS, incidents.FILTERS),
@@ -103,14 +110,14 @@ ROUTES: tuple[Route, ...] = (
     _list('/v1/antagonists', 'antagonists', 'antagonists:list',
           antagonists.list_, 'List antagonists', antagonists.FIELDS,
           antagonists.FILTERS),
-    _list('/v1/evictions', 'evictions', 'evictions:list', evictions.list_,
+    _list('/v1/evictions', 'evictions', '', evictions.list_,
           'List evictions', evictions.FIELDS, evictions.FILTERS),
     _thing('POST', '/v1/evictions', 'eviction', 'evictions:create',
            evictions.create, 'Create eviction', evictions.FIELDS,
            evictions.WISH),
     _thing('GET', '/v1/evictions/{id}', 'eviction', 'evictions:show',
            evictions.show, 'Show eviction', evictions.FIELDS),
-    _list('/v1/caps', 'caps', 'caps:list', caps.list_, 'List caps',
+    _list('/v1/caps', 'caps', '', caps.list_, 'List caps',
           caps.FIELDS, caps.FILTERS),
     _list('/v1/caps/overrides', 'overrides', 'overrides:list',
           caps.overrides, 'List overrides', caps.OVERRIDE,
@@ -139,7 +146,8 @@ ROUTES: tuple[Route, ...] = (
     _list('/v1/specs', 'specs', 'specs:list', specs.list_, 'List specs',
           specs.FIELDS, specs.FILTERS),
     _list('/v1/protection', 'protection', 'protection:list',
-          switches.protection, 'List protection', switches.PROTECTION),
+          switches.protection, 'List protection', switches.PROTECTION,
+          switches.PROTECTION_FILTERS),
     _thing('PUT', '/v1/protection', 'protection', 'protection:set',
            switches.set_protection, 'Set protection',
            switches.PROTECTION_SET, switches.PROTECTION_WISH),

@@ -29,10 +29,12 @@ class Server:
     """Listens from the beginning, answers from :meth:`run` on.
 
     :param port: 0 for any, see :attr:`port`
+    :param around: the application with what is around it for clients alone
     :raises ConfigError: the port cannot be had.
     """
 
-    def __init__(self, application: Any, port: int) -> None:
+    def __init__(self, application: Any, port: int, around: Any = None
+                 ) -> None:
         self._application = application
         with socket.socket() as listening:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -44,7 +46,7 @@ class Server:
                     'another port') from exc
             listening.listen(64)
             self._server = serving.make_server(
-                ADDRESS, port, application, threaded=True,
+                ADDRESS, port, around or application, threaded=True,
                 request_handler=_Handler, fd=listening.fileno())
         self.port: int = self._server.socket.getsockname()[1]
 

@@ -85,6 +85,9 @@ def parser() -> command_line.Parser:
                      help='print one line for a monitoring system (Nagios, '
                           'Icinga, ...), with its exit codes')
     command_line.add_configuration(one)
+    one = add('metrics', 'print the metrics of the running agent as '
+                         'Prometheus reads them')
+    command_line.add_configuration(one)
     one = add('history', 'print the limits, incidents and kills as far back '
                          'as [agent] history_mib reaches, oldest first')
     one.add_argument('--since', metavar='TIME',
@@ -186,6 +189,8 @@ def _with_places(options: argparse.Namespace) -> int:
                         + f' and stop file {places.stop_file}')
     if options.command == 'status':
         return show_status(places, as_json=options.json)
+    if options.command == 'metrics':
+        return show_metrics(places)
     if options.command == 'history':
         return show_history(places, options.since,
                             as_json=options.json)
@@ -207,6 +212,15 @@ def show_status(places: places_.Places, *, as_json: bool) -> int:
         print(text.json_page(document))
     else:
         print(status.table(document, now))
+    return 1 if status.is_stale(document, now) else 0
+
+
+def show_metrics(places: places_.Places) -> int:
+    """Print the metrics; 1 when the agent has not turned for a while."""
+    from scavenger_openstack.agent.metrics import page
+    from scavenger_openstack.agent import status
+    document, now = _document(places)
+    print(page.page(document).decode(), end='')
     return 1 if status.is_stale(document, now) else 0
 
 
@@ -245,7 +259,7 @@ def _document(places: places_.Places) -> tuple[dict[str, Any], float]:
     from scavenger_openstack.agent import status
     from scavenger_openstack.cmd import stop
     from scavenger_openstack.restore.records import now_s
-    refused = stop.refused(places.state_dir)
+    refused = ownership.refused(places.state_dir)
     kinds = ownership.Ownership(places.state_dir).watched(LEASE_S)
     watcher = {'running': kinds is not None, 'cannot_restore': {
         kind: why for kind, why in (kinds or {}).items() if why}}

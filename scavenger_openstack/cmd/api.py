@@ -57,6 +57,7 @@ def run(options: argparse.Namespace) -> int:
 
     from scavenger_openstack.api import app
     from scavenger_openstack.api import server as server_
+    from scavenger_openstack import cloud_metrics
     from scavenger_openstack.cmd import unix_signals
     from scavenger_openstack import conf as conf_
     from scavenger_openstack import conf_control
@@ -75,7 +76,12 @@ def run(options: argparse.Namespace) -> int:
     engine = connect.engine(conf_control.database(conf),
                             connections=conf.database.max_connections,
                             notifies=bool(conf.notifications.topics))
-    server = server_.Server(app.create(engine, conf), conf.api.port)
+    served = cloud_metrics.Served(conf.api.metrics_listen,
+                                  cloud_metrics.Database(
+                                      engine, conf.api.silent_s))
+    application = app.create(engine, conf)
+    server = server_.Server(application, conf.api.port,
+                            cloud_metrics.Api(application, served))
     server.warm_up()
     engine.dispose()
     if options.user is not None:
@@ -100,7 +106,9 @@ def run(options: argparse.Namespace) -> int:
     log.getLogger(__name__).info(
         'the API answers at http://%s:%d, as user %d', server_.ADDRESS,
         server.port, os.geteuid())
+    served.start()
     server.run()
+    served.stop()
     engine.dispose()
     return 0
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from collections.abc import Sequence
+import functools
 import logging
 import queue
 import signal
@@ -25,6 +26,7 @@ from scavenger_openstack.restore import messages
 if TYPE_CHECKING:
     from oslo_config import cfg
 
+    from scavenger_openstack import cloud_metrics
     from scavenger_openstack.conductor import leader
     from scavenger_openstack.conductor import service
     from scavenger_openstack.db import connect
@@ -72,6 +74,7 @@ def run(options: argparse.Namespace) -> int:
     # Here, so that "--help" and what is wrong are there at once.
     from oslo_config import cfg
 
+    from scavenger_openstack import cloud_metrics
     from scavenger_openstack.conductor import leader
     from scavenger_openstack.conductor import notifications
     from scavenger_openstack.conductor import service
@@ -103,31 +106,40 @@ def run(options: argparse.Namespace) -> int:
                     'host enroll"', without, 'their reports are refused'
                     if conf.conductor.require_token else 'any client that '
                     'the broker lets in may report in their names')
+    served = cloud_metrics.Served(
+        conf.conductor.metrics_listen,
+        cloud_metrics.Database(engine, conf.api.silent_s))
+    metrics = cloud_metrics.Conductor(served)
     conductor = service.Conductor(
         engine, require_token=conf.conductor.require_token,
-        **conf_control.keeping(conf))
+        reported=metrics.report, **conf_control.keeping(conf))
     signals = Signals(conf)
     server = rpc.Server(
         conf, conductor.answer, conductor.signed_answer, conductor.name,
         conductor.tag, signals.fail)
     leaders = [
         silence.make_leader(of_leaders, conf.api.silent_s, conductor.name),
-        *leaders_of(conf, of_leaders, conductor.name)]
+        *leaders_of(conf, of_leaders, conductor.name, metrics)]
     if notifies:
         leaders.append(notifications.make_leader(
             of_leaders, rpc.Notifier(conf, conductor.name), conductor.name,
             time.time))
+    metrics.follow(leaders)
     works: list[leader.Leader | service.Conductor] = [*leaders, conductor]
     state_report.on_sigusr2(conf, PROG)
     server.start()
     conductor.start()
     for one in leaders:
         one.start()
+    served.start()
     LOG.info('%s starts', conductor.name)
     messages.notify(b'READY=1')
     try:
-        signals.wait(lambda: _report_state(
-            server, works, conductor.fault))
+        def look() -> None:
+            served.start()      # unless it could, and has
+            _report_state(server, works, conductor.fault)
+
+        signals.wait(look)
     finally:
         messages.notify(b'STOPPING=1')
         LOG.info('%s ends: no new reports, those at hand are answered',
@@ -136,6 +148,7 @@ def run(options: argparse.Namespace) -> int:
         for work in works:
             work.stop_soon()
         server.stop()
+        served.stop()
         for work in works:
             work.stop(until - time.monotonic())
         engine.dispose()
@@ -161,10 +174,12 @@ def _report_state(server: rpc.Server,
     messages.notify(f'WATCHDOG=1\nSTATUS={state}'.encode())
 
 
-def leaders_of(conf: cfg.ConfigOpts, engine: connect.Engine, name: str
+def leaders_of(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
+               metrics: cloud_metrics.Conductor | None = None
                ) -> list[leader.Leader]:
     """What one of all conductors does in other services of OpenStack.
 
+    :param metrics: of this process
     :raises ConfigError: that is enabled and cannot work.
     """
     if not (conf.placement.enabled or conf.nova.enabled):
@@ -172,15 +187,20 @@ def leaders_of(conf: cfg.ConfigOpts, engine: connect.Engine, name: str
     from scavenger_openstack.conductor import sessions
     session = sessions.make_session(conf)
     return [make(conf, engine, name, session)
-            for make, enabled in ((_placement, conf.placement.enabled),
+            for make, enabled in ((functools.partial(
+                                      _placement, metrics=metrics),
+                                   conf.placement.enabled),
                                   (_nova, conf.nova.enabled),
                                   (_aggregates, conf.nova.enabled),
-                                  (_evictions, conf.nova.enabled),
+                                  (functools.partial(
+                                      _evictions, metrics=metrics),
+                                   conf.nova.enabled),
                                   (_policy, conf.nova.enabled)) if enabled]
 
 
 def _placement(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
-               session: Any) -> leader.Leader:
+               session: Any, metrics: cloud_metrics.Conductor | None
+               ) -> leader.Leader:
     from scavenger_openstack.conductor import leader
     from scavenger_openstack.conductor import placement
     from scavenger_openstack.conductor import placement_api
@@ -192,11 +212,15 @@ def _placement(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
         placement.Params(**{field: conf.placement[field]
                             for field in placement.Params.__annotations__}),
         time.time, time.monotonic)
-    return leader.Leader(
+    made = leader.Leader(
         engine, placement_writer.CLAIM, name, time.time, writer.turn,
         every_s=placement_writer.EVERY_S,
         what='Placement is not told what background work hosts may have',
         taken=writer.distrust)
+    if metrics is not None:
+        metrics.follow_placement(
+            lambda: writer.background_vcpus() if made.leads else {})
+    return made
 
 
 def _nova(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
@@ -226,13 +250,16 @@ def _aggregates(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
 
 
 def _evictions(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
-               session: Any) -> leader.Leader:
+               session: Any, metrics: cloud_metrics.Conductor | None
+               ) -> leader.Leader:
     from scavenger_openstack.conductor.nova import evicting
     from scavenger_openstack.conductor import leader
     from scavenger_openstack.conductor import sessions
     from scavenger_openstack.db import evictions
-    work = evicting.Evicting(engine, sessions.make_nova(conf, session),
-                             time.time)
+    work = evicting.Evicting(
+        engine, sessions.make_nova(conf, session), time.time,
+        moved=metrics.eviction if metrics is not None else
+        lambda how, state: None)
     return leader.Leader(
         engine, evictions.CLAIM, name, time.time, work.turn,
         every_s=evicting.EVERY_S, what='instances are not evicted')

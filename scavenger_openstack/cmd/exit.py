@@ -10,7 +10,6 @@ import select
 import sys
 
 from scavenger_openstack import errors
-from scavenger_openstack import extras
 from scavenger_openstack.types import printable
 
 FAILED = 1
@@ -46,7 +45,7 @@ def code(program: str, work: Callable[[], int], extra: str = 'control'
             say(program, finding)
         return USAGE
     except ModuleNotFoundError as exc:
-        missing = extras.missing(exc, extra)
+        missing = errors.missing_package(exc, extra)
         if not missing:
             raise
         say(program, missing)

@@ -67,6 +67,16 @@ def parser() -> command_line.Parser:
                              'least 2d')
     one.add_argument('--dry-run', action='store_true',
                      help='only print how much would be deleted')
+    one = add('archive', 'write what is over as Parquet, a file a day and '
+                         'table, for questions that are asked later',
+              'Days younger than two are left out, as agents report hours '
+              'late, and days that are there. Type it each day, before '
+              '[database] keep_days deletes the rows.')
+    command_line.add_configuration(one, host=False)
+    one.add_argument('url', metavar='URL', type=_url,
+                     help='a directory, or what fsspec takes, such as '
+                          's3://BUCKET/PATH')
+    one.set_defaults(action='')
     action = command_line.add_commands(
         add('host', 'hosts, and the tokens of their agents'), 'action')
     one = _add(action, 'enroll', 'print a new token for the agent of each '
@@ -151,7 +161,8 @@ def _main(arguments: Sequence[str]) -> int:
     conf = configuration.load(PROG, options, has_log=False)
     commands = {
         ('db', 'upgrade'): _upgrade, ('db', 'version'): _version,
-        ('db', 'purge'): _purge, ('host', 'enroll'): _hosts,
+        ('db', 'purge'): _purge, ('archive', ''): _archive,
+        ('host', 'enroll'): _hosts,
         ('host', 'unenroll'): _hosts, ('host', 'list'): _hosts,
         ('host', 'remove'): _hosts,
         ('aggregate', 'set'): _aggregate, ('aggregate', 'unset'): _aggregate,
@@ -217,6 +228,24 @@ def _purge(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
     verb = 'would be deleted' if options.dry_run else 'deleted'
     for name, rows in counts.items():
         print(f'{name}: {amounts.counted(rows, "row")} {verb}')
+    return 0
+
+
+def _archive(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
+    from scavenger_openstack.archive import files
+    from scavenger_openstack.db import connect
+    from scavenger_openstack.db import schema
+    count = rows = size_bytes = 0
+    with _engine(conf, statement_s=PURGE_S) as engine:
+        connect.read(engine, schema.check)
+        for written in files.write(engine, options.url, time.time()):
+            print(f'{written.name} {written.day}: '
+                  f'{amounts.counted(written.rows, "row")}, '
+                  f'{amounts.of_bytes(written.size_bytes)}', flush=True)
+            count, rows = count + 1, rows + written.rows
+            size_bytes += written.size_bytes
+    print(f'{amounts.counted(count, "file")} written, '
+          f'{amounts.counted(rows, "row")}, {amounts.of_bytes(size_bytes)}')
     return 0
 
 
@@ -318,6 +347,13 @@ def _duration(text: str) -> float:
         raise argparse.ArgumentTypeError(
             f'{text!r} is no duration such as 48h, 30d or 8w')
     return float(count) * UNITS_S[unit]
+
+
+def _url(text: str) -> str:
+    if not (text.strip() and text.isprintable()):
+        raise argparse.ArgumentTypeError(
+            f'{text!r} is no directory and no URL')
+    return text
 
 
 def _size(text: str) -> tuple[int, int]:

@@ -19,6 +19,7 @@ import stat
 import time
 from typing import NamedTuple
 
+from scavenger_openstack.agent.lease import ownership
 from scavenger_openstack.agent import status
 from scavenger_openstack import amounts
 from scavenger_openstack.cmd import places as places_
@@ -113,14 +114,6 @@ def elsewhere(places: places_.Places) -> list[str]:
             f'{agent.pid}): add --state-dir {shlex.quote(agent.state_dir)}'
             for agent in _agents(places)[0]
             if not _same(agent.seen_at, places.state_dir)]
-
-
-def refused(state_dir: pathlib.Path) -> list[str]:
-    """The lease records in there that could not be trusted."""
-    try:
-        return [str(path) for path in _Leases(state_dir).refused()]
-    except OSError:
-        return []
 
 
 def _agents(places: places_.Places) -> tuple[list[state_directory.Agent], str]:
@@ -276,7 +269,7 @@ def _report(leases: _Leases, done: str, restored: bool = False) -> bool:
     for name in left:
         _print(f'NOT removed, see above: {name}; scavenger-agent stop-all '
                'tries again')
-    refused = leases.refused()
+    refused = ownership.refused(leases.state_dir)
     for path in refused:
         _print(f'not known: {path} is a record that could not be trusted; '
                'its limit may be in force. Look at it, restore that knob by '
@@ -300,22 +293,18 @@ class _Leases:
 
         :raises OSError: the directory cannot be read.
         """
-        now = set(self._names('.json'))
+        now = set(self._names())
         self.seen |= now
         return len(now)
 
-    def refused(self) -> list[pathlib.Path]:
-        return [self.state_dir / 'leases' / name
-                for name in self._names('.refused')]
-
     def left(self) -> list[str]:
         """What each record that is left is about."""
-        return [self._about(name) for name in self._names('.json')]
+        return [self._about(name) for name in self._names()]
 
-    def _names(self, suffix: str) -> list[str]:
+    def _names(self) -> list[str]:
         try:
             return sorted(name for name in os.listdir(
-                self.state_dir / 'leases') if name.endswith(suffix))
+                self.state_dir / 'leases') if name.endswith('.json'))
         except FileNotFoundError:
             return []
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import Any
 
 from scavenger_openstack.conductor import clocks
 from scavenger_openstack.db import reports
@@ -21,7 +22,10 @@ SAME_S = 1e-3
 """Two limits of a knob are not set within so little."""
 
 CHANGED = ('id', 'value', 'original', 'owner', 'reason', 'why', 'incident',
-           'changed_s', 'removed_s')
+           'steps', 'changed_s', 'removed_s')
+
+MOST_STEPS = 64
+"""Values of one limit that are kept: the first, and the last ones."""
 
 REPLACED = 'another limit was set on it'
 
@@ -61,7 +65,7 @@ def apply(connection: reports.Connection, host_id: int,
             row = {'host_id': host_id, 'workload': entry.workload,
                    'knob': entry.knob, 'set_s': since_s, 'changed_s': 0.0,
                    'removed_s': None, 'why': '', 'incident': '',
-                   'owner': entry.owner}
+                   'owner': entry.owner, 'steps': None}
             _order(of_knob, row, touched, newest)
             of_knob.append(row)
         incident = entry.incident or (
@@ -69,7 +73,8 @@ def apply(connection: reports.Connection, host_id: int,
         if clocks.is_newer(time_s, row['changed_s'], now):
             row.update(value=entry.value, original=entry.original,
                        owner=entry.owner, reason=entry.reason,
-                       incident=incident, changed_s=time_s)
+                       incident=incident, changed_s=time_s,
+                       steps=_steps(row, entry, time_s))
         if entry.what == 'removed':
             row.update(removed_s=time_s, why=entry.why)
         touched[id(row)] = row
@@ -86,6 +91,17 @@ def apply(connection: reports.Connection, host_id: int,
     reports.update_caps(connection, [
         {name: row[name] for name in CHANGED}
         for row in touched.values() if 'id' in row])
+
+
+def _steps(row: reports.Row, entry: Limit, time_s: float) -> list[Any]:
+    """Return each value that a limit had, with the time of it."""
+    steps = list(row['steps'] or ())
+    if not steps:
+        # Of its first lines one may not have arrived.
+        steps.append([row['set_s'], row.get('value', entry.value)])
+    if steps[-1][1] != entry.value:
+        steps.append([time_s, entry.value])
+    return [*steps[:1], *steps[1:][1 - MOST_STEPS:]]
 
 
 def identity_of(workload: str, identities: Mapping[str, reports.Identity]

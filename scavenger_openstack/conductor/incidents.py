@@ -15,20 +15,25 @@ from typing import Any
 
 from scavenger_openstack.conductor import clocks
 from scavenger_openstack.conductor import interference
+from scavenger_openstack.db import hours
 from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import notifications
 from scavenger_openstack.db import rows
 from scavenger_openstack.db import tables
 from scavenger_openstack.db import totals
 from scavenger_openstack import errors
+from scavenger_openstack import grounds
 from scavenger_openstack.outcomes import outcome_of
 from scavenger_openstack.types import more_done
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire.report import Incident
 
 STATE = ('cause', 'controller', 'value', 'threshold', 'action', 'outcome',
-         'grounds', 'begun_s', 'changed_s', 'ended_s')
+         'grounds', 'evidence_kind', 'begun_s', 'changed_s', 'ended_s')
 """What a later entry may change, besides suspects and evidence."""
+
+MOST_SERIES = 16
+MOST_SAMPLES = 120
 
 MOST_SUMS = 25_000
 """Hourly sums that the incidents of one report change: always enough for the
@@ -84,8 +89,13 @@ def apply(connection: reports.Connection, host_id: int,
         connection, [ids[uuid] for uuid in other if uuid in before],
         [_suspect(ids[uuid], after[uuid]['begun_s'], suspect, identities)
          for uuid in sorted(other) for suspect in after[uuid]['suspects']])
+    changed = [before[uuid] for uuid in after if uuid in before]
     _sum(connection, host_id, interference.difference(
-        [before[uuid] for uuid in after if uuid in before], after.values()),
+        changed, after.values(), interference.of_incident), identities)
+    hours.change_victims(connection, host_id, {
+        key: (sums.incidents, sums.interference_s)
+        for key, sums in interference.difference(
+            changed, after.values(), interference.of_victim).items()},
         identities)
     notifications.add_incidents(connection, _events(before, after), now)
     return sorted(found.keys() - before.keys())
@@ -124,7 +134,8 @@ def merged(row: reports.Row | None, entry: Incident, time_s: float,
     if row is None:
         row = {'victim': entry.victim, 'signal': entry.signal,
                'begun_s': min(max(0.0, entry.begun_s + moved_s), time_s),
-               'changed_s': 0.0, 'evidence': [], 'grounds': None}
+               'changed_s': 0.0, 'evidence': [], 'grounds': None,
+               'evidence_kind': ''}
     row = dict(row)
     if clocks.is_newer(time_s, row['changed_s'], now):
         row.update(
@@ -143,12 +154,37 @@ def merged(row: reports.Row | None, entry: Incident, time_s: float,
         if entry.grounds or entry.what != 'ended':
             row['grounds'] = [codec.plain(ground) for ground
                               in entry.grounds] or None
+            row['evidence_kind'] = grounds.strongest(
+                ground.kind for ground in entry.grounds)
     if entry.evidence:
-        row['evidence'] = [
+        row['evidence'] = joined(row.get('evidence') or (), [
             {'workload': one.workload, 'signal': one.signal,
              'times_s': [time + moved_s for time in one.times_s],
-             'values': one.values} for one in entry.evidence]
+             'values': one.values} for one in entry.evidence])
     return rows.cut(tables.incidents, row)
+
+
+def joined(before: Sequence[Mapping[str, Any]],
+           after: Sequence[Mapping[str, Any]]) -> list[reports.Row]:
+    """The series of an incident with some more: how it began, and how it
+    went last.
+
+    Of more than fits what is between is left out: a series has its first and
+    its last measurements, :data:`MOST_SAMPLES` of each.
+    """
+    series: dict[tuple[str, str], dict[float, float | None]] = {}
+    for one in (*before, *after):
+        series.setdefault((one['workload'], one['signal']), {}).update(
+            zip(one['times_s'], one['values'], strict=False))
+    found = []
+    for (workload, signal), points in list(series.items())[:MOST_SERIES]:
+        kept = sorted(points.items(), key=lambda point: point[0])
+        if len(kept) > 2 * MOST_SAMPLES:
+            kept = kept[:MOST_SAMPLES] + kept[-MOST_SAMPLES:]
+        found.append({'workload': workload, 'signal': signal,
+                      'times_s': [time_s for time_s, _ in kept],
+                      'values': [value for _, value in kept]})
+    return found
 
 
 def _new(host_id: int, uuid: str, row: Mapping[str, Any],

@@ -11,10 +11,12 @@ stay those of all incidents, however often one changes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import Any
 from typing import NamedTuple
+from typing import TypeVar
 
 HOUR_S = 3600
 LONGEST_S = 7 * 24 * HOUR_S
@@ -23,8 +25,14 @@ LONGEST_S = 7 * 24 * HOUR_S
 LEAST_S = 1e-6
 """What is less is left by rounding."""
 
+NO_INTERFERENCE = ('own_limit', 'overcommitted', 'eviction')
+"""Causes that are no other workload."""
+
 PairKey = tuple[int, str, str, str]
 """Hour, antagonist, victim, cause."""
+VictimKey = tuple[int, str]
+"""Hour and victim."""
+Key = TypeVar('Key', PairKey, VictimKey)
 
 
 class Sums(NamedTuple):
@@ -58,6 +66,15 @@ def hour(time_s: float) -> int:
     return int(time_s // HOUR_S) * HOUR_S
 
 
+def of_victim(row: Mapping[str, Any]) -> dict[VictimKey, Sums]:
+    """What one incident adds to the sums of its victim, whatever is named
+    for it; nothing if no other workload is the cause."""
+    if row['cause'] in NO_INTERFERENCE:
+        return {}
+    return {(hour_s, row['victim']): sums
+            for hour_s, sums in _hours(row).items()}
+
+
 def of_incident(row: Mapping[str, Any]) -> dict[PairKey, Sums]:
     """What one incident adds to the sums.
 
@@ -70,6 +87,13 @@ def of_incident(row: Mapping[str, Any]) -> dict[PairKey, Sums]:
     antagonists = [one for one in row['suspects'] if one.antagonist]
     if not antagonists:
         return {}
+    return {(at, one.workload, row['victim'], row['cause']):
+            sums._replace(confirmed=0, refuted=0) if one.foreground else sums
+            for one in antagonists for at, sums in _hours(row).items()}
+
+
+def _hours(row: Mapping[str, Any]) -> dict[int, Sums]:
+    """The part of an incident in each hour."""
     until_s = max(row['begun_s'], row['changed_s'])
     parts = {hour(row['begun_s']): Sums(
         1, 0.0, int(row['outcome'] == 'confirmed'),
@@ -80,27 +104,30 @@ def of_incident(row: Mapping[str, Any]) -> dict[PairKey, Sums]:
         parts[hour(from_s)] = parts.get(hour(from_s), Sums()).plus(
             Sums(interference_s=end_s - from_s))
         from_s = end_s
-    return {(at, one.workload, row['victim'], row['cause']):
-            sums._replace(confirmed=0, refuted=0) if one.foreground else sums
-            for one in antagonists for at, sums in parts.items()}
+    return parts
 
 
 def most_rows(row: Mapping[str, Any]) -> int:
-    """So many sums, or one less for each antagonist, an incident adds to.
-    """
+    """So many sums, or one less for each antagonist and the victim, an
+    incident adds to."""
     until_s = max(row['begun_s'], row['changed_s'])
     from_s = max(row['begun_s'], until_s - LONGEST_S)
     hours = (hour(until_s) - hour(from_s)) // HOUR_S + 1
-    return (hours + (from_s > row['begun_s'])) * sum(
-        one.antagonist for one in row['suspects'])
+    return (hours + (from_s > row['begun_s'])) * (1 + sum(
+        one.antagonist for one in row['suspects']))
 
 
 def difference(before: Iterable[Mapping[str, Any]],
-               after: Iterable[Mapping[str, Any]]) -> dict[PairKey, Sums]:
-    """By how much the sums change; nothing for those that stay."""
-    found: dict[PairKey, Sums] = {}
+               after: Iterable[Mapping[str, Any]],
+               of: Callable[[Mapping[str, Any]], dict[Key, Sums]]
+               ) -> dict[Key, Sums]:
+    """By how much the sums change; nothing for those that stay.
+
+    :param of: :func:`of_incident` or :func:`of_victim`
+    """
+    found: dict[Key, Sums] = {}
     for rows, times in ((before, -1), (after, 1)):
         for row in rows:
-            for key, sums in of_incident(row).items():
+            for key, sums in of(row).items():
                 found[key] = found.get(key, Sums()).plus(sums, times)
     return {key: sums for key, sums in found.items() if not sums.empty}

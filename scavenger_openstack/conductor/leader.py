@@ -73,6 +73,8 @@ class Leader:
         self._hold_s = max(HOLD_S, 2 * every_s)
         self._what = what
         self._claimed_s: float | None = None
+        self.turn_s: float | None = None
+        """When a turn has succeeded here last, in UNIX time."""
         self._failures = 0
         self._said = ''
         self._logged_s = -float('inf')
@@ -84,6 +86,16 @@ class Leader:
         self._thread = threading.Thread(target=self._run, daemon=True,
                                         name=self._name)
         self._thread.start()
+
+    @property
+    def name(self) -> str:
+        """Of the claim."""
+        return self._name
+
+    @property
+    def leads(self) -> bool:
+        """Whether this conductor has the work."""
+        return self._claimed_s is not None and not self._stop.is_set()
 
     @property
     def is_alive(self) -> bool:
@@ -124,6 +136,7 @@ class Leader:
             else:
                 self._still()
             self._turn(self._still)
+            self.turn_s = self._clock()
         except Lost:
             if not self._stop.is_set():
                 self._claimed_s = None

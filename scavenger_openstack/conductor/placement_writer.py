@@ -153,6 +153,15 @@ class Writer:
             self._drain()
             raise
 
+    def background_vcpus(self) -> dict[str, float]:
+        """Return what Placement has of all hosts, as far as it is known
+        here: ``offered``, and ``reserved``.  From any thread."""
+        written = [provider.state.written[placement.VCPU]
+                   for provider in list(self._providers.values())
+                   if placement.VCPU in provider.state.written]
+        return {'offered': float(sum(one.offered for one in written)),
+                'reserved': float(sum(one.reserved for one in written))}
+
     # --- what is to be written
 
     def _jobs(self, now: float) -> deque[tuple[Urgency, Provider]]:

@@ -65,6 +65,11 @@ TRIES = 3
 so that its agent finds out which entry it is and goes on."""
 
 
+RESULTS = STORED, REFUSED, PUT_OFF, FAILED = (
+    'stored', 'refused', 'put_off', 'failed')
+"""What comes of a report."""
+
+
 class Cost(NamedTuple):
     """What a report costs once it is stored: rows by table, amounts by the
     names in :data:`.accounts.HOST`, and whether Nova has a service on each
@@ -84,6 +89,8 @@ class Conductor:
     :param keep_days: see :func:`.upkeep.make_purging`; so are
         ``keep_audit_days``, ``keep_rows`` and ``elapsed``
     :param pace: see :class:`.accounts.Accounts`
+    :param reported: gets what came of each report (:data:`RESULTS`), and
+        after how many seconds
     """
 
     def __init__(self, engine: connect.Engine,
@@ -92,7 +99,9 @@ class Conductor:
                  keep_days: int = 0, keep_audit_days: int = 0,
                  keep_rows: int = 0,
                  elapsed: Callable[[], float] = time.monotonic,
-                 pace: Callable[[], float] = time.monotonic) -> None:
+                 pace: Callable[[], float] = time.monotonic,
+                 reported: Callable[[str, float], None]
+                 = lambda result, lasted_s: None) -> None:
         self.name = f'{socket.gethostname()}:{os.getpid()}:' \
                     f'{secrets.token_hex(4)}'
         self._engine = engine
@@ -113,6 +122,7 @@ class Conductor:
         self.purging = upkeep.make_purging(
             *own, days=keep_days, audit_days=keep_audit_days, rows=keep_rows)
         self._thread: threading.Thread | None = None
+        self._reported = reported
 
     def answer(self, data: bytes, authenticated: str | None = None,
                address: str = '') -> bytes:
@@ -125,19 +135,25 @@ class Conductor:
         :raises Busy: the sender has no budget left
         :raises Unreachable: it could not be stored: send it again later
         """
-        now = self._clock()
+        now, began_s, result = self._clock(), time.monotonic(), FAILED
         sender = (accounts.Sender(authenticated, accounts.TRUSTED)
                   if authenticated is not None
                   else accounts.Sender(_host(data)))
         try:
             self._accounts.begin(sender, len(data))
-            return self._paid(sender, data, authenticated, now)
+            answer = self._paid(sender, data, authenticated, now)
+            result = STORED
+            return answer
         except errors.Busy as exc:
+            result = PUT_OFF
             self._log.put_off(exc, sender.host, address, now)
             raise
         except errors.WireError as exc:
+            result = REFUSED
             self._log.refused(exc, authenticated, sender.host, address, now)
             raise
+        finally:
+            self._reported(result, time.monotonic() - began_s)
 
     def _paid(self, sender: accounts.Sender, data: bytes,
               authenticated: str | None, now: float) -> bytes:
@@ -298,7 +314,7 @@ class Conductor:
         if len(self._failures) >= MOST_FAILED:
             self._failures.clear()
         self._failures[report.host] = count, now
-        which = _entries(report)
+        which = sync_.described_entries(report)
         if self._log.is_due(f'{report.host} {type(exc).__name__}', now):
             LOG.error('%s: its report with %s is not stored; please report '
                       'this', report.host, which, exc_info=exc)
@@ -371,16 +387,6 @@ class Conductor:
             LOG.error('reports are not stored, agents send them again: %s',
                       why)
         return errors.Unreachable('the conductor cannot store the report now')
-
-
-def _entries(report: Report) -> str:
-    """The entries of a report, for people."""
-    if not report.entries:
-        return 'no entry'
-    first, last = report.entries[0], report.entries[-1]
-    if first is last:
-        return f'entry {first.sequence} ({type(first).__name__})'
-    return f'entries {first.sequence} to {last.sequence}'
 
 
 def _host(data: bytes) -> str:

@@ -12,7 +12,6 @@ from keystoneauth1 import session
 from oslo_config import cfg
 
 from scavenger_openstack import errors
-from scavenger_openstack import extras
 
 if TYPE_CHECKING:
     from scavenger_openstack.conductor.nova import client as nova_client
@@ -74,6 +73,6 @@ def make_nova(conf: cfg.ConfigOpts, made: session.Session) -> nova_client.Nova:
         from scavenger_openstack.conductor.nova import client as nova_client
     except ImportError as exc:
         raise errors.ConfigError(
-            f'[nova] enabled: {extras.missing(exc) or exc}') from exc
+            f'[nova] enabled: {errors.missing_package(exc) or exc}') from exc
     return nova_client.Nova(made, region_name=conf[SECTION].region_name,
                          endpoint_type=conf[SECTION].valid_interfaces)

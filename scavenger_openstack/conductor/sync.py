@@ -24,6 +24,7 @@ from scavenger_openstack.conductor import interference
 from scavenger_openstack.conductor.nova import elsewhere
 from scavenger_openstack.conductor import workloads
 from scavenger_openstack.db import enrollment
+from scavenger_openstack.db import hours
 from scavenger_openstack.db import newest
 from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import services
@@ -141,11 +142,13 @@ def sync(connection: reports.Connection, report: Report, now: float,
         reports.update_host(connection, host.id, {
             'last_seen_s': now, 'removed_s': None})
     else:
+        facts = _facts(report, host, now, holds=(
+            generation if directives is None else None))
         reports.update_host(connection, host.id, {
             'boot_id': report.boot_id, 'version': report.facts.version,
-            'enforcing': report.facts.enforcing,
-            'facts': _facts(report, host, now, holds=(
-                generation if directives is None else None)),
+            'enforcing': report.facts.enforcing, 'facts': facts,
+            'background': hours.background(connection, host, now,
+                                           facts.get('used', {})),
             'workloads_digest': digest,
             'last_seen_s': now, 'removed_s': None})
     return Answer(acknowledged=acknowledged, workloads_digest=digest,
@@ -300,3 +303,13 @@ def _named(entries: Iterable[AnyEntry]) -> Iterator[str]:
             yield from (one.workload for one in entry.suspects)
         elif isinstance(entry, Limit | Kill):
             yield entry.workload
+
+
+def described_entries(report: Report) -> str:
+    """Return the entries of a report, for people."""
+    if not report.entries:
+        return 'no entry'
+    first, last = report.entries[0], report.entries[-1]
+    if first is last:
+        return f'entry {first.sequence} ({type(first).__name__})'
+    return f'entries {first.sequence} to {last.sequence}'

@@ -28,7 +28,6 @@ from sqlalchemy import URL
 
 from scavenger_openstack.db import faults
 from scavenger_openstack import errors
-from scavenger_openstack import extras
 
 T = TypeVar('T')
 
@@ -86,7 +85,7 @@ def engine(url: str, *, statement_s: float = STATEMENT_S,
         made = sqlalchemy.create_engine(parsed, **options)
     except ImportError as exc_:
         raise errors.DatabaseError(
-            f'{faults.shown(parsed)}: {extras.missing(exc_) or exc_}'
+            f'{faults.shown(parsed)}: {errors.missing_package(exc_) or exc_}'
         ) from exc_
     if name == 'sqlite':
         _listen_sqlite(made)

@@ -123,3 +123,12 @@ def without_token(connection: Connection) -> int:
     hosts = tables.hosts.c
     return connection.execute(select(func.count()).where(
         hosts.token_hash.is_(None), hosts.removed_s.is_(None))).scalar_one()
+
+
+def keys(connection: Connection, most: int) -> list[tuple[str, str]]:
+    """The names of hosts with a token, at most so many, and its hash."""
+    hosts = tables.hosts
+    return [(row.name, row.token_hash) for row in connection.execute(
+        select(hosts.c.name, hosts.c.token_hash)
+        .where(hosts.c.token_hash.is_not(None))
+        .order_by(hosts.c.last_seen_s.desc()).limit(most))]

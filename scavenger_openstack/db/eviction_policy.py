@@ -128,12 +128,14 @@ def exempt(connection: Connection) -> set[tuple[str, str]]:
 
 
 def recommended(connection: Connection, instances: Collection[str]
-                ) -> set[str]:
-    """Those of these instances that were, and not too long ago."""
-    recommended: set[str] = set()
+                ) -> dict[str, float]:
+    """When those of these instances were that were, and not too long ago.
+    """
+    recommended: dict[str, float] = {}
     for some in rows.batches(sorted(set(instances))):
-        recommended.update(connection.scalars(select(_R.instance).where(
-            _R.instance.in_(some))))
+        for instance, time_s in connection.execute(select(
+                _R.instance, _R.time_s).where(_R.instance.in_(some))):
+            recommended[instance] = time_s
     return recommended
 
 

@@ -34,16 +34,24 @@ CLAIM = 'evictions'
 
 
 def page(connection: Connection, *, instance: str | None = None,
-         host: str | None = None, state: str | None = None,
-         after: int | None = None, limit: int) -> list[Row]:
+         host: str | None = None, project: str | None = None,
+         state: str | None = None, after: int | None = None, limit: int
+         ) -> list[Row]:
     return rows.newest(
         connection, select(tables.evictions), tables.evictions,
-        {_E.instance: instance, _E.host: host, _E.state: state}, after, limit)
+        {_E.instance: instance, _E.host: host, _E.project: project,
+         _E.state: state}, after, limit)
 
 
 def show(connection: Connection, uuid: str) -> Row | None:
     return rows.first(connection, select(tables.evictions).where(
         _E.uuid == uuid))
+
+
+def id_of(connection: Connection, project: str, uuid: str) -> int | None:
+    """The id of an eviction of an instance of a project."""
+    return connection.scalar(select(_E.id).where(
+        _E.uuid == uuid, _E.project == project))
 
 
 def unfinished(connection: Connection, instance: str | None = None

@@ -18,7 +18,6 @@ from sqlalchemy import insert
 from sqlalchemy import select
 from sqlalchemy import update
 
-from scavenger_openstack.db import host_rows
 from scavenger_openstack.db import rows
 from scavenger_openstack.db import tables
 from scavenger_openstack import host_names
@@ -36,7 +35,7 @@ are kept of each host: the newest."""
 _T, _W = tables.flavor_tags.c, tables.workloads.c
 _OF_HOST = select(
     _T.instance, _T.priority, _T.source, _T.application, _T.floor,
-    _T.protect).where(host_rows.of(_T)).order_by(_T.instance)
+    _T.protect).where(rows.of_host(_T)).order_by(_T.instance)
 
 
 class FlavorTag(NamedTuple):
@@ -97,7 +96,7 @@ def touch(connection: Connection, instances: Collection[str], now_s: float
 def of_host(connection: Connection, host: str) -> list[FlavorTag]:
     """All of a host's, by whatever name Nova calls it."""
     return [FlavorTag(*row) for row in connection.execute(
-        _OF_HOST, host_rows.parameters(host))]
+        _OF_HOST, rows.host_parameters(host))]
 
 
 def of_instances(connection: Connection, instances: Sequence[str]

@@ -13,7 +13,6 @@ from sqlalchemy import func
 from sqlalchemy import select
 
 from scavenger_openstack.db import claims
-from scavenger_openstack.db import host_rows
 from scavenger_openstack.db import rows
 from scavenger_openstack.db import tables
 
@@ -75,7 +74,7 @@ def wrong(connection: Connection, before_s: float, hosts_at_once: int = HOSTS
             tables.flavor_tags, _T.instance == _W.instance).join(
                 tables.hosts, hosts.id == _W.host_id))
         .where(_W.until_s.is_(None), _W.since_s < before_s,
-               _T.changed_s < before_s, ~_T.from_broker, ~host_rows.same(
+               _T.changed_s < before_s, ~_T.from_broker, ~rows.same_host(
                    _T.host, _T.short, hosts.name, hosts.short)))
     if last_s is not None and 0 <= before_s - last_s < WHOLE_S \
             and last_s // WHOLE_S == before_s // WHOLE_S:
@@ -106,8 +105,8 @@ def elsewhere(connection: Connection, host_id: int, host: str,
             select(_T.instance, _T.host).select_from(tables.flavor_tags.join(
                 tables.workloads, _T.instance == _W.instance))
             .where(_T.instance.in_(some),
-                   ~host_rows.of(_T), _T.changed_s < before_s, ~_T.from_broker,
+                   ~rows.of_host(_T), _T.changed_s < before_s, ~_T.from_broker,
                    _W.host_id == host_id)
             .group_by(_T.instance, _T.host)
             .having(func.max(_W.since_s) < before_s),
-            host_rows.parameters(host)).tuples().all()
+            rows.host_parameters(host)).tuples().all()

@@ -68,6 +68,8 @@ RULES = (
     Rule(tables.caps, tables.caps.c.removed_s),
     Rule(tables.workloads, tables.workloads.c.until_s),
     Rule(tables.antagonist_hours, tables.antagonist_hours.c.hour_s),
+    Rule(tables.victim_hours, tables.victim_hours.c.hour_s),
+    Rule(tables.background_hours, tables.background_hours.c.hour_s),
     Rule(tables.statistics, tables.statistics.c.hour_s),
     Rule(tables.overrides, tables.overrides.c.expires_s),
     Rule(tables.evictions, tables.evictions.c.ended_s),

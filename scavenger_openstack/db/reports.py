@@ -26,12 +26,13 @@ from sqlalchemy import select
 from sqlalchemy import update
 
 from scavenger_openstack.db import generation
-from scavenger_openstack.db import host_rows
 from scavenger_openstack.db.resources import notifications
 from scavenger_openstack.db.rows import batches
 from scavenger_openstack.db.rows import count_added
 from scavenger_openstack.db.rows import cut
+from scavenger_openstack.db.rows import host_parameters
 from scavenger_openstack.db.rows import insert_rows
+from scavenger_openstack.db.rows import of_host
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db.rows import update_rows
 from scavenger_openstack.db import tables
@@ -46,7 +47,7 @@ _tags = tables.flavor_tags.c
 _HOST = select(
     _hosts.id, _hosts.facts, _hosts.workloads_digest, _hosts.settings,
     _hosts.token_hash, _hosts.boot_id, _hosts.last_seen_s,
-    _hosts.token_from_s).where(
+    _hosts.token_from_s, _hosts.background).where(
         _hosts.name == bindparam('host')).with_for_update(key_share=True)
 _PROGRESS = select(
     select(_runs.sequence).where(
@@ -58,7 +59,7 @@ _PROGRESS = select(
     select(tables.claims.c.beat).where(
         tables.claims.c.name == generation.NAME).scalar_subquery(),
     select(func.sum(_tags.stamp)).where(
-        host_rows.of(_tags)).scalar_subquery())
+        of_host(_tags)).scalar_subquery())
 _UPDATE_HOST = update(tables.hosts).where(_hosts.id == bindparam('row'))
 
 
@@ -92,6 +93,7 @@ class Host(NamedTuple):
     boot_id: str
     last_seen_s: float
     token_from_s: float | None = None
+    background: Row | None = None
 
 
 class Progress(NamedTuple):
@@ -143,7 +145,7 @@ def progress(connection: Connection, host_id: int, host: str, run: str
     :param host: its name
     """
     sequence, last_s, generation, tags = connection.execute(_PROGRESS, {
-        'host_id': host_id, 'run': run, **host_rows.parameters(host)}).one()
+        'host_id': host_id, 'run': run, **host_parameters(host)}).one()
     return Progress(sequence, last_s, generation or 0, int(tags or 0))
 
 

@@ -12,9 +12,11 @@ import functools
 from typing import Any
 
 import sqlalchemy
+from sqlalchemy import and_
 from sqlalchemy import bindparam
 from sqlalchemy import cast
 from sqlalchemy import Column
+from sqlalchemy import ColumnElement
 from sqlalchemy import Connection
 from sqlalchemy.dialects import mysql
 from sqlalchemy.dialects import postgresql
@@ -22,6 +24,7 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy import func
 from sqlalchemy import insert
 from sqlalchemy import Insert
+from sqlalchemy import or_
 from sqlalchemy import RowMapping
 from sqlalchemy import select
 from sqlalchemy import Select
@@ -32,6 +35,7 @@ from sqlalchemy import update
 
 from scavenger_openstack.db import paging
 from scavenger_openstack.db import tables
+from scavenger_openstack import host_names
 
 Row = dict[str, Any]
 """One row: column -> value."""
@@ -112,6 +116,27 @@ def keyed(connection: Connection, columns: Sequence[Column],
         for values in zip(*some, strict=True))).table_valued(
             *(column.name for column in columns)).render_derived()
     return tuple_(*columns).in_(select(*table.c))
+
+
+def same_host(one: Any, one_short: Any, two: Any, two_short: Any
+              ) -> ColumnElement[bool]:
+    """The condition that :func:`.host_names.same` holds for two names, each
+    with what :func:`.host_names.short` makes of it."""
+    return and_(one_short == two_short, or_(
+        one == two, one == one_short, two == two_short))
+
+
+def of_host(table: Any) -> ColumnElement[bool]:
+    """The condition for ``host`` and ``short`` of a table; a statement with it
+    takes :func:`host_parameters`."""
+    return same_host(table.host, table.short,
+                bindparam('host', type_=tables.NAME),
+                bindparam('host_short', type_=tables.NAME))
+
+
+def host_parameters(name: str) -> dict[str, str]:
+    """What :func:`of_host` needs of a host's name."""
+    return {'host': name, 'host_short': host_names.short(name)}
 
 
 def put(connection: Connection, table: Table, key: tuple[str, ...],

@@ -107,6 +107,8 @@ hosts = _table(
     # Up to which hour antagonist_totals are.
     Column('totals_hour_s', BigInteger, nullable=False, default=0,
            index=True),
+    # What background work used in this hour: {"hour_s":, "core_s":, ...}.
+    Column('background', MAYBE_JSON),
     Index('ix_hosts_short', 'short', 'name'))
 
 # The last entry of each run of an agent that is in the database.
@@ -169,16 +171,20 @@ incidents = _table(
     Column('evidence', JSON, nullable=False),
     # [{"workload":, "kind":, "share":, ...}, ...]; NULL for none.
     Column('grounds', MAYBE_JSON),
+    # The strongest kind of these, '' for none.
+    Column('evidence_kind', String(16), nullable=False, default=''),
     Index('ix_incidents_host', 'host_id', 'begun_s', 'id'),
     Index('ix_incidents_project', 'project', 'begun_s', 'id'),
     Index('ix_incidents_victim', 'victim', 'begun_s', 'id'),
     Index('ix_incidents_victim_instance', 'victim_instance', 'begun_s', 'id'),
     Index('ix_incidents_cause', 'cause', 'begun_s', 'id'),
     Index('ix_incidents_outcome', 'outcome', 'begun_s', 'id'),
+    Index('ix_incidents_evidence_kind', 'evidence_kind', 'begun_s', 'id'),
     # For two filters that are many rows each, and few or none together.
     *(Index(f'ix_incidents_{one.removesuffix("_id")}_{two}', one, two,
             'begun_s', 'id') for one, two in itertools.combinations(
-                ('host_id', 'project', 'cause', 'outcome'), 2)),
+                ('host_id', 'project', 'cause', 'outcome',
+                 'evidence_kind'), 2)),
     Index('ix_incidents_begun', 'begun_s', 'id'),
     Index('ix_incidents_ended', 'ended_s', 'host_id'))
 
@@ -212,6 +218,8 @@ caps = _table(
     Column('knob', String(32), nullable=False),
     Column('value', MAYBE_JSON),
     Column('original', MAYBE_JSON),
+    # [[time_s, value], ...]: each value that it had; NULL: only this one.
+    Column('steps', MAYBE_JSON),
     Column('owner', String(64), nullable=False),
     Column('reason', Text, nullable=False),
     Column('why', Text, nullable=False),
@@ -245,7 +253,30 @@ antagonist_hours = _table(
     Index('ix_antagonist_hours_project', 'victim_project', 'hour_s'),
     Index('ix_antagonist_hours_workload', 'host_id', 'workload', 'hour_s'))
 
-# The same by span up to now, in the order of a ranking; see db.totals.
+# The same by victim, each incident once; see db.hours.
+victim_hours = _table(
+    'victim_hours', _id(), _host(),
+    Column('hour_s', BigInteger, nullable=False),
+    Column('victim', NAME, nullable=False),
+    Column('instance', String(36), nullable=False, default=''),
+    Column('project', PROJECT, nullable=False, default=''),
+    Column('application', NAME, nullable=False, default=''),
+    Column('incidents', Integer, nullable=False),
+    Column('interference_s', Double, nullable=False),
+    UniqueConstraint('hour_s', 'host_id', 'victim', name='uq_victim_hours'),
+    Index('ix_victim_hours_sums', 'hour_s', 'interference_s', 'incidents'))
+
+# What background work of a host used in an hour that is over.
+background_hours = _table(
+    'background_hours', _id(), _host(),
+    Column('hour_s', BigInteger, nullable=False),
+    Column('core_s', Double, nullable=False),
+    Column('byte_s', Double, nullable=False),
+    UniqueConstraint('hour_s', 'host_id', name='uq_background_hours'),
+    Index('ix_background_hours_sums', 'hour_s', 'core_s', 'byte_s'))
+
+# Sums of antagonists by span up to now, in the order of a ranking; see
+# db.totals.
 antagonist_totals = _table(
     'antagonist_totals',
     Column('host_id', BIG, ForeignKey('hosts.id'), primary_key=True,
@@ -379,6 +410,7 @@ evictions = _table(
     Column('unfinished', String(36), unique=True),
     Index('ix_evictions_instance', 'instance', 'id'),
     Index('ix_evictions_host', 'host', 'id'),
+    Index('ix_evictions_project', 'project', 'id'),
     Index('ix_evictions_state', 'state', 'id'))
 
 # Instances whose eviction was recommended within a day.

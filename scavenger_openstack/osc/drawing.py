@@ -19,10 +19,10 @@ from typing import Any
 from typing import NamedTuple
 from typing import TextIO
 
-from scavenger_openstack.osc import amounts
 from scavenger_openstack.osc.terminal import printable
 from scavenger_openstack.osc import times
 from scavenger_openstack import text
+from scavenger_openstack import typed_amounts
 
 VICTIM_LINES = 3
 MIN_WIDTH = 24
@@ -135,7 +135,7 @@ def _rank(one: Series, victim: str,
 def _title(one: Series, incident: Mapping[str, Any],
            suspect: Mapping[str, Any] | None, first: bool) -> str:
     known = [value for _, value in one.points if value is not None]
-    low, high = (amounts.human(one.signal, value)
+    low, high = (typed_amounts.human(one.signal, value)
                  for value in (min(known), max(known)))
     if first:
         name, role = incident.get('victim_name'), 'victim'
@@ -238,7 +238,7 @@ def _limited(limit: Mapping[str, Any], axis: Axis, ink: Ink
         return
     begin, end = max(begin, 0), min(end, axis.columns - 1)
     yield ' ' * begin + ink.line * (end - begin + 1)
-    value = amounts.human(limit.get('knob') or '', limit.get('value'))
+    value = typed_amounts.human(limit.get('knob') or '', limit.get('value'))
     yield text.cut(printable(
         f'{ink.line} limited: {limit.get("knob")} {value}'), axis.columns)
 

@@ -68,12 +68,14 @@ class Client:
         return found
 
     def one(self, noun: str, method: str, path: str,
-            body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+            body: Mapping[str, Any] | None = None, *,
+            query: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The thing that an answer holds under its noun.
 
         :raises CommandError: see :meth:`request`.
         """
-        return self._field(self.request(method, path, body=body), noun, dict)
+        return self._field(self.request(method, path, body=body, query=query),
+                           noun, dict)
 
     def listing(self, noun: str, path: str, filters: Mapping[str, Any], *,
                 limit: int | None = None, marker: str | None = None

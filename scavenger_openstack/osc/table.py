@@ -23,9 +23,9 @@ from typing import NamedTuple
 from cliff import columns
 from osc_lib import exceptions
 
-from scavenger_openstack.osc import amounts
 from scavenger_openstack.osc.terminal import printable
 from scavenger_openstack.osc import times
+from scavenger_openstack import typed_amounts
 
 SHORT_COLUMNS = 60
 _UNIT = re.compile('_(cores|bytes|bytes_per_s|per_s)$')
@@ -81,7 +81,8 @@ def duration(value: Any) -> str:
 
 def amounts_by_name(value: Any) -> str:
     """Knobs or resources, each with an amount."""
-    return ', '.join(f'{_UNIT.sub("", name)} {amounts.human(name, amount)}'
+    return ', '.join(f'{_UNIT.sub("", name)} '
+                     f'{typed_amounts.human(name, amount)}'
                      for name, amount in sorted((value or {}).items())) or '-'
 
 

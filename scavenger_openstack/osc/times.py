@@ -97,9 +97,5 @@ def human(text: object) -> str:
 
 def duration(seconds: float) -> str:
     """Two figures of a duration: ``45 s``, ``3 min``, ``1.5 h``, ``12 d``."""
-    for unit, unit_s in (('d', 86400), ('h', 3600), ('min', 60)):
-        if seconds >= unit_s:
-            count = seconds / unit_s
-            return f'{count:.0f} {unit}' if count >= 9.95 \
-                else f'{count:.2g} {unit}'
-    return f'{seconds:.0f} s' if seconds >= 9.95 else f'{seconds:.2g} s'
+    from scavenger_openstack.amounts import of_duration
+    return of_duration(seconds)

@@ -63,13 +63,14 @@ def write_all(fd: int, data: bytes, offset: int | None = None) -> None:
 
 def replace(path: pathlib.Path | str, data: bytes, *, draft: str,
             directory: int | None = None, mode: int = 0o600,
-            sync: bool = False) -> None:
+            sync: bool = False, public: bool = False) -> None:
     """Put a file in place of another; there is always the old or the new.
 
     :param draft: what the new one is called before
     :param directory: what both are relative to
     :param sync: not without having it on the disk; its name, too, if the
         disk takes it
+    :param public: with that mode whatever the umask is
     :raises OSError: it could not be written; what was there still is.
     """
     try:
@@ -79,6 +80,8 @@ def replace(path: pathlib.Path | str, data: bytes, *, draft: str,
                      mode, dir_fd=directory)
         try:
             write_all(fd, data)
+            if public:
+                os.fchmod(fd, mode)
             if sync:
                 os.fsync(fd)
         finally:

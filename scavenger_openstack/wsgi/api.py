@@ -8,11 +8,14 @@ environment variable ``SCAVENGER_CONFIG_FILE`` names.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from collections.abc import Iterable
 import os
 
 from oslo_config import cfg
 
 from scavenger_openstack.api import app
+from scavenger_openstack import cloud_metrics
 from scavenger_openstack import conf as conf_
 from scavenger_openstack import conf_check
 from scavenger_openstack import conf_control
@@ -21,7 +24,7 @@ from scavenger_openstack import errors
 from scavenger_openstack import state_report
 
 
-def _create() -> app.Application:
+def _create() -> Callable[..., Iterable[bytes]]:
     file = os.environ.get('SCAVENGER_CONFIG_FILE')
     conf = cfg.ConfigOpts()
     conf_.register(conf)
@@ -32,13 +35,17 @@ def _create() -> app.Application:
     state_report.on_file(conf, 'scavenger-api')
     found = list(conf_check.wrong_values(
         conf, [('database', conf_control.DATABASE_OPTS),
-               ('api', conf_control.API_OPTS)]))
+               ('api', conf_.SECTIONS['api'])]))
     if found:
         raise errors.ConfigError(*found)
-    return app.create(connect.engine(
-        conf_control.database(conf),
-        connections=conf.database.max_connections,
-        notifies=bool(conf.notifications.topics)), conf)
+    engine = connect.engine(conf_control.database(conf),
+                            connections=conf.database.max_connections,
+                            notifies=bool(conf.notifications.topics))
+    served = cloud_metrics.Served(
+        conf.api.metrics_listen,
+        cloud_metrics.Database(engine, conf.api.silent_s))
+    return cloud_metrics.beside(
+        cloud_metrics.Api(app.create(engine, conf), served), served)
 
 
 application = _create()

@@ -11,10 +11,13 @@ Nova and Placement is left to ``scavenger-conductor``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from collections.abc import Iterable
 import os
 
 from oslo_config import cfg
 
+from scavenger_openstack import cloud_metrics
 from scavenger_openstack.conductor import http
 from scavenger_openstack.conductor import leader
 from scavenger_openstack.conductor import service
@@ -26,7 +29,7 @@ from scavenger_openstack.db import schema
 from scavenger_openstack import state_report
 
 
-def _create() -> http.Application:
+def _create() -> Callable[..., Iterable[bytes]]:
     file = os.environ.get('SCAVENGER_CONFIG_FILE')
     conf = cfg.ConfigOpts()
     conf_.register(conf)
@@ -40,14 +43,20 @@ def _create() -> http.Application:
                             notifies=bool(conf.notifications.topics))
     connect.read(engine, schema.check)
     engine.dispose()    # no connection is shared by processes that fork
+    served = cloud_metrics.Served(
+        conf.conductor.metrics_listen,
+        cloud_metrics.Database(engine, conf.api.silent_s))
+    metrics = cloud_metrics.Conductor(served)
     conductor = service.Conductor(
-        engine, **conf_control.keeping(conf))
+        engine, reported=metrics.report, **conf_control.keeping(conf))
 
     def leaders() -> list[leader.Leader]:
-        return [silence.make_leader(engine, conf.api.silent_s,
-                                    f'{conductor.name}:{os.getpid()}')]
+        found = [silence.make_leader(engine, conf.api.silent_s,
+                                     f'{conductor.name}:{os.getpid()}')]
+        metrics.follow(found)
+        return found
 
-    return http.Application(conductor, leaders)
+    return cloud_metrics.beside(http.Application(conductor, leaders), served)
 
 
 application = _create()

@@ -12,10 +12,10 @@ from typing import Any
 from typing import get_args
 from typing import NamedTuple
 
+from scavenger_openstack.agent import capacity
 from scavenger_openstack.agent import journal
 from scavenger_openstack.agent import transitions
 from scavenger_openstack.algorithms.perfiso import perfiso
-from scavenger_openstack.algorithms.scavenger import scavenger
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Instance
 from scavenger_openstack.types import Mode
@@ -139,8 +139,10 @@ def facts(seen: SeenTick, rates: Rates | None, *, version: str,
         limited=document.get('limited'),
         missing=[fit.sentence(what) for what in document.get(
             'missing', ())[:report.MAX_MISSING]],
-        capacity=_capacity(seen.sample),
-        headroom=_headroom(document, rates, idle_cores), used=_used(rates),
+        capacity=_amounts(capacity.capacity(seen.sample)),
+        headroom=_amounts(capacity.headroom(
+            document.get('controllers', {}), rates, idle_cores)),
+        used=_amounts(capacity.used(rates)),
         precision={fit.name(name): report.Precision(**{
             word: int(tried.get(word, 0))
             for word in ('confirmed', 'refuted', 'unclear')})
@@ -179,57 +181,9 @@ def encoded(told: report.Report, their_digest: str) -> bytes:
     return data
 
 
-def _amounts(found: Mapping[Resource, float | None]) -> Amounts:
+def _amounts(found: Mapping[Resource, float]) -> Amounts:
     return {resource.value: value for resource, given in found.items()
             if (value := fit.amount(given)) is not None}
-
-
-def _capacity(sample: HostSample | None) -> Amounts:
-    if sample is None:
-        return {}
-    return _amounts({
-        Resource.CPU: float(len(sample.cpu_busy_s)) or None,
-        Resource.MEMORY: sample.memory_total_bytes,
-        Resource.NETWORK: sum(sample.links.values()) or None})
-
-
-def _headroom(document: Mapping[str, Any], rates: Rates | None,
-              idle_cores: float | None) -> Amounts:
-    """What the budget leaves above what the background uses."""
-    if rates is None or not rates.complete:
-        return {}
-    budgets = document.get('controllers', {}).get(
-        scavenger.NAME, {}).get('facts', {})
-    background = [one for one in rates.workloads
-                  if one.workload.priority is Priority.BACKGROUND]
-    found: dict[Resource, float | None] = {Resource.CPU: idle_cores}
-    memory = budgets.get('memory', {}).get('budget')
-    used = _total(one.memory_bytes for one in background)
-    if memory is not None and used is not None:
-        found[Resource.MEMORY] = max(0.0, memory - used)
-    links = [one['budget'] for one in budgets.get('network', {}).values()
-             if isinstance(one, dict) and one.get('budget') is not None]
-    sent = _total(one.net_tx_bytes_per_s for one in background)
-    if links and sent is not None:
-        found[Resource.NETWORK] = max(0.0, sum(links) - sent)
-    return _amounts(found)
-
-
-def _used(rates: Rates | None) -> Amounts:
-    """What all background work uses, where that of each is known."""
-    if rates is None or not rates.complete:
-        return {}
-    background = [one for one in rates.workloads
-                  if one.workload.priority is Priority.BACKGROUND]
-    return _amounts({
-        Resource.CPU: _total(one.cpu_cores for one in background),
-        Resource.MEMORY: _total(one.memory_bytes for one in background)})
-
-
-def _total(values: Iterable[float | None]) -> float | None:
-    """The sum, ``None`` where a part of it is not known."""
-    known = list(values)
-    return None if None in known else sum(filter(None, known))
 
 
 def entry(happened: Happened) -> report.AnyEntry:

@@ -24,6 +24,7 @@ from typing import Any
 
 from oslo_log import log
 
+from scavenger_openstack.agent import capacity
 from scavenger_openstack.agent.control_plane import directives as directives_
 from scavenger_openstack.agent.control_plane import head
 from scavenger_openstack.agent.control_plane import reports
@@ -35,6 +36,7 @@ from scavenger_openstack.decision import orders as orders_
 from scavenger_openstack.decision import rates as rates_
 from scavenger_openstack.drivers import calls
 from scavenger_openstack import errors
+from scavenger_openstack.outcomes import Outcome
 from scavenger_openstack.restore.records import now_s
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Incident
@@ -136,7 +138,7 @@ class Sync:
         for event in events:
             evidence = self._evidence(event.controller, event.incident) if (
                 isinstance(event, transitions.IncidentEvent)
-                and event.what == 'began') else ()
+                and _is_measured(event)) else ()
             self._events.append(reports.Happened(
                 event, evidence, behind_s,
                 self._clock.began_behind_s(event, behind_s)))
@@ -283,11 +285,8 @@ class Sync:
         if not rates.complete:
             return
         self._rates = rates
-        if sample.cpu_busy_s and before.cpu_busy_s:
-            busy_s = sum(max(0.0, total - before.cpu_busy_s.get(cpu, total))
-                         for cpu, total in sample.cpu_busy_s.items())
-            self._idle_cores = max(
-                0.0, len(sample.cpu_busy_s) - busy_s / rates.interval_s)
+        self._idle_cores = capacity.idle_cores(
+            before.cpu_busy_s, sample.cpu_busy_s, rates.interval_s)
         self._sums.add(rates.workloads, sample.cpu_model or '',
                        sample.wall_time_s + self._clock.behind_s(
                            sample.time_s, sample.wall_time_s))
@@ -377,6 +376,11 @@ class Sync:
             workloads=None if digest == self._their_digest else found,
             entries=entries, directives_digest=self.directives.digest)
         return reports.encoded(told, self._their_digest)
+
+
+def _is_measured(event: transitions.IncidentEvent) -> bool:
+    """Whether it is a begin, an end, or a limit that was judged."""
+    return event.what != 'changed' or event.incident.outcome != Outcome.OPEN
 
 
 def make(call: Callable[[bytes], bytes], directory: pathlib.Path, *,

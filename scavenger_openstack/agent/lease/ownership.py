@@ -23,6 +23,9 @@ from scavenger_openstack.restore.records import now_s
 from scavenger_openstack.restore import state_directory
 from scavenger_openstack.restore import watcher
 
+REFUSED = '.refused'
+"""Ends the name of a record that a restorer did not trust."""
+
 LOCK_TIMEOUT_S = 2.0
 """A restorer may be at work: so long it is waited for."""
 
@@ -122,6 +125,16 @@ class Ownership:
                 os.close(fd)
         self.records = -1
         self._lock = self._lock if keep_lock else -1
+
+
+def refused(path: pathlib.Path) -> list[str]:
+    """Return the records of a state directory that could not be trusted."""
+    where = path / 'leases'
+    try:
+        return sorted(str(where / name) for name in os.listdir(where)
+                      if name.endswith(REFUSED))
+    except OSError:
+        return []
 
 
 def _take_lock(path: pathlib.Path) -> int:

@@ -14,12 +14,15 @@ from scavenger_openstack.api import markers
 from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
+from scavenger_openstack.api import times
+from scavenger_openstack.db import eviction_policy
 from scavenger_openstack.db import newest
 from scavenger_openstack.db.resources import antagonists
 from scavenger_openstack.db.resources import caps
 from scavenger_openstack.types import Priority
 
 SPAN_S = 86400.0
+PARTS_MOST = 60
 SORTS = get_args(antagonists.Sort)
 
 FILTERS = {
@@ -33,7 +36,10 @@ FILTERS = {
     'victim_project': described(schemas.SHORT,
                                 'Only what it did to this project.'),
     'sort': described({**schemas.one_of(SORTS), 'default': SORTS[0]},
-                      'The greatest comes first.')}
+                      'The greatest comes first.'),
+    'parts': {'type': 'integer', 'minimum': 0, 'maximum': PARTS_MOST,
+              'default': 0, 'description':
+              'Into how many equal parts "history" divides the span.'}}
 
 FIELDS = {
     'workload': schemas.TEXT,
@@ -53,7 +59,14 @@ FIELDS = {
     'limited': described(schemas.FLAG, 'Whether a detector or an operator '
                                        'limits it now.'),
     'foreground': described(schemas.FLAG, 'It is neither limited nor '
-                                          'evicted.')}
+                                          'evicted.'),
+    'eviction_recommended_at': described(
+        schemas.MAYBE_TIME, 'When its eviction was recommended, if it was '
+                            'within a day.'),
+    'history': described(
+        schemas.items(schemas.NUMBER),
+        'The seconds of each part of the span, the oldest first; empty '
+        'without "parts".  An hour counts in the part that it begins in.')}
 
 
 def list_(call: Call, connection: Any) -> dict[str, Any]:
@@ -80,13 +93,34 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
     newest_rows = {(row.host_id, row.name): row
                    for row in newest.workloads(connection, pairs)}
     limited = caps.limited(connection, pairs)
+    recommended = eviction_policy.recommended(
+        connection, [row['instance'] for row in rows if row['instance']])
+    parts = query.get('parts', 0)
+    by_hour = antagonists.history(connection, pairs if parts else [], asked)
     page = call.page(found, lambda place: place, lambda place: [sort, *place])
     # A ranking from the cache may have what was deleted since.
     page[call.noun] = [
-        _shape(by_pair[pair], newest_rows.get(pair), pair in limited)
+        {**_shape(by_pair[pair], newest_rows.get(pair), pair in limited),
+         'eviction_recommended_at': times.iso(
+             recommended.get(by_pair[pair]['instance'])),
+         'history': divided(by_hour.get(pair, {}), asked, parts)}
         for pair in (place[1:] for place in page[call.noun])
         if pair in by_pair]
     return page
+
+
+def divided(by_hour: Mapping[int, float], asked: antagonists.Span,
+            parts: int) -> list[float]:
+    """The sum of each part of a span.
+
+    :param by_hour: seconds of the hours that the span touches
+    """
+    found = [0.0] * parts
+    first_s = asked.since_s // antagonists.HOUR_S * antagonists.HOUR_S
+    for hour_s, seconds in by_hour.items() if parts else ():
+        part = int((hour_s - first_s) * parts / (asked.until_s - first_s))
+        found[min(part, parts - 1)] += seconds
+    return found
 
 
 def _after(call: Call, sort: str) -> antagonists.Place | None:
@@ -106,7 +140,8 @@ def _shape(row: Mapping[str, Any], workload: Any, limited: bool
     :param workload: its newest row, ``None`` when none is kept
     """
     return schemas.shape(
-        FIELDS, row, limited=limited,
+        FIELDS, row, limited=limited, eviction_recommended_at=None,
+        history=[],
         name='' if workload is None else workload.display_name,
         foreground=workload is not None
         and workload.priority == Priority.FOREGROUND)

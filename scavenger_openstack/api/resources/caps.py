@@ -6,11 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Mapping
+import functools
 from typing import Any
 import uuid
 
 from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import faults
+from scavenger_openstack.api import policies
 from scavenger_openstack.api.resources import following
 from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api.resources import names as names_
@@ -46,9 +48,17 @@ FILTERS = {
 
 OVERRIDE_FILTERS = {'host': schemas.NAME, 'workload': schemas.NAME}
 
+HIDDEN_FILTERS = frozenset(('host', 'project'))
+"""What tells readers of a project of others, or where an instance is."""
+
+HIDDEN: Mapping[str, None] = dict.fromkeys((
+    'id', 'host', 'reason', 'why', 'incident', 'override'))
+"""Likewise: texts name what suffers, the incident is another's, and ids tell
+how many limits there are."""
+
 FIELDS = {
-    'id': schemas.TEXT,
-    'host': schemas.TEXT,
+    'id': schemas.MAYBE_TEXT,
+    'host': schemas.MAYBE_TEXT,
     'workload': schemas.TEXT,
     'instance': schemas.TEXT,
     'name': schemas.TEXT,
@@ -57,14 +67,20 @@ FIELDS = {
     'value': schemas.VALUE,
     'original': described(schemas.VALUE, 'What the knob holds without it.'),
     'owner': described(schemas.TEXT, 'The controller, or operator.'),
-    'reason': schemas.TEXT,
-    'why': described(schemas.TEXT, 'Why it was removed.'),
-    'incident': described(schemas.TEXT, 'The id of the incident that it '
-                                        'answers; empty for none.'),
+    'reason': schemas.MAYBE_TEXT,
+    'why': described(schemas.MAYBE_TEXT, 'Why it was removed.'),
+    'incident': described(schemas.MAYBE_TEXT,
+                          'The id of the incident that it answers; empty '
+                          'for none.'),
     'set_at': schemas.MAYBE_TIME,
     'removed_at': schemas.MAYBE_TIME,
     'override': described(schemas.MAYBE_TEXT, 'The id of the override that '
                                               'holds for this knob now.')}
+
+STEPPED = {**FIELDS, 'steps': described(
+    schemas.items(schemas.fields({'at': schemas.MAYBE_TIME,
+                                  'value': schemas.VALUE})),
+    'Each value that it had, the oldest first.')}
 
 STORED = {
     'id': schemas.TEXT,
@@ -89,16 +105,28 @@ WISH = schemas.fields({
 
 def list_(call: Call, connection: Any) -> dict[str, Any]:
     query = call.query
+    project = call.only(policies.CAPS_ALL, policies.CAPS_LIST)
+    if project is not None:
+        call.hide(HIDDEN_FILTERS, FILTERS)
     found = caps.page(
         connection, host_id=hosts.known(connection, query.get('host')),
-        project=query.get('project'), instance=query.get('instance'),
+        project=query.get('project') if project is None else project,
+        instance=query.get('instance'),
         knob=query.get('knob'), in_force=query.get('in_force', True),
-        after=call.after_id(), limit=call.limit + 1)
+        after=call.after_id() if project is None else call.after_row(
+            [str, str, int], functools.partial(caps.id_of, connection,
+                                               project)),
+        limit=call.limit + 1)
     shown = iter(shapes(connection, found, call.now_s))
-    return call.page(found, lambda row: next(shown))
+    if project is None:
+        return call.page(found, lambda row: next(shown))
+    return call.page(found, lambda row: {**next(shown), **HIDDEN},
+                     lambda row: [row['instance'], row['knob'],
+                                  round(1e3 * row['set_s'])])
 
 
-def shapes(connection: Any, found: list[dict[str, Any]], now_s: float
+def shapes(connection: Any, found: list[dict[str, Any]], now_s: float,
+           fields: Mapping[str, schemas.Schema] = FIELDS
            ) -> list[dict[str, Any]]:
     """Limits as they are shown, in their order."""
     names = workloads.display_names(
@@ -108,7 +136,9 @@ def shapes(connection: Any, found: list[dict[str, Any]], now_s: float
     overrides = caps.override_ids(
         connection, [row['host_id'] for row in found], now_s)
     return [schemas.shape(
-        FIELDS, row, id=str(row['id']),
+        fields, row, id=str(row['id']), steps=[
+            {'at': times.iso(time_s), 'value': value} for time_s, value in
+            row['steps'] or [(row['set_s'], row['value'])]],
         reason=names_.beside(row['reason'], others),
         why=names_.beside(row['why'], others),
         name=names.get((row['host_id'], row['workload']), ''),

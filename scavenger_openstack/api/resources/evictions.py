@@ -9,6 +9,7 @@ went.
 from __future__ import annotations
 
 from collections.abc import Mapping
+import functools
 import math
 from typing import Any
 import uuid
@@ -16,6 +17,7 @@ import uuid
 from scavenger_openstack.algorithms import placing
 from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import faults
+from scavenger_openstack.api import policies
 from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api.resources import names as names_
 from scavenger_openstack.api import schemas
@@ -29,7 +31,15 @@ from scavenger_openstack.types import Knob
 HOW = schemas.one_of(('live-migrate', 'pause', 'stop', 'shelve'))
 
 FILTERS = {'instance': schemas.UUID, 'host': schemas.NAME,
+           'project': schemas.SHORT,
            'state': schemas.one_of(evictions.STATES)}
+
+HIDDEN_FILTERS = frozenset(('host', 'project'))
+"""What tells readers of a project of others, or where an instance is."""
+
+HIDDEN: Mapping[str, None] = dict.fromkeys((
+    'host', 'reason', 'created_by', 'detail'))
+"""Likewise, or of others: operators and Nova write the texts."""
 
 DONE = {'pause': 'it would be paused', 'stop': 'it would be shut down',
         'shelve': 'it would be shut down, and leave its place'}
@@ -40,15 +50,15 @@ FIELDS = {
     'id': described(schemas.TEXT, 'Empty for a dry run.'),
     'instance': schemas.TEXT,
     'name': schemas.TEXT,
-    'host': described(schemas.TEXT, 'Where it was.'),
+    'host': described(schemas.MAYBE_TEXT, 'Where it was.'),
     'project': schemas.TEXT,
     'how': HOW,
-    'reason': schemas.TEXT,
-    'created_by': schemas.TEXT,
+    'reason': schemas.MAYBE_TEXT,
+    'created_by': schemas.MAYBE_TEXT,
     'created_at': schemas.MAYBE_TIME,
     'state': described(schemas.TEXT, 'asked, sending (to Nova), doing, done, '
                                      'failed; or dry run.'),
-    'detail': schemas.TEXT,
+    'detail': schemas.MAYBE_TEXT,
     'changed_at': schemas.MAYBE_TIME}
 
 WISH = schemas.fields(
@@ -59,16 +69,24 @@ WISH = schemas.fields(
 
 def list_(call: Call, connection: Any) -> dict[str, Any]:
     query = call.query
+    project = call.only(policies.EVICTIONS_ALL, policies.EVICTIONS_LIST)
+    if project is not None:
+        call.hide(HIDDEN_FILTERS, FILTERS)
     host = query.get('host')
     hosts.known(connection, host)
     row = None if host is None else hosts_.by_name(connection, host)
     found = evictions.page(
         connection, instance=query.get('instance'),
         host=row['name'] if row else host,
-        state=query.get('state'), after=call.after_id(),
+        project=query.get('project') if project is None else project,
+        state=query.get('state'),
+        after=call.after_id() if project is None else call.after_row(
+            [str], functools.partial(evictions.id_of, connection, project)),
         limit=call.limit + 1)
     names = names_.of(connection, *(row['instance'] for row in found))
-    return call.page(found, lambda row: _shape(row, names))
+    return call.page(found, lambda row: {
+        **_shape(row, names), **(HIDDEN if project is not None else {})},
+        lambda row: [row['id'] if project is None else row['uuid']])
 
 
 def show(call: Call, connection: Any) -> dict[str, Any]:

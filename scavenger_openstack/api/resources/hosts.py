@@ -36,6 +36,7 @@ FIELDS = {
     'silent': described(schemas.FLAG, 'It has not reported for long.'),
     'headroom': described(AMOUNTS, 'What background work could use besides '
                                    'what it has, by resource.'),
+    'used': described(AMOUNTS, 'What background work uses now.'),
     'capacity': AMOUNTS,
     'precision': described(
         schemas.mapping(schemas.mapping(schemas.COUNT)),
@@ -203,7 +204,6 @@ def _shown(row: Mapping[str, Any], call: Call, connection: Any
             **{name: value for name, value in facts.items()
                if name not in TIMES_S and name not in FIELDS
                and name not in ('refused', 'followed')},
-            **({'used': amounts(facts['used'])} if 'used' in facts else {}),
             **{f'{name.removesuffix("_s")}_at': times.iso(facts[name])
                for name in TIMES_S if name in facts
                and name != 'followed_s'}}}
@@ -231,4 +231,4 @@ def _shape(row: Mapping[str, Any], call: Call, names: names_.Names
         missing=facts.get('missing', []),
         **{name: facts.get(name, {}) for name in ('modes', 'precision')},
         **{name: amounts(facts.get(name, {}))
-           for name in ('headroom', 'capacity')})
+           for name in ('headroom', 'used', 'capacity')})

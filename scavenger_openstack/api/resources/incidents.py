@@ -42,6 +42,9 @@ FILTERS = {
     'antagonist': described(schemas.NAME, 'A workload or an instance.'),
     'cause': schemas.SHORT,
     'outcome': schemas.OUTCOMES,
+    'evidence_kind': described(
+        schemas.one_of(grounds.GroundKind),
+        'The strongest kind of evidence: see grounds.'),
     'since': described(schemas.TIME, 'Begun then or later.'),
     'until': described(schemas.TIME, 'Begun before.')}
 
@@ -93,6 +96,8 @@ FIELDS = {
     'antagonists': schemas.items(schemas.fields(ANTAGONIST)),
     'action': schemas.MAYBE_TEXT,
     'outcome': schemas.TEXT,
+    'evidence_kind': described(schemas.TEXT, 'The strongest kind of its '
+                                             'grounds; empty for none.'),
     'begun_at': schemas.MAYBE_TIME,
     'changed_at': schemas.MAYBE_TIME,
     'ended_at': schemas.MAYBE_TIME}
@@ -101,23 +106,21 @@ SHOWN = {**FIELDS,
          'suspects': schemas.items(schemas.fields(SUSPECT)),
          'grounds': schemas.items(schemas.fields(GROUND)),
          'evidence': schemas.items(schemas.fields(SERIES)),
-         'caps': schemas.items(schemas.fields(caps.FIELDS))}
+         'caps': schemas.items(schemas.fields(caps.STEPPED))}
 
 
 def list_(call: Call, connection: Any) -> dict[str, Any]:
-    query, project = call.query, _only(call)
+    query = call.query
+    project = call.only(policies.INCIDENTS_ALL, policies.INCIDENTS_LIST)
     if project is not None:
-        hidden = sorted(HIDDEN_FILTERS & query.keys())
-        if hidden:
-            raise faults.bad(
-                f'{hidden[0]} cannot be asked for by readers of a project.',
-                hidden[0], sorted(FILTERS.keys() - HIDDEN_FILTERS))
+        call.hide(HIDDEN_FILTERS, FILTERS)
     found = incidents.page(
         connection, host_id=hosts.known(connection, query.get('host')),
         project=query.get('project') if project is None else project,
         **_either('victim', call.name('victim')),
         **_either('antagonist', call.name('antagonist')),
         cause=query.get('cause'), outcome=query.get('outcome'),
+        evidence_kind=query.get('evidence_kind'),
         since_s=call.time_s('since'), until_s=call.time_s('until'),
         after=_after(call, connection, project), limit=call.limit + 1)
     if not found:
@@ -135,7 +138,7 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
 
 def show(call: Call, connection: Any) -> dict[str, Any]:
     """The same answer for an incident of others and for none at all."""
-    project = _only(call)
+    project = call.only(policies.INCIDENTS_ALL, policies.INCIDENTS_LIST)
     row = incidents.show(connection, call.path['id'], project)
     if row is None or not call.may(policies.INCIDENTS_SHOW,
                                    project_id=row['project']):
@@ -144,7 +147,8 @@ def show(call: Call, connection: Any) -> dict[str, Any]:
     names = _names(connection, [row], suspects)
     found = suspects[row['id']]
     limits = caps.shapes(connection, db_caps.of_incident(
-        connection, row['host_id'], row['uuid'], CAPS_MOST), call.now_s)
+        connection, row['host_id'], row['uuid'], CAPS_MOST), call.now_s,
+        caps.STEPPED)
     own = {row['victim'], *(suspect['workload'] for suspect in found
                             if suspect['project'] == project)}
     seen = [suspect for suspect in found
@@ -165,18 +169,6 @@ def show(call: Call, connection: Any) -> dict[str, Any]:
         'evidence': [_series(series) for series in row['evidence'] or ()
                      if project is None or series['workload'] in own],
         'caps': [cap for cap in limits if project is None]}}
-
-
-def _only(call: Call) -> str | None:
-    """The one project that the caller may see; ``None`` for all.
-
-    :raises Fault: 403, it may see none.
-    """
-    if call.may(policies.INCIDENTS_ALL):
-        return None
-    project = call.caller.project
-    call.require(policies.INCIDENTS_LIST, project_id=project or None)
-    return project
 
 
 def _either(name: str, text: str | None) -> dict[str, Any]:

@@ -42,6 +42,9 @@ PROTECTION_SET = {
     'last_seen_at': described(schemas.MAYBE_TIME,
                               'When one of them reported last.')}
 
+PROTECTION_FILTERS = {'enabled': described(
+    schemas.FLAG, 'false: only where protection is off.')}
+
 GOVERNOR = {'scope': SCOPES, 'target': TARGET, 'caps_per_minute': BUDGET}
 
 _WHERE = {'scope': SCOPES, 'target': TARGET, 'reason': schemas.REASON}
@@ -56,7 +59,8 @@ _CLOUD = {'scope': 'cloud', 'target': '', 'protection': True, 'reason': '',
 
 
 def protection(call: Call, connection: Any) -> dict[str, Any]:
-    return _list(call, connection, _protection, governed=False)
+    return _list(call, connection, _protection, governed=False,
+                 protection=call.query.get('enabled'))
 
 
 def governor(call: Call, connection: Any) -> dict[str, Any]:
@@ -87,14 +91,14 @@ def set_governor(call: Call, connection: Any) -> dict[str, Any]:
     return {'governor': _governor(after)}
 
 
-def _list(call: Call, connection: Any, shape: Any, *, governed: bool
-          ) -> dict[str, Any]:
+def _list(call: Call, connection: Any, shape: Any, *, governed: bool,
+          protection: bool | None = None) -> dict[str, Any]:
     after = call.after_id()
     answer = call.page(
-        switches.page(connection, governed=governed, after=after,
-                      limit=call.limit + 1), shape)
+        switches.page(connection, governed=governed, protection=protection,
+                      after=after, limit=call.limit + 1), shape)
     # The cloud's is always there, on the last page.
-    if answer['next'] is None:
+    if answer['next'] is None and protection is not False:
         cloud = switches.of(connection, 'cloud', '')
         if cloud is None or (governed and cloud['caps_per_minute'] is None):
             answer[call.noun].append(shape(_CLOUD))

@@ -1,31 +1,56 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Workloads: VMs and containers on the hosts."""
+"""Workloads: VMs and containers on the hosts.
+
+A reader of a project sees its instances, and not where they are.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+import functools
 from typing import Any
 
 from scavenger_openstack.api.call import Call
+from scavenger_openstack.api import faults
+from scavenger_openstack.api import policies
 from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
+from scavenger_openstack.db.resources import caps
 from scavenger_openstack.db.resources import workloads
+
+LIMITS_S = 30 * 86400.0
+LIMITS_MOST = 100
+
+HIDDEN_FILTERS = frozenset(('host', 'name', 'project'))
 
 FILTERS = {
     'host': schemas.NAME,
+    'name': described(schemas.NAME, 'What its host calls it; with '
+                                    '"host" only.'),
     'project': schemas.SHORT,
     'instance': schemas.UUID,
     'application': schemas.NAME,
     'priority': schemas.PRIORITIES,
     'gone': described({**schemas.FLAG, 'default': False},
                       'Those that were, the last that went first, in place '
-                      'of those that are there.')}
+                      'of those that are there.'),
+    'limits': described({**schemas.FLAG, 'default': False},
+                        'With what limited each instance in the last 30 '
+                        f'days; for pages of at most {LIMITS_MOST}.')}
+
+LIMIT = {
+    'knob': schemas.TEXT,
+    'limited_s': described(schemas.NUMBER, 'Of the last 30 days.'),
+    'in_force': schemas.FLAG,
+    'value': described(schemas.VALUE, 'Of the limit in force.'),
+    'owner': described(schemas.MAYBE_TEXT, 'What set it.'),
+    'set_at': schemas.MAYBE_TIME}
 
 FIELDS = {
     'id': described(schemas.TEXT, 'Its name on the host.'),
-    'host': schemas.TEXT,
+    'host': schemas.MAYBE_TEXT,
     'name': schemas.TEXT,
     'kind': schemas.one_of(('container', 'instance')),
     'instance': described(schemas.TEXT, 'Empty for a container.'),
@@ -39,22 +64,48 @@ FIELDS = {
     'floor': described(schemas.mapping(schemas.NUMBER),
                        'Knob: the value below which no limit goes.'),
     'since_at': schemas.MAYBE_TIME,
-    'until_at': schemas.MAYBE_TIME}
+    'until_at': schemas.MAYBE_TIME,
+    'limits': described(schemas.maybe(schemas.items(schemas.fields(LIMIT))),
+                        'null, unless they are asked for.')}
 
 
 def list_(call: Call, connection: Any) -> dict[str, Any]:
     query = call.query
+    project = call.only(policies.WORKLOADS_ALL, policies.WORKLOADS_LIST)
+    if project is not None:
+        call.hide(HIDDEN_FILTERS, FILTERS)
+    if 'name' in query and 'host' not in query:
+        raise faults.bad('name is of a workload on one host.', 'host',
+                         'the name of a host in /v1/hosts')
+    with_limits = query.get('limits', False)
+    if with_limits and call.limit > LIMITS_MOST:
+        raise faults.bad('limit is too large for a page with limits.',
+                         'limit', f'from 1 to {LIMITS_MOST}')
+    found = workloads.page(
+        connection, host_id=hosts.known(connection, query.get('host')),
+        project=query.get('project') if project is None else project,
+        name=call.name('name'), instance=query.get('instance'),
+        application=call.name('application'),
+        priority=query.get('priority'), gone=query.get('gone', False),
+        after=call.after_id() if project is None else call.after_row(
+            [str, int], functools.partial(workloads.id_of, connection,
+                                          project)),
+        limit=call.limit + 1)
+    limits = caps.of_instances(
+        connection, [row['instance'] for row in found],
+        call.now_s - LIMITS_S, call.now_s) if with_limits else None
     return call.page(
-        workloads.page(
-            connection, host_id=hosts.known(connection, query.get('host')),
-            project=query.get('project'), instance=query.get('instance'),
-            application=call.name('application'),
-            priority=query.get('priority'), gone=query.get('gone', False),
-            after=call.after_id(), limit=call.limit + 1),
-        _shape)
+        found, lambda row: _shape(row, limits, project), lambda row: [
+            row['id']] if project is None else [
+                row['instance'], round(1e3 * row['since_s'])])
 
 
-def _shape(row: Mapping[str, Any]) -> dict[str, Any]:
+def _shape(row: Mapping[str, Any],
+           limits: Mapping[str, list[dict[str, Any]]] | None,
+           project: str | None) -> dict[str, Any]:
     return schemas.shape(
         FIELDS, row, id=row['name'], name=row['display_name'] or row['name'],
-        floor=row['floor'] or {})
+        host=row['host'] if project is None else None,
+        floor=row['floor'] or {}, limits=None if limits is None else [
+            schemas.shape(LIMIT, one, in_force=one['set_s'] is not None)
+            for one in limits.get(row['instance'], ())])

@@ -3,8 +3,10 @@
 """Which senders know the token of a host.
 
 Of each host the hash of its token is kept for a while, so that a report is no
-look into the database.  Who fits what was known last is asked for at no cost;
-the others share the look-ups of a process: a client may invent names.
+query of the database.  A sender that fits the hash of its host costs nothing;
+the others share the queries of a process: a client may invent names.  So that
+these cost no enrolled host its reports, the hashes of all hosts are read at
+once, after a start and whenever a sender does not fit.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from scavenger_openstack import errors
 from scavenger_openstack.wire import proof
 
 PROVED_S = 60.0
-"""So long a hash counts without a look into the database."""
+"""So long a hash counts without a query of the database, and so seldom those
+of all hosts are read."""
 
 MOST_HOSTS = 20_000
 """Hosts of which anything is kept."""
@@ -44,6 +47,8 @@ class Keys:
         self._engine = engine
         self._accounts = accounts_
         self._lock = threading.Lock()
+        self._reading = threading.Lock()
+        self._all_read_s = -math.inf
         self._keys: dict[str, tuple[str, float]] = {}
         self._proofs: dict[str, collections.deque[str]] = {}
 
@@ -57,6 +62,9 @@ class Keys:
         now = time.monotonic()
         key, read_s = self._keys.get(host, ('', -math.inf))
         is_known = bool(key) and fits(key)
+        if not is_known and self._read_all(now):
+            key, read_s = self._keys.get(host, ('', -math.inf))
+            is_known = bool(key) and fits(key)
         if is_known and now - read_s < PROVED_S:
             return key
         if not is_known:
@@ -71,6 +79,22 @@ class Keys:
                 self._proofs.clear()
             self._keys[host] = key, now
         return key if fits(key) else ''
+
+    def _read_all(self, now: float) -> bool:
+        """Read the hashes of all hosts unless that was done lately; whether
+        they may be others than ``now``.  Other threads wait meanwhile.
+
+        :raises DatabaseError: that cannot be done now
+        """
+        with self._reading:
+            if now - self._all_read_s >= PROVED_S:
+                read_s = time.monotonic()
+                rows = connect.read(self._engine, functools.partial(
+                    enrollment.keys, most=MOST_HOSTS))
+                with self._lock:
+                    self._keys = {host: (key, read_s) for host, key in rows}
+                self._all_read_s = read_s
+            return self._all_read_s >= now
 
     def check_new(self, given: proof.Proof) -> None:
         """

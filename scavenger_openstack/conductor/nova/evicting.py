@@ -98,13 +98,17 @@ class Evicting:
     :param clock: UNIX time in seconds
     :param elapsed: seconds that only grow; by these an eviction has to wait
         until it fails, from when it is first seen here
+    :param moved: gets how, and the state that one came to
     """
 
     def __init__(self, engine: connect.Engine, nova: Nova,
                  clock: Callable[[], float],
-                 elapsed: Callable[[], float] = time.monotonic) -> None:
+                 elapsed: Callable[[], float] = time.monotonic,
+                 moved: Callable[[str, str], None] = lambda how, state: None
+                 ) -> None:
         self._engine = engine
         self._nova = nova
+        self._count_moved = moved
         self._clock = clock
         self._elapsed = elapsed
         self._since_s: dict[tuple[int, str], float] | None = None
@@ -229,6 +233,8 @@ class Evicting:
             now=now), idempotent=True)
         if moved and self._since_s is not None:
             self._since_s[row['id'], state] = self._elapsed()
+        if moved:
+            self._count_moved(row['how'], state)
         if moved and state in (DONE, FAILED):
             log_it = LOG.info if state == DONE else LOG.warning
             log_it('eviction of %s from %s by %s, asked for by %s: %s, %s',

@@ -194,8 +194,8 @@ class _Look:
 
     def _known(self, found: Sequence[Row]) -> set[str]:
         """The instances of these that need not be recommended again."""
-        return rows.recommended(
-            self._connection, [one['instance'] for one in found])
+        return set(rows.recommended(
+            self._connection, [one['instance'] for one in found]))
 
     def _recommend(self, one: Row, why: str, reason: str) -> None:
         """In log, audit and an incident.

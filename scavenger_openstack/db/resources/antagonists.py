@@ -124,6 +124,25 @@ def sums(connection: Connection, places: Iterable[Place], asked: Span
     return [found[pair] for pair in wanted if pair in found]
 
 
+def history(connection: Connection, pairs: Iterable[tuple[int, str]],
+            asked: Span) -> dict[tuple[int, str], dict[int, float]]:
+    """How long each of these disturbed, by hour."""
+    wanted = list(pairs)
+    found: dict[tuple[int, str], dict[int, float]] = {
+        pair: {} for pair in wanted}
+    if not wanted:
+        return found
+    for host_id, workload, hour_s, seconds in connection.execute(rows.equal(
+            select(_H.host_id, _H.workload, _H.hour_s,
+                   func.sum(_H.interference_s))
+            .where(*_within(asked),
+                   rows.among(_H.host_id, _H.workload, wanted))
+            .group_by(_H.host_id, _H.workload, _H.hour_s),
+            {_H.victim_project: asked.victim_project})):
+        found[host_id, workload][hour_s] = float(seconds)
+    return found
+
+
 def _of_totals(connection: Connection, asked: Span, sort: Sort,
                host_id: int | None, after: Place | None, limit: int
                ) -> list[Place]:

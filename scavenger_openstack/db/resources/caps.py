@@ -7,7 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from sqlalchemy import case
 from sqlalchemy import Connection
+from sqlalchemy import func
 from sqlalchemy import insert
 from sqlalchemy import or_
 from sqlalchemy import select
@@ -58,6 +60,61 @@ def limited(connection: Connection, pairs: Iterable[tuple[int, str]]
             _C.removed_s.is_(None),
             or_(_C.incident != '', _C.owner == OWNER),
             rows.among(_C.host_id, _C.workload, wanted)))}
+
+
+def count_by_owner(connection: Connection) -> dict[str, int]:
+    """How many limits are in force, by what set them."""
+    return dict(connection.execute(
+        select(_C.owner, func.count()).where(_C.removed_s.is_(None))
+        .group_by(_C.owner)).tuples().all())
+
+
+def count_overrides(connection: Connection, now_s: float) -> int:
+    """How many overrides hold now."""
+    return int(connection.execute(select(func.count()).select_from(
+        tables.overrides).where(_O.deleted_s.is_(None),
+                                _O.expires_s > now_s)).scalar() or 0)
+
+
+def id_of(connection: Connection, project: str, instance: str, knob: str,
+          set_ms: int) -> int | None:
+    """The id of a limit on an instance of a project, by when it was set."""
+    return connection.scalar(select(func.max(_C.id)).where(
+        _C.instance == instance, _C.project == project, _C.knob == knob,
+        _C.set_s.between((set_ms - 1) / 1e3, (set_ms + 1) / 1e3)))
+
+
+def of_instances(connection: Connection, instances: Iterable[str],
+                 since_s: float, now_s: float) -> dict[str, list[Row]]:
+    """Instance -> its limits by knob: for how many seconds since then there
+    was one (``limited_s``), and, if one is in force, its ``value`` and
+    ``owner``, and when it was set (``set_s``), else ``None``."""
+    wanted = sorted({instance for instance in instances if instance})
+    found: dict[str, list[Row]] = {}
+    if not wanted:
+        return found
+    begin = case((_C.set_s < since_s, since_s), else_=_C.set_s)
+    end = case((_C.removed_s.is_(None), now_s), else_=_C.removed_s)
+    by_knob: dict[tuple[str, str], Row] = {}
+    for row in rows.rows(connection, select(
+            _C.instance, _C.knob, func.sum(
+                case((end > begin, end - begin), else_=0.0)
+            ).label('limited_s')).where(
+                _C.instance.in_(wanted),
+                or_(_C.removed_s.is_(None), _C.removed_s >= since_s))
+            .group_by(_C.instance, _C.knob)
+            .order_by(_C.instance, _C.knob)):
+        by_knob[row['instance'], row['knob']] = {
+            **row, 'limited_s': min(row['limited_s'], now_s - since_s),
+            'value': None, 'owner': None, 'set_s': None}
+        found.setdefault(row['instance'], []).append(
+            by_knob[row['instance'], row['knob']])
+    for row in rows.rows(connection, select(
+            _C.instance, _C.knob, _C.value, _C.owner, _C.set_s).where(
+                _C.instance.in_(wanted), _C.removed_s.is_(None))
+            .order_by(_C.id)):
+        by_knob[row['instance'], row['knob']].update(row)
+    return found
 
 
 def overrides(connection: Connection, *, now_s: float,
@@ -111,7 +168,7 @@ def _caps() -> Select:
     return select(
         _C.id, _C.host_id, tables.hosts.c.name.label('host'), _C.workload,
         _C.instance, _C.project, _C.knob, _C.value, _C.original, _C.owner,
-        _C.reason, _C.why, _C.incident, _C.set_s, _C.removed_s
+        _C.reason, _C.why, _C.incident, _C.steps, _C.set_s, _C.removed_s
     ).join_from(tables.caps, tables.hosts)
 
 

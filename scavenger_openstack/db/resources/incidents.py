@@ -26,7 +26,7 @@ _S = tables.suspects.c
 _SHOWN = (_I.id, _I.host_id, tables.hosts.c.name.label('host'), _I.uuid,
           _I.victim, _I.victim_instance, _I.project, _I.signal, _I.value,
           _I.threshold, _I.cause, _I.controller, _I.action, _I.outcome,
-          _I.begun_s, _I.changed_s, _I.ended_s)
+          _I.evidence_kind, _I.begun_s, _I.changed_s, _I.ended_s)
 
 
 def has_cause(connection: Connection, cause: str) -> bool:
@@ -39,8 +39,8 @@ def page(connection: Connection, *, host_id: int | None = None,
          project: str | None = None, victim: str | None = None,
          victim_instance: str | None = None, antagonist: str | None = None,
          antagonist_instance: str | None = None, cause: str | None = None,
-         outcome: str | None = None, since_s: float | None = None,
-         until_s: float | None = None,
+         outcome: str | None = None, evidence_kind: str | None = None,
+         since_s: float | None = None, until_s: float | None = None,
          after: tuple[float, int] | None = None, limit: int) -> list[Row]:
     """Those that began last come first; without grounds and evidence, which
     are long.
@@ -52,7 +52,7 @@ def page(connection: Connection, *, host_id: int | None = None,
     """
     wanted = {_I.victim: victim, _I.victim_instance: victim_instance,
               _I.project: project, _I.host_id: host_id, _I.cause: cause,
-              _I.outcome: outcome}
+              _I.outcome: outcome, _I.evidence_kind: evidence_kind}
     named = {_S.workload: antagonist, _S.instance: antagonist_instance}
     newest = functools.partial(paging.newest, connection, since=since_s,
                                until=until_s, after=after, limit=limit)

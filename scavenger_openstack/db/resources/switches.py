@@ -19,14 +19,17 @@ _S = tables.switches.c
 
 
 def page(connection: Connection, *, governed: bool = False,
+         protection: bool | None = None,
          after: int | None = None, limit: int) -> list[Row]:
     """The switches that were set.
 
     :param governed: only those with a number of limits per minute
+    :param protection: only those that are on, or off
     """
     return rows.newest(
-        connection, select(tables.switches), tables.switches, {}, after,
-        limit, [_S.caps_per_minute.is_not(None)] if governed else [])
+        connection, select(tables.switches), tables.switches,
+        {_S.protection: protection}, after, limit,
+        [_S.caps_per_minute.is_not(None)] if governed else [])
 
 
 def of(connection: Connection, scope: str, target: str, *,

@@ -20,8 +20,9 @@ _W = tables.workloads.c
 
 
 def page(connection: Connection, *, host_id: int | None = None,
-         project: str | None = None, instance: str | None = None,
-         application: str | None = None, priority: str | None = None,
+         name: str | None = None, project: str | None = None,
+         instance: str | None = None, application: str | None = None,
+         priority: str | None = None,
          gone: bool = False, after: int | None = None, limit: int
          ) -> list[Row]:
     """With the host's name as ``host``.
@@ -36,9 +37,18 @@ def page(connection: Connection, *, host_id: int | None = None,
         .join_from(tables.workloads, tables.hosts))
     return rows.newest(
         connection, query, tables.workloads,
-        {_W.instance: instance, _W.host_id: host_id, _W.project: project,
+        {_W.instance: instance, _W.host_id: host_id, _W.name: name,
+         _W.project: project,
          _W.application: application, _W.priority: priority}, after, limit,
         ended=_W.until_s, over=gone)
+
+
+def id_of(connection: Connection, project: str, instance: str, since_ms: int
+          ) -> int | None:
+    """The id of an instance of a project, by when it came to its host."""
+    return connection.scalar(select(func.max(_W.id)).where(
+        _W.instance == instance, _W.project == project,
+        _W.since_s.between((since_ms - 1) / 1e3, (since_ms + 1) / 1e3)))
 
 
 def present(connection: Connection, host_id: int, name: str) -> Row | None:

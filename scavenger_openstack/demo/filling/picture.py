@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 from scavenger_openstack.demo.filling import table
-from scavenger_openstack.demo import plot
+from scavenger_openstack.plot import shapes
 
 WIDTH, ROW, HEAD, FOOT = 980, 46, 66, 66
 LABEL_X, P99_X, WORK_X, HARM_X = 18, 136, 452, 742
@@ -37,14 +37,15 @@ def svg(result: Mapping[str, Any]) -> str:
     height = HEAD + ROW * len(phases) + FOOT
     parts = [f"<rect width='{WIDTH}' height='{height}' rx='8' "
              "fill='#ffffff'/>",
-             plot.text(P99_X, 28, 'What the service feels: P99 latency',
-                       size=14, colour=plot.INK, bold=True),
-             plot.text(P99_X, 46, 'ms, logarithmic; in brackets: times alone'),
-             plot.text(HARM_X, 28, 'Memory and files of the service',
-                       size=14, colour=plot.INK, bold=True),
-             plot.text(HARM_X, 46, 'waits for memory; s per file'),
-             plot.text(WORK_X, 28, 'What the batch work gets done', size=14,
-                       colour=plot.INK, bold=True),
+             shapes.text(P99_X, 28, 'What the service feels: P99 latency',
+                         size=14, colour=shapes.INK, bold=True),
+             shapes.text(P99_X, 46,
+                         'ms, logarithmic; in brackets: times alone'),
+             shapes.text(HARM_X, 28, 'Memory and files of the service',
+                         size=14, colour=shapes.INK, bold=True),
+             shapes.text(HARM_X, 46, 'waits for memory; s per file'),
+             shapes.text(WORK_X, 28, 'What the batch work gets done', size=14,
+                         colour=shapes.INK, bold=True),
              *_legend()]
     known = [phase['p99_ms'] for phase in phases.values()
              if phase['p99_ms']]
@@ -58,28 +59,28 @@ def svg(result: Mapping[str, Any]) -> str:
         if name == 'scavenger':
             parts.append(f"<rect x='6' y='{y - 2}' width='{WIDTH - 12}' "
                          f"height='{ROW - 2}' rx='6' fill='#eff6ff'/>")
-        parts.append(plot.text(LABEL_X, y + 25,
-                               table.NAMES.get(name, name),
-                               size=13.5, colour=plot.INK,
-                               bold=name == 'scavenger'))
+        parts.append(shapes.text(LABEL_X, y + 25,
+                                 table.NAMES.get(name, name),
+                                 size=13.5, colour=shapes.INK,
+                                 bold=name == 'scavenger'))
         parts += _latency(phase, y, low, high)
         parts += _work(phase, y, most)
         parts += _harm(phase, y)
     settings = result['settings']
-    parts.append(plot.text(LABEL_X, height - 28, SENTENCE, size=11.5,
-                           colour=plot.INK))
-    parts.append(plot.text(
+    parts.append(shapes.text(LABEL_X, height - 28, SENTENCE, size=11.5,
+                             colour=shapes.INK))
+    parts.append(shapes.text(
         LABEL_X, height - 11, f'Medians over {table.rounds(settings)} on '
         f'{settings["cpus"]} CPUs; batch work as a share of the most that '
         'any way got done.', size=11))
-    return plot.svg(WIDTH, height, parts, 'Result of scavenger-demo')
+    return shapes.svg(WIDTH, height, parts, 'Result of scavenger-demo')
 
 
 def _legend() -> list[str]:
     parts, x = [], float(WORK_X)
     for colour, word in KINDS.values():
-        parts += [plot.bar(x, 38, 10, 9, colour),
-                  plot.text(x + 14, 46, word)]
+        parts += [shapes.bar(x, 38, 10, 9, colour),
+                  shapes.text(x + 14, 46, word)]
         x += 78
     return parts
 
@@ -95,10 +96,10 @@ def _latency(phase: Mapping[str, Any], y: float, low: float,
     if against is not None:
         words += (f' ({against:.2f}x)' if against < 10
                   else f' ({against:.0f}x)')
-    return [plot.bar(P99_X, y + 10, width, 20,
-                     plot.ALARM if bad else plot.FOREGROUND),
-            plot.text(P99_X + width + 6, y + 25, words, size=12.5,
-                      colour=plot.INK)]
+    return [shapes.bar(P99_X, y + 10, width, 20,
+                       shapes.ALARM if bad else shapes.FOREGROUND),
+            shapes.text(P99_X + width + 6, y + 25, words, size=12.5,
+                        colour=shapes.INK)]
 
 
 def _length(value: float, low: float, high: float) -> float:
@@ -114,9 +115,9 @@ def _axes(low: float, high: float, bottom: float) -> list[str]:
               for share in (0.0, 0.5, 1.0)]
     parts = []
     for x, words in ticks:
-        parts += [plot.line(x, HEAD, x, bottom, plot.GRID),
-                  plot.text(x, bottom + 12, words, size=10,
-                            anchor='middle')]
+        parts += [shapes.line(x, HEAD, x, bottom, shapes.GRID),
+                  shapes.text(x, bottom + 12, words, size=10,
+                              anchor='middle')]
     return parts
 
 
@@ -129,8 +130,8 @@ def _harm(phase: Mapping[str, Any], y: float) -> list[str]:
     if took is not None:
         words.append((f'a file takes {took:.2f} s',
                       slower is not None and slower > TOO_MUCH))
-    return [plot.text(HARM_X, y + 18 + 15 * i, text, size=11.5,
-                      colour=plot.ALARM if bad else plot.INK)
+    return [shapes.text(HARM_X, y + 18 + 15 * i, text, size=11.5,
+                        colour=shapes.ALARM if bad else shapes.INK)
             for i, (text, bad) in enumerate(words)]
 
 
@@ -141,9 +142,9 @@ def _work(phase: Mapping[str, Any], y: float,
         share = ((phase['background_work'][kind] or 0) / most[kind]
                  if most[kind] else 0)
         top = y + 3 + 12.5 * j
-        parts += [plot.bar(WORK_X, top, WORK_WIDTH, 9.5, '#f3f4f6'),
-                  plot.bar(WORK_X, top, WORK_WIDTH * share, 9.5, colour),
-                  plot.text(WORK_X + WORK_WIDTH + 8, top + 8.8,
-                            f'{100 * share:.0f} %', size=10.5,
-                            colour=plot.INK)]
+        parts += [shapes.bar(WORK_X, top, WORK_WIDTH, 9.5, '#f3f4f6'),
+                  shapes.bar(WORK_X, top, WORK_WIDTH * share, 9.5, colour),
+                  shapes.text(WORK_X + WORK_WIDTH + 8, top + 8.8,
+                              f'{100 * share:.0f} %', size=10.5,
+                              colour=shapes.INK)]
     return parts

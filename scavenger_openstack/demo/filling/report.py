@@ -13,16 +13,18 @@ from scavenger_openstack.demo.filling import phases as phases_
 from scavenger_openstack.demo.filling import picture
 from scavenger_openstack.demo.filling import result as result_
 from scavenger_openstack.demo.filling import table
-from scavenger_openstack.demo import plot
 from scavenger_openstack.demo import report
+from scavenger_openstack.plot import panels
+from scavenger_openstack.plot import shapes
 
 BIN_S = 0.25
 GIB = 2**30
 MB = 1e6
 WORST = '#93b4f5'
-BOTH = (('service', plot.FOREGROUND, ''), ('batch work', plot.BACKGROUND, ''))
-LIMITS = (('reserve for the service', plot.FOREGROUND, 'd'),
-          ('limit of the batch work', plot.BACKGROUND, 'd'))
+BOTH = (('service', shapes.FOREGROUND, ''),
+        ('batch work', shapes.BACKGROUND, ''))
+LIMITS = (('reserve for the service', shapes.FOREGROUND, 'd'),
+          ('limit of the batch work', shapes.BACKGROUND, 'd'))
 
 def page(result: Mapping[str, Any],
          records: Sequence[Mapping[str, Any]]) -> str:
@@ -46,21 +48,21 @@ def page(result: Mapping[str, Any],
             'Latency of the service',
             'Each request, from the moment it was due. The fine line is the '
             'worst of a quarter of a second.',
-            (('median', plot.FOREGROUND, ''), ('worst', WORST, ''),
-             ('P99 alone', plot.FAINT, 'd')),
+            (('median', shapes.FOREGROUND, ''), ('worst', WORST, ''),
+             ('P99 alone', shapes.FAINT, 'd')),
             [_latency(one, shown, result) for one in shown]),
         *report.section(
             'CPU', 'CPUs kept busy, and how many CPUs the batch work may use.',
-            (*BOTH, ('CPU set of the batch work', plot.INK, 'd')),
+            (*BOTH, ('CPU set of the batch work', shapes.INK, 'd')),
             [_cpu(one, result) for one in shown]),
         *report.section(
             'Memory', 'The wall at the top is the memory of the host. A red '
             'dot is a step of the service that met it.',
-            (*BOTH, *LIMITS, ('met the wall', plot.ALARM, 'dot')),
+            (*BOTH, *LIMITS, ('met the wall', shapes.ALARM, 'dot')),
             [_memory(one, result) for one in shown]),
         *report.section(
             'Uplink', 'What was delivered, in MB per second.',
-            (*BOTH, *LIMITS, ('capacity', plot.FAINT, 'd')),
+            (*BOTH, *LIMITS, ('capacity', shapes.FAINT, 'd')),
             [_network(one, result) for one in shown])])
 
 
@@ -79,15 +81,15 @@ def _title(one: Mapping[str, Any]) -> str:
 
 
 def _bins(requests: Sequence[tuple[float, float]]
-          ) -> tuple[list[plot.Point], list[plot.Point]]:
+          ) -> tuple[list[panels.Point], list[panels.Point]]:
     """Median and worst latency in ms per :data:`BIN_S`."""
     found: dict[int, list[float]] = {}
     for at_s, latency_s in requests:
         found.setdefault(int(at_s / BIN_S), []).append(1000 * latency_s)
-    middle: list[plot.Point] = [
+    middle: list[panels.Point] = [
         ((i + 0.5) * BIN_S, statistics.median(values))
         for i, values in sorted(found.items())]
-    worst: list[plot.Point] = [
+    worst: list[panels.Point] = [
         ((i + 0.5) * BIN_S, max(values))
         for i, values in sorted(found.items())]
     return middle, worst
@@ -102,23 +104,23 @@ def _latency(one: Mapping[str, Any], shown: Sequence[Mapping[str, Any]],
     ticks = [(1.0, '1 ms'), (10.0, '10'), (100.0, '100'), (1e3, '1 s'),
              (1e4, '10')]
     high = next((t for t, _ in ticks[1:] if t >= most), 1e5)
-    axis = plot.Axis(1.0, high, [t for t in ticks if t[0] <= high], log=True)
+    axis = panels.Axis(1.0, high, [t for t in ticks if t[0] <= high], log=True)
     p99 = one['p99_ms']
-    panel = plot.Panel(_title(one),
-                       f'P99 {picture.milliseconds(p99)}' if p99 else '',
-                       result['settings']['seconds'], axis)
+    panel = panels.Panel(_title(one),
+                         f'P99 {picture.milliseconds(p99)}' if p99 else '',
+                         result['settings']['seconds'], axis)
     middle, worst = _bins(one['series']['requests'])
-    panel.add(plot.Curve(worst, WORST, fill=True, width=1))
-    panel.add(plot.Curve(middle, plot.FOREGROUND))
+    panel.add(panels.Curve(worst, WORST, fill=True, width=1))
+    panel.add(panels.Curve(middle, shapes.FOREGROUND))
     for value in alone:
-        panel.level(value, plot.FAINT)
+        panel.level(value, shapes.FAINT)
     return panel.svg()
 
 
 def _rates(samples: Sequence[Mapping[str, Any]], key: str,
-           unit: float = 1.0, every_s: float = 0.0) -> list[plot.Point]:
+           unit: float = 1.0, every_s: float = 0.0) -> list[panels.Point]:
     """Growth of a total per second, over ``every_s`` at least."""
-    found: list[plot.Point] = []
+    found: list[panels.Point] = []
     before = samples[0]
     for sample in samples[1:]:
         seconds = sample['at_s'] - before['at_s']
@@ -130,7 +132,7 @@ def _rates(samples: Sequence[Mapping[str, Any]], key: str,
 
 
 def _gauge(samples: Sequence[Mapping[str, Any]], key: str,
-           unit: float = 1.0) -> list[plot.Point]:
+           unit: float = 1.0) -> list[panels.Point]:
     return [(sample['at_s'], None if sample.get(key) is None
              else float(sample[key]) / unit) for sample in samples]
 
@@ -138,40 +140,40 @@ def _gauge(samples: Sequence[Mapping[str, Any]], key: str,
 def _cpu(one: Mapping[str, Any], result: Mapping[str, Any]) -> str:
     cpus, samples = result['settings']['cpus'], one['series']['samples']
     step = max(1, cpus // 4)
-    axis = plot.Axis(0, cpus * 1.08, [(i, str(i))
-                                      for i in range(0, cpus + 1, step)])
+    axis = panels.Axis(0, cpus * 1.08, [(i, str(i))
+                                        for i in range(0, cpus + 1, step)])
     idle = any(sample['cpu_idle'] for sample in samples)
-    panel = plot.Panel(_title(one), 'cpu.idle = 1' if idle else '',
-                       result['settings']['seconds'], axis)
+    panel = panels.Panel(_title(one), 'cpu.idle = 1' if idle else '',
+                         result['settings']['seconds'], axis)
     if phases_.PHASES[one['phase']].batch:
-        panel.add(plot.Curve(_rates(samples, 'background_cpu_s'),
-                             plot.BACKGROUND, fill=True))
-        panel.add(plot.Curve(_gauge(samples, 'cpu_set'), plot.INK,
-                             dashed=True, steps=True))
-    panel.add(plot.Curve(_rates(samples, 'foreground_cpu_s'),
-                         plot.FOREGROUND))
+        panel.add(panels.Curve(_rates(samples, 'background_cpu_s'),
+                               shapes.BACKGROUND, fill=True))
+        panel.add(panels.Curve(_gauge(samples, 'cpu_set'), shapes.INK,
+                               dashed=True, steps=True))
+    panel.add(panels.Curve(_rates(samples, 'foreground_cpu_s'),
+                           shapes.FOREGROUND))
     return panel.svg()
 
 
 def _memory(one: Mapping[str, Any], result: Mapping[str, Any]) -> str:
     samples = one['series']['samples']
     wall = result['settings']['memory_bytes'] / GIB
-    axis = plot.Axis(0, wall * 1.04, [(wall * i / 4, f'{wall * i / 4:g}')
-                                      for i in range(5)])
+    axis = panels.Axis(0, wall * 1.04, [(wall * i / 4, f'{wall * i / 4:g}')
+                                        for i in range(5)])
     notes = [f'{one["memory_violations"]} met the wall']
     if one['kills']:
         notes.append(f'batch killed {one["kills"]}x')
-    panel = plot.Panel(_title(one), ', '.join(notes),
-                       result['settings']['seconds'], axis)
-    panel.level(wall, plot.ALARM)
-    panel.add(plot.Curve(_gauge(samples, 'background_bytes', GIB),
-                         plot.BACKGROUND, fill=True))
-    panel.add(plot.Curve(_gauge(samples, 'limit_bytes', GIB),
-                         plot.BACKGROUND, dashed=True, steps=True))
-    panel.add(plot.Curve(_gauge(samples, 'memory_upper_bytes', GIB),
-                         plot.FOREGROUND, dashed=True, steps=True))
-    panel.add(plot.Curve(_gauge(samples, 'foreground_bytes', GIB),
-                         plot.FOREGROUND, fill=True))
+    panel = panels.Panel(_title(one), ', '.join(notes),
+                         result['settings']['seconds'], axis)
+    panel.level(wall, shapes.ALARM)
+    panel.add(panels.Curve(_gauge(samples, 'background_bytes', GIB),
+                           shapes.BACKGROUND, fill=True))
+    panel.add(panels.Curve(_gauge(samples, 'limit_bytes', GIB),
+                           shapes.BACKGROUND, dashed=True, steps=True))
+    panel.add(panels.Curve(_gauge(samples, 'memory_upper_bytes', GIB),
+                           shapes.FOREGROUND, dashed=True, steps=True))
+    panel.add(panels.Curve(_gauge(samples, 'foreground_bytes', GIB),
+                           shapes.FOREGROUND, fill=True))
     level = dict(_gauge(samples, 'foreground_bytes', GIB))
     for at_s, took_s in result_.at_the_wall(one['series']['steps']):
         near = min(level, key=lambda x: abs(x - at_s))
@@ -184,19 +186,19 @@ def _memory(one: Mapping[str, Any], result: Mapping[str, Any]) -> str:
 def _network(one: Mapping[str, Any], result: Mapping[str, Any]) -> str:
     samples = one['series']['samples']
     capacity = result['settings']['link_bytes_per_s'] / MB
-    axis = plot.Axis(0, capacity * 1.1,
-                     [(capacity * i / 5, f'{capacity * i / 5:g}')
-                      for i in range(6)])
+    axis = panels.Axis(0, capacity * 1.1,
+                       [(capacity * i / 5, f'{capacity * i / 5:g}')
+                        for i in range(6)])
     took = one['foreground_transfer_s']
-    panel = plot.Panel(_title(one), f'a file takes {took:.2f} s'
-                       if took else '', result['settings']['seconds'], axis)
-    panel.level(capacity, plot.FAINT)
-    panel.add(plot.Curve(_rates(samples, 'work_network_bytes', MB, 0.5),
-                         plot.BACKGROUND, fill=True))
-    panel.add(plot.Curve(_gauge(samples, 'egress_cap_bytes_per_s', MB),
-                         plot.BACKGROUND, dashed=True, steps=True))
-    panel.add(plot.Curve(_gauge(samples, 'link_upper_bytes_per_s', MB),
-                         plot.FOREGROUND, dashed=True, steps=True))
-    panel.add(plot.Curve(_rates(samples, 'foreground_tx_bytes', MB, 0.5),
-                         plot.FOREGROUND, fill=True))
+    panel = panels.Panel(_title(one), f'a file takes {took:.2f} s'
+                         if took else '', result['settings']['seconds'], axis)
+    panel.level(capacity, shapes.FAINT)
+    panel.add(panels.Curve(_rates(samples, 'work_network_bytes', MB, 0.5),
+                           shapes.BACKGROUND, fill=True))
+    panel.add(panels.Curve(_gauge(samples, 'egress_cap_bytes_per_s', MB),
+                           shapes.BACKGROUND, dashed=True, steps=True))
+    panel.add(panels.Curve(_gauge(samples, 'link_upper_bytes_per_s', MB),
+                           shapes.FOREGROUND, dashed=True, steps=True))
+    panel.add(panels.Curve(_rates(samples, 'foreground_tx_bytes', MB, 0.5),
+                           shapes.FOREGROUND, fill=True))
     return panel.svg()

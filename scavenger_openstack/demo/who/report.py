@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
-from scavenger_openstack.demo import plot
 from scavenger_openstack.demo import report
 from scavenger_openstack.demo.who import play
 from scavenger_openstack.demo.who import result as result_
+from scavenger_openstack.plot import panels
+from scavenger_openstack.plot import shapes
 
 WIDTH, ROW, HEAD = 860, 190, 64
 STEADY = '#9ca3af'
@@ -26,7 +27,7 @@ USES = {'run_delay': ('CPUs used', 'cores', 'cores', 1.0),
         'io_wait': ('disk used', 'io_bytes_per_s', 'MB/s', 1 / MB)}
 
 
-class Wide(plot.Panel):
+class Wide(panels.Panel):
     """Half of the picture."""
 
     width = WIDTH // 2
@@ -38,33 +39,33 @@ def svg(record: Mapping[str, Any]) -> str:
     height = HEAD + ROW * len(jobs)
     parts = [f"<rect width='{WIDTH}' height='{height}' rx='8' "
              "fill='#ffffff'/>",
-             plot.text(16, 26, 'Who did it? What the victims feel, and what '
-                       'the suspects use', size=14, colour=plot.INK,
-                       bold=True),
-             plot.bar(16, 37, 10, 9, plot.BACKGROUND),
-             plot.text(30, 46, 'the antagonist'),
-             plot.bar(120, 37, 10, 9, STEADY),
-             plot.text(134, 46, 'the other suspects'),
-             plot.bar(250, 37, 10, 9, '#d6e4fd'),
-             plot.text(264, 46, 'the antagonist is limited'),
-             plot.line(412, 42, 432, 42, plot.ALARM, dashed=True),
-             plot.text(438, 46, 'threshold of the incident')]
+             shapes.text(16, 26, 'Who did it? What the victims feel, and what '
+                         'the suspects use', size=14, colour=shapes.INK,
+                         bold=True),
+             shapes.bar(16, 37, 10, 9, shapes.BACKGROUND),
+             shapes.text(30, 46, 'the antagonist'),
+             shapes.bar(120, 37, 10, 9, STEADY),
+             shapes.text(134, 46, 'the other suspects'),
+             shapes.bar(250, 37, 10, 9, '#d6e4fd'),
+             shapes.text(264, 46, 'the antagonist is limited'),
+             shapes.line(412, 42, 432, 42, shapes.ALARM, dashed=True),
+             shapes.text(438, 46, 'threshold of the incident')]
     for row, job in enumerate(jobs):
         for column, panel in enumerate((_signal(record, job),
                                         _use(record, job))):
             parts.append(
                 f"<g transform='translate({column * WIDTH // 2} "
                 f"{HEAD + row * ROW})'>{panel.inside()}</g>")
-    return plot.svg(WIDTH, height, parts, 'Who did it?')
+    return shapes.svg(WIDTH, height, parts, 'Who did it?')
 
 
 def _panel(record: Mapping[str, Any], job: play.Job, title: str, unit: str,
            values: Sequence[float]) -> Wide:
     top = max([*values, 1e-3]) * 1.1
-    panel = Wide(title, unit, record['seconds'] + play.DRAIN_S, plot.Axis(
+    panel = Wide(title, unit, record['seconds'] + play.DRAIN_S, panels.Axis(
         0, top, [(top * i / 4, f'{top * i / 4:.2g}') for i in range(5)]))
     for begin_s, end_s in limits(record['looks'], job.group):
-        panel.shade(begin_s, end_s, plot.FOREGROUND)
+        panel.shade(begin_s, end_s, shapes.FOREGROUND)
     return panel
 
 
@@ -85,7 +86,7 @@ def limits(looks: Sequence[Mapping[str, Any]],
 
 
 def _points(record: Mapping[str, Any], group: str, key: str,
-            scale: float) -> list[plot.Point]:
+            scale: float) -> list[panels.Point]:
     return [(one['at_s'], None if one[key] is None else scale * one[key])
             for one in record['signals'].get(group, ())
             if one['at_s'] >= 0]
@@ -96,7 +97,7 @@ def _signal(record: Mapping[str, Any], job: play.Job) -> Wide:
     points = _points(record, job.victim, job.signal, scale)
     panel = _panel(record, job, f'{_short(job.victim)} {title}', unit,
                    [value for _, value in points if value is not None])
-    panel.add(plot.Curve(points, plot.FOREGROUND))
+    panel.add(panels.Curve(points, shapes.FOREGROUND))
     threshold = next((one['threshold'] for look in record['looks']
                       for one in look['incidents']
                       if one['victim'] == job.victim
@@ -104,7 +105,7 @@ def _signal(record: Mapping[str, Any], job: play.Job) -> Wide:
     if threshold is not None:
         if job.signal == 'run_delay':   # the detector's is a share
             threshold = threshold / (1 - threshold)
-        panel.level(scale * threshold, plot.ALARM)
+        panel.level(scale * threshold, shapes.ALARM)
     return panel
 
 
@@ -117,8 +118,8 @@ def _use(record: Mapping[str, Any], job: play.Job) -> Wide:
                           for _, value in points if value is not None])
     for group, points in curves.items():
         if group != job.group:
-            panel.add(plot.Curve(points, STEADY, width=1.2))
-    panel.add(plot.Curve(curves[job.group], plot.BACKGROUND, fill=True))
+            panel.add(panels.Curve(points, STEADY, width=1.2))
+    panel.add(panels.Curve(curves[job.group], shapes.BACKGROUND, fill=True))
     return panel
 
 

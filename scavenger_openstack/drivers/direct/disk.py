@@ -15,7 +15,6 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 
 from scavenger_openstack.drivers.direct import shares
-from scavenger_openstack.drivers.direct import thread_owners
 from scavenger_openstack.drivers.direct import windows
 from scavenger_openstack.drivers.kernel import cgroup_members
 from scavenger_openstack.drivers.kernel import disk_waits
@@ -23,7 +22,6 @@ from scavenger_openstack.drivers.kernel.disk_waits import DiskWaits
 from scavenger_openstack.types import DirectEvidence
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Resource
-from scavenger_openstack.types import THE_HOST
 
 
 class DiskEvidence(windows.Windows[DiskWaits]):
@@ -32,14 +30,8 @@ class DiskEvidence(windows.Windows[DiskWaits]):
     resource, names, purpose = Resource.DISK, 'disks', disk_waits.PURPOSE
     file = cgroup_members.PROCESSES
 
-    def _count(self, tasks: Mapping[str, frozenset[int]]) -> DiskWaits:
+    def _count(self, tasks: Mapping[str, Collection[int]]) -> DiskWaits:
         return DiskWaits(tasks)
-
-    def _go_on(self, window: windows.Window[DiskWaits], counter: DiskWaits
-               ) -> None:
-        """Processes may have begun since."""
-        counter.watch({victim: self._tasks(victim)
-                       for victim in window.tasks})
 
     def _shares(self, first: HostSample, last: HostSample,
                 asked: Collection[str]) -> Iterable[DirectEvidence]:
@@ -48,33 +40,12 @@ class DiskEvidence(windows.Windows[DiskWaits]):
     def _counted(self, window: windows.Window[DiskWaits],
                  counter: DiskWaits, window_s: float
                  ) -> tuple[DirectEvidence, ...]:
-        """Whose the processes are.
-
-        One that began in the window may have the id of another that ended,
-        so that it is known by its cgroup alone, as the kernel noted it, if
-        that is of version 2.  A victim whose ids others have by now is not
-        answered: what these waited was added to what it waited.
-        """
-        waits, workloads = counter.waits(), self._workloads()
-        beside: dict[int, float] = collections.defaultdict(float)
+        waits = counter.waits()
+        beside: dict[tuple[int, int], float] = collections.defaultdict(float)
         for submitter, served in waits.served.items():
             if served.beside_s:
-                beside[submitter.process] += sum(served.beside_s.values())
-        owners = {pid: self._owners.owner(pid, workloads)
-                  for pid in windows.largest(beside)}
-        names = {pid: self._owners.name(pid)
-                 for pid, owner in owners.items() if owner == THE_HOST}
-        # Read last: so it was this process that had the id before, too.
-        began = {pid: self._owners.began_s(pid) for pid in owners}
-        new = {pid for pid, began_s in began.items()
-               if began_s is not None and began_s > window.boot_s}
-        lasting = {pid: owners[pid] for pid, began_s in began.items()
-                   if began_s is not None
-                   and began_s <= window.boot_s - thread_owners.TICK_S}
-        inodes = (self._owners.inodes(workloads)
-                  if len(lasting) < len(owners) else {})
-        return tuple(
-            disk_waits.evidence(victim, waits, lasting.get, cgroups=inodes,
-                                name_of=names.__getitem__)
-            for victim, before in window.tasks.items()
-            if new.isdisjoint(before) and (before or self._tasks(victim)))
+                beside[submitter.process, submitter.cgroup] += sum(
+                    served.beside_s.values())
+        holders = self._holders(window, counter, beside)
+        return tuple(disk_waits.evidence(victim, waits, *holders)
+                     for victim in window.listings if victim in window.listed)

@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from collections.abc import Iterator
 from collections.abc import Mapping
 import contextlib
 import errno
 import os
 import re
+from typing import NamedTuple
 
 from scavenger_openstack.drivers.kernel import cgroup_members
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
@@ -18,11 +21,12 @@ from scavenger_openstack.types import printable
 CONTROLLERS = ('cpu', 'cpuacct', 'unified')
 """Where threads are looked for, the first that is mounted."""
 
-MOST_BELOW = 500
-"""Cgroups below one workload that are looked at for what has ended."""
+MOST_BELOW = 2000
+"""Cgroups below workloads that are read for what has ended, of all together:
+a tenant can make many."""
 
 MOST = 32768
-"""Threads of one workload, and cgroups in it, that are listed."""
+"""Threads of one cgroup that are listed."""
 
 TICK_S = 1 / os.sysconf('SC_CLK_TCK')
 """The kernel rounds down to these when a thread began."""
@@ -44,6 +48,15 @@ def common_name(name: str) -> str:
     return _OF_CPU.sub('', name, count=1)
 
 
+class Process(NamedTuple):
+    """``owner`` is a workload or :data:`.THE_HOST`, of which ``name`` tells
+    more.  ``began_s`` is of CLOCK_BOOTTIME, up to :data:`TICK_S` early."""
+
+    owner: str
+    name: str
+    began_s: float
+
+
 class ThreadOwners:
     """The threads of this moment; nothing is kept.
 
@@ -61,26 +74,33 @@ class ThreadOwners:
         return next((name for name in CONTROLLERS if name in self._mounts),
                     None)
 
-    def listed(self, path: str, file: str | None = None) -> frozenset[int]:
-        """All threads in a cgroup and below it; none when it is gone.
+    def listed(self, path: str, file: str | None = None
+               ) -> Iterator[list[int]]:
+        """All threads in a cgroup, and in each below it, one after the other;
+        none when it is gone.
 
         :param path: of a directory
         :param file: that lists others, such as processes
-        :raises TooMany: more than :data:`MOST`.
         :raises OSError: it may not be read.
         """
         controller = self.controller()
         if controller is None:
-            return frozenset()
+            return
         file = file or cgroup_members.threads_file(
             self._mounts[controller].version)
-        try:
-            return frozenset(cgroup_members.members(
-                cgroup_members.nodes_of(path, MOST), file, MOST))
-        except OSError as exc:
-            if exc.errno not in cgroup_members.ABSENT:
-                raise
-            return frozenset()
+        waiting: list[Iterator[str]] = [iter((path,))]
+        while waiting:
+            below = next(waiting[-1], None)
+            if below is None:
+                waiting.pop()
+                continue
+            try:
+                yield cgroup_members.some(f'{below}/{file}', MOST)
+                if os.stat(below).st_nlink != 2:
+                    waiting.append(_directories(below))
+            except OSError as exc:
+                if exc.errno not in cgroup_members.ABSENT:
+                    raise
 
     def owner(self, tid: int, workloads: Mapping[str, str]) -> str | None:
         """The workload that a thread is in, or below; :data:`.THE_HOST` when
@@ -98,29 +118,61 @@ class ThreadOwners:
         return next((workloads[above] for above in cgroup_members.upward(path)
                      if above in workloads), THE_HOST)
 
-    def inodes(self, workloads: Mapping[str, str]) -> dict[int, str]:
-        """The cgroups of workloads and below by their inodes, by which the
-        kernel knows those of version 2; none with version 1.
+    def inodes(self, workloads: Mapping[str, str], wanted: Collection[int]
+               ) -> dict[int, str]:
+        """Whose these cgroups are, by their inodes, by which the kernel knows
+        those of version 2; none with version 1.
 
-        What has more than :data:`MOST_BELOW` is left out: a tenant can make
-        many.
+        Below workloads :data:`MOST_BELOW` are read at most.
 
         :param workloads: as for :meth:`owner`
         :raises OSError: one may not be read.
         """
         mount = self._mounts.get(self.controller() or '')
         inodes: dict[int, str] = {}
+        if mount is None or mount.version == 1:
+            return inodes
+        missing, left = set(wanted), MOST_BELOW
         for path, workload in workloads.items():
-            if mount is None or mount.version == 1:
-                break
-            nodes: list[tuple[str, int]] = []
-            with contextlib.suppress(FileNotFoundError,
-                                     cgroup_members.TooMany):
-                nodes = cgroup_members.nodes_of(mount.path + path, MOST_BELOW)
-            for below, _ in nodes:
-                with contextlib.suppress(FileNotFoundError):
-                    inodes[os.stat(below).st_ino] = workload
+            with contextlib.suppress(FileNotFoundError):
+                inode = os.stat(mount.path + path).st_ino
+                inodes[inode] = workload
+                missing.discard(inode)
+        # The nearest workload above is the one that has it.
+        waiting = [(mount.path + path, workload)
+                   for path, workload in workloads.items()]
+        while waiting and missing and left > 0:
+            path, workload = waiting.pop()
+            with contextlib.suppress(FileNotFoundError):
+                for below in _directories(path):
+                    left -= 1
+                    inode = os.stat(below).st_ino
+                    if inode not in inodes:
+                        inodes[inode] = workload
+                        missing.discard(inode)
+                        waiting.append((below, workload))
         return inodes
+
+    def process(self, pid: int, workloads: Mapping[str, str]
+                ) -> Process | None:
+        """A process that has not ended, ``None`` for another.
+
+        Where its first thread has ended, another of its threads tells.
+
+        :param workloads: as for :meth:`owner`
+        :raises OSError: it cannot be read.
+        """
+        owner, fields = self.owner(pid, workloads), self._stat(pid)
+        if len(fields) <= _START:
+            return None
+        if fields[0] in _DEAD:
+            thread = next(filter(self.lives, self._threads(pid)), None)
+            owner = (None if thread is None
+                     else self.owner(thread, workloads))
+        if owner is None:
+            return None
+        return Process(owner, self.name(pid) if owner == THE_HOST else '',
+                       int(fields[_START]) * TICK_S)
 
     def lives(self, tid: int) -> bool:
         """Whether a thread has this id, and has not ended.
@@ -147,21 +199,18 @@ class ThreadOwners:
         """
         name = printable(common_name(self._read(tid, 'comm').rstrip('\n')))
         fields = self._stat(tid)
-        if name and len(fields) > _FLAGS and not int(
-                fields[_FLAGS]) & _KERNEL_THREAD:
-            return f'program {name}'
-        return name
+        if not name or len(fields) <= _FLAGS:
+            return ''
+        return (name if int(fields[_FLAGS]) & _KERNEL_THREAD
+                else f'program {name}')
 
-    def began_s(self, tid: int) -> float | None:
-        """When a thread began, of CLOCK_BOOTTIME, up to :data:`TICK_S` later;
-        ``None`` when it has ended.
-
-        :raises OSError: it cannot be read.
-        """
-        fields = self._stat(tid)
-        if not fields or fields[0] in _DEAD:
-            return None
-        return int(fields[_START]) * TICK_S
+    def _threads(self, pid: int) -> list[int]:
+        try:
+            return list(map(int, os.listdir(f'{self._proc}/{pid}/task')))
+        except OSError as exc:
+            if exc.errno not in _GONE:
+                raise
+            return []
 
     def _state(self, tid: int) -> str:
         return (self._stat(tid) or [''])[0]
@@ -184,3 +233,14 @@ class ThreadOwners:
                 raise
             return ''
         return data.decode('utf-8', 'surrogateescape')
+
+
+def _directories(path: str) -> Iterator[str]:
+    """The directories in one, none when it is gone."""
+    try:
+        with os.scandir(path) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    yield entry.path
+    except FileNotFoundError:
+        return

@@ -10,8 +10,10 @@ kernel lets us not, the shares of the resource's use have to do.
 from __future__ import annotations
 
 import abc
+import collections
 from collections.abc import Collection
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 import contextlib
 import heapq
@@ -27,8 +29,8 @@ from typing import TypeVar
 from scavenger_openstack.drivers.base import LOOK_TICKS
 from scavenger_openstack.drivers import calls
 from scavenger_openstack.drivers.direct import thread_owners
-from scavenger_openstack.drivers.kernel import cgroup_members
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
+from scavenger_openstack.drivers.kernel.watched_threads import Ended
 from scavenger_openstack.drivers.qemu.cgroup_overlap import DomainCgroups
 from scavenger_openstack import errors
 from scavenger_openstack import log_once
@@ -48,19 +50,32 @@ MOST_VICTIMS = 8
 """Of one window; others have the next."""
 
 MOST_LOOKED_UP = 1000
-"""Threads or processes of which /proc is read at the end of a window, those
-that held the resource for longest: some 20 ms.  What others held is
-nobody's."""
+"""Processes of which /proc is read at the end of a window, those that held the
+resource for longest: some 30 ms.  Others are known by their cgroups alone, if
+these are of version 2."""
+
+MOST_LISTED, CGROUP_COST = 6000, 20
+"""Threads or processes of all victims that are listed in a tick, where a
+cgroup costs as much as 20 threads: some 10 ms.  The next tick goes on."""
+
+LEAST_EXPLAINED = 0.5
+"""Of what a victim waited: where less is known, shares of use tell more."""
 
 CLOSE_S = 2.0
 """So long the end of the agent waits until the kernel has let go of the
 programs; they end with the process in any case."""
 
-_FAILURES = (errors.DriverError, cgroup_members.TooMany, OSError, ValueError)
+_FAILURES = (errors.DriverError, OSError, ValueError)
 
 
 class Counter(Protocol):
     """What the kernel counts in one window."""
+
+    def watch(self, victims: Mapping[str, Collection[int]]) -> None:
+        ...
+
+    def ended(self) -> Ended:
+        ...
 
     def close(self) -> None:
         ...
@@ -73,16 +88,27 @@ class Window(NamedTuple, Generic[C]):
     """What is asked since ``began_s`` of CLOCK_MONOTONIC, which is ``boot_s``
     of CLOCK_BOOTTIME.
 
-    ``first``: the sample before.  ``tasks``: the threads or processes that
-    each victim had then.  ``counter``: ``None`` where the kernel does not
-    count for us.
+    ``first``: the sample before.  ``listings``: of the threads or processes of
+    each victim, what is still to be listed.  ``listed``: the victims that have
+    any.  ``complete``: those of which all were listed.  ``counter``: ``None``
+    where the kernel does not count for us.
     """
 
     began_s: float
     boot_s: float
     first: HostSample | None
-    tasks: Mapping[str, frozenset[int]]
+    listings: dict[str, Iterator[list[int]] | None]
+    listed: set[str]
+    complete: set[str]
     counter: C | None
+
+
+class Holders(NamedTuple):
+    """Whose those are that held a resource, by process and cgroup, and the
+    names of processes of the host."""
+
+    owners: Mapping[tuple[int, int], str]
+    names: Mapping[int, str]
 
 
 class Windows(abc.ABC, Generic[C]):
@@ -121,17 +147,15 @@ class Windows(abc.ABC, Generic[C]):
         self._ticks = 0
         self._retry_tick = 0
         self._counts: bool | None = None
+        self._incomplete: set[str] = set()
         self.why = ''
 
     @abc.abstractmethod
-    def _count(self, tasks: Mapping[str, frozenset[int]]) -> C:
+    def _count(self, tasks: Mapping[str, Collection[int]]) -> C:
         """Let the kernel count for these, by victim.
 
         :raises Unsupported: it does not let us.
         """
-
-    def _go_on(self, window: Window[C], counter: C) -> None:
-        """Called in each further tick of a window."""
 
     @abc.abstractmethod
     def _counted(self, window: Window[C], counter: C, window_s: float
@@ -145,8 +169,12 @@ class Windows(abc.ABC, Generic[C]):
 
     def facts(self) -> dict[str, Any]:
         """Whether the kernel counts for us, and why not, for the status;
-        ``None`` before anything was asked."""
-        return {'on': self._counts, 'why': self.why}
+        ``None`` before anything was asked.  ``incomplete``: the victims of
+        this window, or of the last, that have more than was listed so far;
+        not there if there are none."""
+        return {'on': self._counts, 'why': self.why} | (
+            {'incomplete': sorted(self._incomplete)}
+            if self._incomplete else {})
 
     def answers(self, now: float) -> tuple[DirectEvidence, ...]:
         """What the last window has shown; each answer is taken once.
@@ -171,11 +199,12 @@ class Windows(abc.ABC, Generic[C]):
         self._done &= set(victims)
         window = self._window
         if window is not None:
-            asked = window.tasks.keys() & victims
+            asked = window.listings.keys() & victims
             if asked and now - window.began_s < LONGEST_S:
                 if window.counter is not None:
+                    # Others may have begun since.
                     with contextlib.suppress(*_FAILURES):
-                        self._go_on(window, window.counter)
+                        window.counter.watch(self._tasks(window))
                 return
             self._end(window, now)
             self._done |= asked
@@ -193,15 +222,17 @@ class Windows(abc.ABC, Generic[C]):
             self._closing.done.wait(CLOSE_S)
 
     def _open(self, victims: Collection[str], now: float) -> Window[C]:
-        counter, boot_s = None, time.clock_gettime(time.CLOCK_BOOTTIME)
-        tasks = {victim: self._tasks(victim) for victim in victims}
+        counter = None
+        window: Window[C] = Window(
+            now, time.clock_gettime(time.CLOCK_BOOTTIME), self._sample,
+            dict.fromkeys(victims), set(), set(), None)
         if not self.why or self._ticks >= self._retry_tick:
             try:
                 if self._owners.controller() is None:
                     raise errors.Unsupported(
                         f'cannot {self.purpose}: no cgroup controller for '
                         'CPUs is mounted')
-                counter = self._count(tasks)
+                counter = self._count(self._tasks(window))
                 self.why = ''
             except _FAILURES as exc:
                 self.why = str(exc)
@@ -214,23 +245,36 @@ class Windows(abc.ABC, Generic[C]):
             LOG.warning('no direct evidence for %s, shares of their use are '
                         'taken instead, which tell less: %s', self.names,
                         self.why)
-        return Window(now, boot_s, self._sample, tasks, counter)
+        return window._replace(counter=counter)
 
-    def _tasks(self, victim: str) -> frozenset[int]:
-        """All that a workload has now."""
-        try:
-            path = self._path(victim)
-            return self._owners.listed(path, self.file) if path \
-                else frozenset()
-        except (cgroup_members.TooMany, OSError, ValueError) as exc:
-            if self._logged.due(('direct evidence', victim)):
-                LOG.warning('%s: its threads cannot be listed, so there is '
-                            'no direct evidence for it: %s', victim,
-                            'more than '
-                            f'{thread_owners.MOST} threads or cgroups'
-                            if isinstance(exc, cgroup_members.TooMany)
-                            else exc)
-            return frozenset()
+    def _tasks(self, window: Window[C]) -> dict[str, list[int]]:
+        """Some of what each victim has now, as much as one tick may list."""
+        tasks: dict[str, list[int]] = {}
+        for victim, listing in window.listings.items():
+            tasks[victim], left = [], MOST_LISTED // len(window.listings)
+            try:
+                path = self._path(victim)
+                listing = listing or (self._owners.listed(path, self.file)
+                                      if path else iter(()))
+                for in_cgroup in listing:
+                    tasks[victim] += in_cgroup
+                    left -= CGROUP_COST + len(in_cgroup)
+                    if left <= 0:
+                        break
+                else:
+                    listing = None
+                    window.complete.add(victim)
+            except (OSError, ValueError) as exc:
+                listing = None
+                if self._logged.due(('direct evidence', victim)):
+                    LOG.warning('%s: its threads cannot be listed, so there '
+                                'is no direct evidence for it: %s', victim,
+                                exc)
+            window.listings[victim] = listing
+            if tasks[victim]:
+                window.listed.add(victim)
+        self._incomplete = window.listings.keys() - window.complete
+        return tasks
 
     def _path(self, workload: str) -> str | None:
         """The directory of a workload; ``None`` when it has none."""
@@ -256,11 +300,11 @@ class Windows(abc.ABC, Generic[C]):
         key = 'direct evidence', self.resource, 'window'
         try:
             if window.counter is not None:
-                self._answers = self._counted(window, window.counter,
-                                              now - window.began_s)
+                self._answers = self._or_shares(window, self._counted(
+                    window, window.counter, now - window.began_s))
             elif window.first is not None and self._sample is not None:
                 self._answers = tuple(self._shares(
-                    window.first, self._sample, window.tasks))
+                    window.first, self._sample, window.listings))
         except _FAILURES as exc:
             self._answers = ()
             if self._logged.due(key):
@@ -271,6 +315,54 @@ class Windows(abc.ABC, Generic[C]):
         finally:
             self._let_go(window)
 
+    def _or_shares(self, window: Window[C],
+                   answers: tuple[DirectEvidence, ...]
+                   ) -> tuple[DirectEvidence, ...]:
+        """Shares of use instead of answers that tell less: what is divided
+        among many processes that soon end is in the use of their cgroup."""
+        unexplained = [
+            answer.workload for answer in answers
+            if sum(answer.holders.values(), answer.idle_s)
+            < LEAST_EXPLAINED * answer.waited_s]
+        if not unexplained or window.first is None or self._sample is None:
+            return answers
+        shares = {share.workload: share for share in self._shares(
+            window.first, self._sample, unexplained) if share.waited_s > 0}
+        return tuple(shares.get(answer.workload, answer)
+                     for answer in answers)
+
+    def _holders(self, window: Window[C], counter: C,
+                 seconds: Mapping[tuple[int, int], float]) -> Holders:
+        """Whose those are that held the resource, by process and cgroup.
+
+        A process that is there is known if it was before the window, or if
+        none of its id has ended since.  Another is known by its cgroup, as
+        the kernel noted it, if that is of version 2.
+        """
+        workloads = self._workloads()
+        by_process: dict[int, float] = collections.defaultdict(float)
+        for (pid, _), held_s in seconds.items():
+            by_process[pid] += held_s
+        by_process.pop(0, None)
+        there = {
+            pid: process for pid in heapq.nlargest(
+                MOST_LOOKED_UP, by_process, key=by_process.__getitem__)
+            if (process := self._owners.process(pid, workloads)) is not None}
+        # Read last: so it was this process that had the id before, too.
+        ended = counter.ended()
+        processes = {
+            pid: process for pid, process in there.items()
+            if process.began_s <= window.boot_s - thread_owners.TICK_S
+            or (ended.all and pid not in ended.processes)}
+        inodes = self._owners.inodes(workloads, {
+            cgroup for pid, cgroup in seconds
+            if pid not in processes and cgroup})
+        owners = {(pid, cgroup): processes[pid].owner if pid in processes
+                  else inodes[cgroup] for pid, cgroup in seconds
+                  if pid in processes or cgroup in inodes}
+        return Holders(owners, {pid: process.name for pid, process
+                                in processes.items() if process.name})
+
     def _let_go(self, window: Window[C]) -> None:
         """Close a window, in a thread: the tick does not wait for the
         kernel."""
@@ -279,8 +371,3 @@ class Windows(abc.ABC, Generic[C]):
         self._closing = self._closer.submit(self.names, window.counter.close)
         if isinstance(self._closing.error, calls.NoThread):
             window.counter.close()
-
-
-def largest(seconds: Mapping[int, float]) -> list[int]:
-    """Those with the most, as many as are looked up."""
-    return heapq.nlargest(MOST_LOOKED_UP, seconds, key=seconds.__getitem__)

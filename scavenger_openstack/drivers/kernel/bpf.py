@@ -105,6 +105,9 @@ _IOC_ENABLE, _IOC_SET_BPF = 0x2400, 0x40042408
 _TRACEFS = ('/sys/kernel/tracing', '/sys/kernel/debug/tracing')
 _LICENCE = b'Apache-2.0'
 
+WORD, NUMBER = struct.Struct('=I'), struct.Struct('=Q')
+"""Keys and values of most maps."""
+
 INITIAL_PID_NAMESPACE = 0xeffffffc
 """Inode; what programs are told are ids in it (include/linux/proc_ns.h)."""
 

@@ -134,3 +134,13 @@ def members(nodes: Sequence[tuple[str, int]], file: str, most: int
         if len(found) > most:
             raise TooMany
     return found
+
+
+def some(path: str, most: int) -> list[int]:
+    """The tasks in one of the files above, at most so many.
+
+    :raises OSError: it cannot be read.
+    """
+    data = read(path, size=_NUMBER_BYTES * most)
+    complete, _, _ = data.rpartition(b'\n')    # the last may be cut
+    return list(map(int, complete.split()))[:most]

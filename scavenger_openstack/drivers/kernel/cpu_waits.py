@@ -1,280 +1,352 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which thread ran while another was runnable and had to wait for a CPU.
+"""Which process ran while a thread was runnable and had to wait for a CPU.
 
 BPF programs on the scheduler's tracepoints note since when a thread is
-runnable, and, when it gets a CPU, add the time to pairs of this thread and of
-those that had the CPU.  Netflix watches noisy neighbours by the same
-tracepoints.  They run at each context switch of the host: so for a few
+runnable, and, when it gets a CPU, add what each process ran there meanwhile to
+pairs of a victim and this process.  Netflix watches noisy neighbours by the
+same tracepoints.  They run at each context switch of the host: so for a few
 seconds at a time, while something waits, and for the threads that are watched,
 with those that they start.
 
-Another thread may get the id of one that ends meanwhile: threads that end are
-noted, too.
+No process has more than it ran.  What is not known counts as unknown: what a
+thread waited on another CPU than that which it got, what ran for less than
+:data:`SHORT_NS`, and what was longer ago than the last :data:`SLICES`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from collections.abc import Iterator
+from collections.abc import Iterable
 from collections.abc import Mapping
 import struct
 import time
 from typing import NamedTuple
 
 from scavenger_openstack.drivers.kernel import bpf
-from scavenger_openstack import errors
+from scavenger_openstack.drivers.kernel import watched_threads
 
 PURPOSE = 'tell which thread runs while another waits for a CPU'
 
 MOST_PAIRS = 16384
+MOST_CGROUPS = 1024
+"""Whose processes have no room among these."""
 MOST_WATCHED = 32768
 MOST_RUNNABLE = 32768
 """Threads that wait at the same time; of more the oldest are forgotten."""
-MOST_ENDED = 16384
+MOST_VICTIMS = 8
 
-_PAIR, _RUNNABLE = struct.Struct('=II'), struct.Struct('=I')
-_NS = struct.Struct('=Q')
-_PID, _VALUE = -4, -16
-"""Where on the stack of a program they are."""
+SLICES = 64
+"""Of each CPU, a power of two.  One more takes 0.13 ms more of a window: the
+kernel checks what the program does with each."""
+SLICE_BITS = 5
+SHORT_NS = 20_000
+"""What ran for less is not known."""
+CPU_BYTES = (SLICES << SLICE_BITS) + 16
 
-_CPU_BYTES = 24
-_LONG_SHIFT = 40
-"""Nothing runs for so long at a time: 2 ** 40 ns, some 18 minutes."""
+_PAIR, _RUNNABLE = struct.Struct('=QII'), struct.Struct('=QII')
+_COUNT, _BEGAN = SLICES << SLICE_BITS, (SLICES << SLICE_BITS) + 8
+
+# The stack: a pair (cgroup, process, victim), what it adds; what since has
+# (when, victim, CPU); the threads that leave and get the CPU.
+_CGROUP, _PROCESS, _VICTIM, _AMOUNT = -16, -8, -4, -24
+_SINCE, _WAITER, _CPU = -40, -32, -28
+_PREVIOUS, _NEXT, _FIRST, _LEFT = -44, -48, -52, -64
+
+_op, _do = bpf.Op, bpf.instruction
+_R0, _STACK = 0, 10
+
+
+class Runner(NamedTuple):
+    """``process`` is an id, 0: any of the cgroup, and ``cgroup`` the inode
+    number of its cgroup of version 2.  :data:`IDLE` has neither."""
+
+    process: int
+    cgroup: int
+
+
+IDLE = Runner(0, 0)
+"""What runs on a CPU that is idle: to wake up took the time, no neighbour."""
 
 
 class Waits(NamedTuple):
-    """Seconds for which threads were runnable without a CPU.
+    """Seconds for which threads of victims were runnable without a CPU.
 
-    ``behind``: by the ids of the thread that waited and of one that ran
-    meanwhile on the CPU that it got (0: none, it was idle and had to wake up).
-    ``lasting``: by the ids of those that wait still.  ``lost``: what the table
-    of pairs had no room for.
+    ``behind``: by victim and what ran meanwhile on the CPU that they got.
+    ``unknown``: by victim, what nothing is known of.
+    ``lasting``: by the ids of threads that wait still, with their victim.
     """
 
-    behind: Mapping[tuple[int, int], float]
-    lasting: Mapping[int, float]
-    lost_s: float
+    behind: Mapping[tuple[str, Runner], float]
+    unknown: Mapping[str, float]
+    lasting: Mapping[int, tuple[str, float]]
 
 
-def exit_program(event: bpf.Event, ended: int) -> bytes:
-    """``ended[pid]`` is the cgroup, at ``sched_process_exit``."""
-    return _program(event, *_note(bpf.Helper.CGROUP_ID, ended))
+class Maps(NamedTuple):
+    """Descriptors.  ``ended``, ``missed``: as of
+    :class:`.watched_threads.Maps`.  ``rest``: as ``pairs``, by cgroup, for
+    which there was no room there.  ``unknown``: by victim."""
+
+    watched: int
+    ended: int
+    missed: int
+    since: int
+    cpus: int
+    pairs: int
+    rest: int
+    unknown: int
 
 
-def wakeup_program(event: bpf.Event, watched: int, since: int) -> bytes:
-    """``since[pid] = now`` if it is watched, at ``sched_wakeup``."""
-    op, instruction = bpf.Op, bpf.instruction
-    return _program(
-        event, *bpf.map_call(bpf.Helper.MAP_LOOKUP, watched, _PID),
-        (instruction(op.JUMP_IF_EQUAL, 0), 'end'),
-        *_note(bpf.Helper.KTIME_NS, since))
+def _since(event: bpf.Event, since: int) -> tuple[bytes, ...]:
+    """``since[pid] = now, victim, CPU``; the victim's number is at register
+    0, which comes back."""
+    return (_do(_op.MOVE_REGISTER, 7, _R0),
+            _do(_op.LOAD, 1, _R0),
+            _do(_op.STORE_WORD, _STACK, 1, _WAITER),
+            _do(_op.LOAD_WORD, 1, 6, event.offsets['target_cpu']),
+            _do(_op.STORE_WORD, _STACK, 1, _CPU),
+            _do(_op.CALL, immediate=bpf.Helper.KTIME_NS),
+            _do(_op.STORE, _STACK, _R0, _SINCE),
+            *bpf.map_call(bpf.Helper.MAP_UPDATE, since, watched_threads.PID,
+                          _SINCE),
+            _do(_op.MOVE_REGISTER, _R0, 7))
 
 
-def new_program(event: bpf.Event, watched: int, since: int) -> bytes:
-    """The same at ``sched_wakeup_new``, and it is watched if the thread is
-    that started it."""
-    op, instruction, parent = bpf.Op, bpf.instruction, -8
-    return _program(
-        event, instruction(op.CALL, immediate=bpf.Helper.PROCESS_AND_THREAD),
-        instruction(op.STORE_WORD, 10, 0, parent),
-        *bpf.map_call(bpf.Helper.MAP_LOOKUP, watched, parent),
-        (instruction(op.JUMP_IF_EQUAL, 0), 'end'),
-        *_note(bpf.Helper.KTIME_NS, since),
-        *bpf.map_call(bpf.Helper.MAP_UPDATE, watched, _PID, _VALUE))
+def wakeup_program(event: bpf.Event, maps: Maps) -> bytes:
+    """``since[pid] = now, victim, CPU`` if it is watched, at
+    ``sched_wakeup``."""
+    return watched_threads.program(
+        event, *bpf.map_call(bpf.Helper.MAP_LOOKUP, maps.watched,
+                             watched_threads.PID),
+        (_do(_op.JUMP_IF_EQUAL, _R0), 'end'),
+        *_since(event, maps.since))
 
 
-def switch_program(event: bpf.Event, watched: int, since: int, cpus: int,
-                   pairs: int, lost: int) -> bytes:
+def new_program(event: bpf.Event, maps: Maps) -> bytes:
+    """The same at ``sched_wakeup_new`` if what started it is watched, and it
+    is watched then."""
+    return watched_threads.new_program(
+        event, watched_threads.Maps(*maps[:3]),
+        *_since(event, maps.since), by_thread=True)
+
+
+def switch_program(event: bpf.Event, maps: Maps) -> bytes:
     """At ``sched_switch``, in words::
 
-        ran, cpu.start = now - cpu.start, now
-        if prev is still runnable and in watched: since[prev] = now
+        if prev is still runnable and in watched:
+            since[prev] = now, victim, this CPU
+        if now - cpu.began >= SHORT_NS:
+            cpu.slices.append((cpu.began, process, cgroup, now))    # of prev
+        cpu.began = now
         if next in since:
-            waited = now - since.pop(next)
-            if ran < waited and prev is not idle \\
-                    and cpu.longest not in (idle, next):
-                pairs[next, cpu.longest] += waited - ran
-                waited = ran
-            pairs[next, prev] += waited
-        if ran >= cpu.ran / 4: cpu.longest, cpu.ran = prev, ran
-        else: cpu.ran /= 2
+            since, victim, CPU = since.pop(next)
+            left = now - since
+            if CPU is this one:
+                for began, process, cgroup, ended in the last slices:
+                    if ended <= since: break
+                    pairs[cgroup, process, victim] += (
+                        ended - max(began, since))
+                    left -= ended - max(began, since)
+            unknown[victim] += left
 
-    So what ran for a moment before ``next`` got the CPU has that moment, and
-    what ran for long before that the rest.  What has no room in ``pairs`` goes
-    to ``lost[0]``.
+    What has no room in ``pairs`` goes to ``rest[cgroup, 0, victim]``, and what
+    has none there to ``unknown``.
     """
-    op, instruction, at = bpf.Op, bpf.instruction, event.offsets
+    at = event.offsets
     lookup, update = bpf.Helper.MAP_LOOKUP, bpf.Helper.MAP_UPDATE
-    pair, now, prev, key, r0 = -24, -16, -40, -36, 0
-    start, longest_ran, longest = 0, 8, 16      # of cpu
-    cpu, next_, wait, ran = 6, 7, 8, 9
+    cpu, now, since, number = 6, 7, 8, 9
     return bpf.assembled((
-        # Who leaves the CPU, beside it who gets it.
-        instruction(op.LOAD_WORD, next_, 1, at['next_pid']),
-        instruction(op.STORE_WORD, 10, next_, pair),
-        instruction(op.LOAD_WORD, 8, 1, at['prev_pid']),
-        instruction(op.STORE_WORD, 10, 8, pair + 4),
-        instruction(op.STORE_WORD, 10, 8, prev),
-        instruction(op.LOAD, 9, 1, at['prev_state']),
-        instruction(op.MOVE, 1),
-        instruction(op.STORE_WORD, 10, 1, key),
-        *bpf.map_call(lookup, cpus, key),
-        (instruction(op.JUMP_IF_EQUAL, r0), 'end'),
-        instruction(op.MOVE_REGISTER, cpu, r0),
-        instruction(op.CALL, immediate=bpf.Helper.KTIME_NS),
-        instruction(op.STORE, 10, r0, now),
-        (instruction(op.JUMP_IF_EQUAL, 8), 'next'),
-        instruction(op.AND, 9, immediate=0xff),
-        (instruction(op.JUMP_IF_NOT_EQUAL, 9), 'next'),
-        *bpf.map_call(lookup, watched, pair + 4),
-        (instruction(op.JUMP_IF_EQUAL, r0), 'next'),
-        *bpf.map_call(update, since, pair + 4, now),
+        _do(_op.LOAD_WORD, 2, 1, at['next_pid']),
+        _do(_op.STORE_WORD, _STACK, 2, _NEXT),
+        _do(_op.LOAD_WORD, 8, 1, at['prev_pid']),
+        _do(_op.STORE_WORD, _STACK, 8, _PREVIOUS),
+        _do(_op.LOAD, 9, 1, at['prev_state']),
+        _do(_op.MOVE, 1),
+        _do(_op.STORE_WORD, _STACK, 1, _FIRST),
+        *bpf.map_call(lookup, maps.cpus, _FIRST),
+        (_do(_op.JUMP_IF_EQUAL, _R0), 'end'),
+        _do(_op.MOVE_REGISTER, cpu, _R0),
+        _do(_op.CALL, immediate=bpf.Helper.KTIME_NS),
+        _do(_op.MOVE_REGISTER, now, _R0),
+        (_do(_op.JUMP_IF_EQUAL, 8), 'idle'),
+        _do(_op.AND, 9, immediate=0xff),
+        (_do(_op.JUMP_IF_NOT_EQUAL, 9), 'process'),
+        *bpf.map_call(lookup, maps.watched, _PREVIOUS),
+        (_do(_op.JUMP_IF_EQUAL, _R0), 'process'),
+        _do(_op.LOAD, 1, _R0),
+        _do(_op.STORE_WORD, _STACK, 1, _WAITER),
+        _do(_op.CALL, immediate=bpf.Helper.CPU),
+        _do(_op.STORE_WORD, _STACK, _R0, _CPU),
+        _do(_op.STORE, _STACK, now, _SINCE),
+        *bpf.map_call(update, maps.since, _PREVIOUS, _SINCE),
+        'process',
+        _do(_op.CALL, immediate=bpf.Helper.PROCESS_AND_THREAD),
+        _do(_op.MOVE_REGISTER, 8, _R0),
+        _do(_op.SHIFT_RIGHT, 8, immediate=32),
+        _do(_op.CALL, immediate=bpf.Helper.CGROUP_ID),
+        _do(_op.MOVE_REGISTER, 9, _R0),
+        (_do(_op.JUMP), 'slice'),
+        'idle',
+        _do(_op.MOVE, 9),
+        'slice',
+        _do(_op.LOAD, 3, cpu, _BEGAN),
+        _do(_op.STORE, cpu, now, _BEGAN),
+        _do(_op.MOVE_REGISTER, 1, now),
+        _do(_op.SUBTRACT_REGISTER, 1, 3),
+        (_do(_op.JUMP_IF_NOT_LESS, 1, immediate=SHORT_NS), 'append'),
+        (_do(_op.JUMP), 'next'),
+        'append',
+        _do(_op.LOAD, 1, cpu, _COUNT),
+        *_slice(cpu),
+        _do(_op.STORE, 2, 3),
+        _do(_op.STORE, 2, 8, 8),
+        _do(_op.STORE, 2, 9, 16),
+        _do(_op.STORE, 2, now, 24),
+        _do(_op.LOAD, 1, cpu, _COUNT),
+        _do(_op.ADD, 1, immediate=1),
+        _do(_op.STORE, cpu, 1, _COUNT),
         'next',
-        instruction(op.LOAD, ran, 10, now),
-        instruction(op.MOVE_REGISTER, 2, ran),
-        instruction(op.LOAD, 1, cpu, start),
-        instruction(op.SUBTRACT_REGISTER, ran, 1),
-        instruction(op.STORE, cpu, 2, start),
-        (instruction(op.JUMP_IF_EQUAL, next_), 'remember'),
-        *bpf.map_call(lookup, since, pair),
-        (instruction(op.JUMP_IF_EQUAL, r0), 'remember'),
-        instruction(op.LOAD, 1, r0),
-        instruction(op.LOAD, wait, 10, now),
-        instruction(op.SUBTRACT_REGISTER, wait, 1),
-        *bpf.map_call(bpf.Helper.MAP_DELETE, since, pair),
-        instruction(op.LOAD_WORD, 1, 10, prev),
-        (instruction(op.JUMP_IF_EQUAL, 1), 'all'),
-        (instruction(op.JUMP_IF_REGISTER_NOT_LESS, ran, wait), 'all'),
-        instruction(op.LOAD_WORD, 1, cpu, longest),
-        (instruction(op.JUMP_IF_EQUAL, 1), 'all'),
-        (instruction(op.JUMP_IF_REGISTERS_EQUAL, 1, next_), 'all'),
-        instruction(op.STORE_WORD, 10, 1, pair + 4),
-        instruction(op.SUBTRACT_REGISTER, wait, ran),
-        *_add(pairs, lost, pair, 'part'),
-        instruction(op.LOAD_WORD, 1, 10, prev),
-        instruction(op.STORE_WORD, 10, 1, pair + 4),
-        instruction(op.MOVE_REGISTER, wait, ran),
-        'all',
-        *_add(pairs, lost, pair, 'whole'),
-        'remember',
-        # Since when what ran first is there is not known.
-        instruction(op.MOVE_REGISTER, 1, ran),
-        instruction(op.SHIFT_RIGHT, 1, immediate=_LONG_SHIFT),
-        (instruction(op.JUMP_IF_NOT_EQUAL, 1), 'end'),
-        instruction(op.MOVE_REGISTER, 1, ran),
-        instruction(op.SHIFT_LEFT, 1, immediate=2),
-        instruction(op.LOAD, 2, cpu, longest_ran),
-        (instruction(op.JUMP_IF_REGISTER_NOT_LESS, 1, 2), 'longest'),
-        instruction(op.SHIFT_RIGHT, 2, immediate=1),
-        instruction(op.STORE, cpu, 2, longest_ran),
-        (instruction(op.JUMP), 'end'),
-        'longest',
-        instruction(op.STORE, cpu, ran, longest_ran),
-        instruction(op.LOAD_WORD, 1, 10, prev),
-        instruction(op.STORE_WORD, cpu, 1, longest),
+        _do(_op.LOAD_WORD, 1, _STACK, _NEXT),
+        (_do(_op.JUMP_IF_EQUAL, 1), 'end'),
+        *bpf.map_call(lookup, maps.since, _NEXT),
+        (_do(_op.JUMP_IF_EQUAL, _R0), 'end'),
+        _do(_op.LOAD, since, _R0),
+        _do(_op.LOAD_WORD, 1, _R0, _WAITER - _SINCE),
+        _do(_op.STORE_WORD, _STACK, 1, _VICTIM),
+        _do(_op.LOAD_WORD, number, _R0, _CPU - _SINCE),
+        *bpf.map_call(bpf.Helper.MAP_DELETE, maps.since, _NEXT),
+        (_do(_op.JUMP_IF_REGISTER_NOT_LESS, since, now), 'end'),
+        _do(_op.SUBTRACT_REGISTER, now, since),
+        _do(_op.STORE, _STACK, now, _LEFT),
+        _do(_op.CALL, immediate=bpf.Helper.CPU),
+        (_do(_op.JUMP_IF_REGISTERS_DIFFER, _R0, number), 'unknown'),
+        _do(_op.MOVE, number),
+        'slices',
+        _do(_op.ADD, number, immediate=1),
+        (_do(_op.JUMP_IF_NOT_LESS, number, immediate=SLICES + 1), 'unknown'),
+        _do(_op.LOAD, 1, cpu, _COUNT),
+        _do(_op.SUBTRACT_REGISTER, 1, number),
+        *_slice(cpu),
+        _do(_op.LOAD, 3, 2, 24),
+        (_do(_op.JUMP_IF_REGISTER_NOT_LESS, since, 3), 'unknown'),
+        _do(_op.LOAD, 1, 2, 8),
+        _do(_op.STORE_WORD, _STACK, 1, _PROCESS),
+        _do(_op.LOAD, 1, 2, 16),
+        _do(_op.STORE, _STACK, 1, _CGROUP),
+        _do(_op.LOAD, 1, 2),
+        (_do(_op.JUMP_IF_REGISTER_NOT_LESS, 1, since), 'amount'),
+        _do(_op.MOVE_REGISTER, 1, since),
+        'amount',
+        _do(_op.SUBTRACT_REGISTER, 3, 1),
+        _do(_op.STORE, _STACK, 3, _AMOUNT),
+        _do(_op.LOAD, 1, _STACK, _LEFT),
+        _do(_op.SUBTRACT_REGISTER, 1, 3),
+        _do(_op.STORE, _STACK, 1, _LEFT),
+        *_find(maps.pairs),
+        _do(_op.MOVE, 1),
+        _do(_op.STORE_WORD, _STACK, 1, _PROCESS),
+        *_find(maps.rest),
+        _do(_op.LOAD, 1, _STACK, _AMOUNT),
+        _do(_op.LOAD, 2, _STACK, _LEFT),
+        _do(_op.ADD_REGISTER, 2, 1),
+        _do(_op.STORE, _STACK, 2, _LEFT),
+        (_do(_op.JUMP), 'slices'),
+        'add',
+        _do(_op.LOAD, 1, _STACK, _AMOUNT),
+        _do(_op.ATOMIC_ADD, _R0, 1),
+        (_do(_op.JUMP), 'slices'),
+        'unknown',
+        _do(_op.LOAD, 1, _STACK, _LEFT),
+        (_do(_op.JUMP_IF_EQUAL, 1), 'end'),
+        *bpf.map_call(lookup, maps.unknown, _VICTIM),
+        (_do(_op.JUMP_IF_EQUAL, _R0), 'end'),
+        _do(_op.LOAD, 1, _STACK, _LEFT),
+        _do(_op.ATOMIC_ADD, _R0, 1),
         'end',
-        instruction(op.MOVE, r0),
-        instruction(op.EXIT)))
+        _do(_op.MOVE, _R0),
+        _do(_op.EXIT)))
 
 
-def _add(pairs: int, lost: int, pair: int, name: str
-         ) -> Iterator[bytes | tuple[bytes, str] | str]:
-    """``pairs[pair] += wait``, which is in register 8; else ``lost[0]``."""
-    op, instruction, wait, waited, first, r0 = (bpf.Op, bpf.instruction, 8,
-                                                -32, -44, 0)
-    lookup = bpf.Helper.MAP_LOOKUP
-    yield from bpf.map_call(lookup, pairs, pair)
-    yield instruction(op.JUMP_IF_NOT_EQUAL, r0), f'add {name}'
-    yield instruction(op.STORE, 10, wait, waited)
-    yield from bpf.map_call(bpf.Helper.MAP_UPDATE, pairs, pair, waited)
-    yield instruction(op.JUMP_IF_EQUAL, r0), f'added {name}'
-    yield instruction(op.MOVE, 1)
-    yield instruction(op.STORE_WORD, 10, 1, first)
-    yield from bpf.map_call(lookup, lost, first)
-    yield instruction(op.JUMP_IF_EQUAL, r0), f'added {name}'
-    yield f'add {name}'
-    yield instruction(op.ATOMIC_ADD, r0, wait)
-    yield f'added {name}'
+def _slice(cpu: int) -> tuple[bytes, ...]:
+    """Register 2 points to the slice of number register 1."""
+    return (_do(_op.AND, 1, immediate=SLICES - 1),
+            _do(_op.SHIFT_LEFT, 1, immediate=SLICE_BITS),
+            _do(_op.MOVE_REGISTER, 2, cpu),
+            _do(_op.ADD_REGISTER, 2, 1))
 
 
-def _program(event: bpf.Event, *parts: bytes | tuple[bytes, str]) -> bytes:
-    """What an event of one thread runs; its id is on the stack."""
-    op, instruction = bpf.Op, bpf.instruction
-    return bpf.assembled((
-        instruction(op.LOAD_WORD, 1, 1, event.offsets['pid']),
-        instruction(op.STORE_WORD, 10, 1, _PID),
-        *parts,
-        'end',
-        instruction(op.MOVE, 0),
-        instruction(op.EXIT)))
+def _find(pairs: int) -> tuple[bytes | tuple[bytes, str], ...]:
+    """To ``add`` with the pair at register 0, to ``slices`` if it is new.
 
-
-def _note(what: bpf.Helper, notes: int) -> tuple[bytes, ...]:
-    """``notes[pid] = what()``."""
-    return (bpf.instruction(bpf.Op.CALL, immediate=what),
-            bpf.instruction(bpf.Op.STORE, 10, 0, _VALUE),
-            *bpf.map_call(bpf.Helper.MAP_UPDATE, notes, _PID, _VALUE))
+    Where another CPU is first with a new one it has no room.
+    """
+    return (*bpf.map_call(bpf.Helper.MAP_LOOKUP, pairs, _CGROUP),
+            (_do(_op.JUMP_IF_NOT_EQUAL, _R0), 'add'),
+            *bpf.map_call(bpf.Helper.MAP_UPDATE, pairs, _CGROUP, _AMOUNT,
+                          bpf.NO_EXIST),
+            (_do(_op.JUMP_IF_EQUAL, _R0), 'slices'))
 
 
 class CpuWaits:
     """Counts until it is closed, what is watched.
 
+    :param victims: the workloads that wait, with the ids of their threads
     :raises Unsupported: this kernel does not let us, or cannot, or this
         process would take the thread ids for others.
     """
 
-    def __init__(self) -> None:
-        self._fault: errors.DriverError | None = None
+    def __init__(self, victims: Mapping[str, Iterable[int]]) -> None:
+        if len(victims) > MOST_VICTIMS:
+            raise ValueError(f'more than {MOST_VICTIMS} victims')
+        self._victims = tuple(victims)
         self._programs = bpf.Programs(PURPOSE, initial_pids=True)
         try:
             self._open()
+            self.watch(victims)
         except BaseException:
             self.close()
             raise
 
-    def watch(self, threads: Collection[int]) -> None:
-        """Count from now on what these wait, and those that they start.
+    def watch(self, victims: Mapping[str, Iterable[int]]) -> None:
+        """Count from now on what these wait, too, and those that they start.
 
-        Where they are too many :meth:`waits` says so.
+        :raises DriverError: there is no room for all.
         """
-        try:
-            self._programs.put(
-                self._watched, b''.join(map(_RUNNABLE.pack, threads)),
-                bytes(_NS.size * len(threads)), len(threads))
-        except errors.DriverError as exc:
-            self._fault = exc
+        watched = {thread: number
+                   for number, workload in enumerate(self._victims)
+                   for thread in victims.get(workload, ())}
+        self._programs.put(
+            self._maps.watched, b''.join(map(bpf.WORD.pack, watched)),
+            b''.join(map(bpf.NUMBER.pack, watched.values())), len(watched))
 
     def waits(self) -> Waits:
         """What was counted so far.
 
-        :raises DriverError: it cannot be read, or was closed, or not all
-            are watched that should be.
+        :raises DriverError: it cannot be read, or was closed.
         """
-        if self._fault:
-            raise self._fault
         now_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-        read = self._programs.entries
-        behind = {pair: ns / 1e9 for pair, (ns,) in read(
-            self._pairs, _PAIR, _NS, MOST_PAIRS)}
-        lasting = {pid: max(0, now_ns - ns) / 1e9 for (pid,), (ns,) in read(
-            self._since, _RUNNABLE, _NS, MOST_RUNNABLE)}
-        (_, (lost_ns,)), = read(self._lost, _RUNNABLE, _NS, 1)
-        return Waits(behind, lasting, lost_ns / 1e9)
+        read, maps, victims = (self._programs.entries, self._maps,
+                               self._victims)
+        behind = {
+            (victims[victim], Runner(process, cgroup)): ns / 1e9
+            for pairs, most in ((maps.pairs, MOST_PAIRS),
+                                (maps.rest, MOST_CGROUPS))
+            for (cgroup, process, victim), (ns,) in read(
+                pairs, _PAIR, bpf.NUMBER, most)}
+        unknown = {victims[victim]: ns / 1e9 for (victim,), (ns,) in read(
+            maps.unknown, bpf.WORD, bpf.NUMBER, max(1, len(victims)))
+            if victim < len(victims)}
+        lasting = {
+            thread: (victims[victim], max(0, now_ns - ns) / 1e9)
+            for (thread,), (ns, victim, _) in read(
+                maps.since, bpf.WORD, _RUNNABLE, MOST_RUNNABLE)}
+        return Waits(behind, unknown, lasting)
 
-    def ended(self) -> dict[int, int]:
-        """The threads that ended so far, with the inode of the cgroup of
-        version 2 that each was in; others may have their ids now.
+    def ended(self) -> watched_threads.Ended:
+        """What ended so far; others may have their ids now.
 
-        :raises DriverError: there were too many, or they cannot be read.
+        :raises DriverError: it cannot be read.
         """
-        ended = {pid: inode for (pid,), (inode,) in self._programs.entries(
-            self._ended, _RUNNABLE, _NS, MOST_ENDED)}
-        if len(ended) == MOST_ENDED:
-            raise errors.DriverError(
-                f'cannot {PURPOSE}: {MOST_ENDED} threads or more ended '
-                'meanwhile')
-        return ended
+        return watched_threads.ended(self._programs, self._followed)
 
     def close(self) -> None:
         """Take the programs out of the kernel; twice does no harm.
@@ -285,25 +357,27 @@ class CpuWaits:
 
     def _open(self) -> None:
         programs = self._programs
-        self._watched = programs.map(bpf.Map.HASH, entries=MOST_WATCHED)
-        self._since = programs.map(bpf.Map.LRU_HASH, entries=MOST_RUNNABLE)
-        self._cpus = programs.map(bpf.Map.PER_CPU_ARRAY,
-                                  value_bytes=_CPU_BYTES)
-        self._pairs = programs.map(bpf.Map.HASH, key_bytes=_PAIR.size,
-                                   entries=MOST_PAIRS)
-        self._lost = programs.map(bpf.Map.ARRAY)
-        self._ended = programs.map(bpf.Map.HASH, entries=MOST_ENDED)
-        for name, program, maps in (
-                ('process_exit', exit_program, (self._ended,)),
-                ('wakeup', wakeup_program, (self._watched, self._since)),
-                ('wakeup_new', new_program, (self._watched, self._since))):
+        self._followed = watched_threads.maps(programs, MOST_WATCHED)
+        self._maps = maps = Maps(
+            *self._followed,
+            since=programs.map(bpf.Map.LRU_HASH, value_bytes=_RUNNABLE.size,
+                               entries=MOST_RUNNABLE),
+            cpus=programs.map(bpf.Map.PER_CPU_ARRAY, value_bytes=CPU_BYTES),
+            pairs=programs.map(bpf.Map.HASH, key_bytes=_PAIR.size,
+                               entries=MOST_PAIRS),
+            rest=programs.map(bpf.Map.HASH, key_bytes=_PAIR.size,
+                              entries=MOST_CGROUPS),
+            unknown=programs.map(bpf.Map.ARRAY,
+                                 entries=max(1, len(self._victims))))
+        woken = {'pid': 4, 'target_cpu': 4}
+        watched_threads.attach(programs, self._followed)
+        # What waits comes after what runs, so that it is known from the
+        # beginning what ran meanwhile: that since when is 0, too.
+        for name, fields, program in (
+                ('switch', {'prev_pid': 4, 'prev_state': 8, 'next_pid': 4},
+                 switch_program),
+                ('wakeup', woken, wakeup_program),
+                ('wakeup_new', woken, new_program)):
             name = f'sched:sched_{name}'
-            event = programs.event(name, {'pid': 4})
-            programs.attach(name, event, program(event, *maps))
-        # The last, and the first that goes: it costs most.
-        name = 'sched:sched_switch'
-        event = programs.event(name, {
-            'prev_pid': 4, 'prev_state': 8, 'next_pid': 4})
-        programs.attach(name, event, switch_program(
-            event, self._watched, self._since, self._cpus, self._pairs,
-            self._lost))
+            event = programs.event(name, fields)
+            programs.attach(name, event, program(event, maps))

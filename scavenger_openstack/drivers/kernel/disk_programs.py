@@ -13,7 +13,12 @@
                           disk's time = now - max(last completion, request)
                           add it to the request's process; and, as far as the
                           newest request of a victim was in flight, to what
-                          the process held beside this victim
+                          the process held beside this victim; if it was, add
+                          the request's cost, too, and to all that was served
+                          beside this victim
+
+What a request costs are its sectors of 512 bytes and 32 more (16 KiB), at most
+4 MiB: a discard moves nothing, however large it is.
 
 Whether a victim waits goes by its newest request alone: the kernel leaves a
 program out when it interrupts another one on the same CPU, so a count of
@@ -41,9 +46,11 @@ class Maps(NamedTuple):
     ``disks``: the index of a disk, by its number.
     ``victims``: the victim (from 1 on) of a process.  ``start``: requests in
     flight.  ``devices``: by index, the last completion, and for each victim
-    the begin of its newest request in flight, of that before, and how long it
-    waited (each in a place of 32 bytes).  ``totals``: by cgroup, process and
-    disk.  ``lost``: requests that have no room there.
+    the begin of its newest request in flight, of that before, how long it
+    waited, and what was served meanwhile, in sectors (each in a place of 32
+    bytes).  ``totals``: by cgroup, process and disk.  ``rest``: by cgroup and
+    disk, with process 0, where there is no room in ``totals``.  ``lost``:
+    requests that have no room there, either.
     """
 
     disks: int
@@ -51,6 +58,7 @@ class Maps(NamedTuple):
     start: int
     devices: int
     totals: int
+    rest: int
     lost: int
 
 
@@ -61,10 +69,13 @@ Program = Callable[[bpf.Event, Maps, int], bytes]
 _SECTOR, _INDEX, _ZERO = -16, -8, -4
 _SINCE, _CGROUP, _PROCESS, _VICTIM = -40, -32, -24, -20
 _SUBMITTER, _OF_PROCESS, _OF_INDEX = -56, -48, -44
-_BESIDE = -56
+_COST, _BESIDE = -64, -64
+
+OP_SECTORS, MOST_SECTORS = 32, 8192
+"""What a request costs beside its sectors, and how many of these count."""
 
 # Places in values of devices and totals.
-_NEWEST, _BEFORE, _WAITED = 0, 8, 16
+_NEWEST, _BEFORE, _WAITED, _COSTS = 0, 8, 16, 24
 _REQUESTS, _IN_FLIGHT, _SERVED, _SHORTEST, _HELD = 0, 8, 16, 24, 32
 _PLACE_BITS = 5
 
@@ -86,7 +97,7 @@ def queue_program(event: bpf.Event, maps: Maps, victims: int) -> bytes:
         _do(_op.MOVE, 9),
         *bpf.map_call(bpf.Helper.MAP_LOOKUP, maps.victims, _PROCESS),
         (_do(_op.JUMP_IF_EQUAL, _R0), 'add'),
-        _do(_op.LOAD_WORD, 9, _R0),
+        _do(_op.LOAD, 9, _R0),
         'add',
         _do(_op.STORE_WORD, _STACK, 9, _VICTIM),
         *_add(maps, victims),
@@ -129,11 +140,18 @@ def front_merge_program(event: bpf.Event, maps: Maps, victims: int) -> bytes:
 def complete_program(event: bpf.Event, maps: Maps, victims: int) -> bytes:
     """At ``block_rq_complete``."""
     since, now, last = 6, 8, 9
-    new = _BESIDE - 8 * victims - _HELD - 8 * victims
+    new = _BESIDE - 8 * victims - _HELD - 16 * victims
     return bpf.assembled((
         *_key(event, maps),
         _do(_op.LOAD, 1, _STACK, _SECTOR),
         (_do(_op.JUMP_IF_EQUAL, 1, immediate=-1), 'end'),
+        _do(_op.LOAD_WORD, 1, _CONTEXT, event.offsets['nr_sector']),
+        _do(_op.MOVE, 2, immediate=MOST_SECTORS),
+        (_do(_op.JUMP_IF_REGISTER_NOT_LESS, 2, 1), 'cost'),
+        _do(_op.MOVE_REGISTER, 1, 2),
+        'cost',
+        _do(_op.ADD, 1, immediate=OP_SECTORS),
+        _do(_op.STORE, _STACK, 1, _COST),
         *_disk(maps),
         _do(_op.LOAD, last, _DISK),
         _do(_op.MOVE, since),
@@ -175,13 +193,13 @@ def complete_program(event: bpf.Event, maps: Maps, victims: int) -> bytes:
         (_do(_op.JUMP_IF_NOT_EQUAL, _R0), 'count'),
         _do(_op.MOVE, 1),
         *(_do(_op.STORE, _STACK, 1, new + place)
-          for place in range(0, _HELD + 8 * victims, 8)),
+          for place in range(0, _HELD + 16 * victims, 8)),
         _do(_op.MOVE, 1, immediate=-1),
         _do(_op.STORE, _STACK, 1, new + _SHORTEST),
-        *bpf.map_call(bpf.Helper.MAP_UPDATE, maps.totals, _SUBMITTER, new,
-                      bpf.NO_EXIST),
-        *bpf.map_call(bpf.Helper.MAP_LOOKUP, maps.totals, _SUBMITTER),
-        (_do(_op.JUMP_IF_NOT_EQUAL, _R0), 'count'),
+        *_enter(maps.totals, new),
+        _do(_op.MOVE, 1),
+        _do(_op.STORE_WORD, _STACK, 1, _OF_PROCESS),
+        *_enter(maps.rest, new),
         *bpf.map_call(bpf.Helper.MAP_LOOKUP, maps.lost, _ZERO),
         (_do(_op.JUMP_IF_EQUAL, _R0), 'end'),
         _do(_op.MOVE, 1, immediate=1),
@@ -198,7 +216,11 @@ def complete_program(event: bpf.Event, maps: Maps, victims: int) -> bytes:
         'held',
         *(part for victim in range(1, victims + 1) for part in (
             _do(_op.LOAD, 1, _STACK, _beside(victim)),
-            _do(_op.ATOMIC_ADD, _R0, 1, _HELD + 8 * (victim - 1)))),
+            (_do(_op.JUMP_IF_EQUAL, 1), f'beside {victim}'),
+            _do(_op.ATOMIC_ADD, _R0, 1, _HELD + 16 * (victim - 1)),
+            _do(_op.LOAD, 1, _STACK, _COST),
+            _do(_op.ATOMIC_ADD, _R0, 1, _HELD + 16 * (victim - 1) + 8),
+            f'beside {victim}')),
         *_END))
 
 
@@ -206,7 +228,7 @@ _BIO = {'dev': 4, 'sector': 8}
 
 PROGRAMS: Mapping[str, tuple[Mapping[str, int], Program]] = {
     # In this order: what is counted must be completed, split and merged.
-    'block:block_rq_complete': (_BIO, complete_program),
+    'block:block_rq_complete': ({**_BIO, 'nr_sector': 4}, complete_program),
     'block:block_split': ({**_BIO, 'new_sector': 8}, split_program),
     'block:block_bio_backmerge': (_BIO, merge_program),
     'block:block_rq_merge': (_BIO, merge_program),
@@ -218,6 +240,15 @@ PROGRAMS: Mapping[str, tuple[Mapping[str, int], Program]] = {
 
 def _beside(victim: int) -> int:
     return _BESIDE - 8 * victim
+
+
+def _enter(totals: int, new: int) -> _Parts:
+    """To ``count`` with what the map has of the submitter, a new entry if
+    there is room."""
+    return (*bpf.map_call(bpf.Helper.MAP_UPDATE, totals, _SUBMITTER, new,
+                          bpf.NO_EXIST),
+            *bpf.map_call(bpf.Helper.MAP_LOOKUP, totals, _SUBMITTER),
+            (_do(_op.JUMP_IF_NOT_EQUAL, _R0), 'count'))
 
 
 def _copy(register: int, offset: int, place: int) -> _Parts:
@@ -321,6 +352,8 @@ def _wait(victim: int, since: int, now: int, last: int) -> _Parts:
         _do(_op.MOVE_REGISTER, 2, now),
         _do(_op.SUBTRACT_REGISTER, 2, 1),
         _do(_op.ATOMIC_ADD, _DISK, 2, place + _WAITED),
+        _do(_op.LOAD, 2, _STACK, _COST),
+        _do(_op.ATOMIC_ADD, _DISK, 2, place + _COSTS),
         (_do(_op.JUMP_IF_EQUAL, since), end),
         *_later(1, since, f'since {victim}'),
         (_do(_op.JUMP_IF_REGISTER_NOT_LESS, 1, now), end),

@@ -8,6 +8,11 @@ that passed on this disk since the completion before: the disk's time.  It
 needs no past, and a request is in flight while it waits for a place in the
 queue, too.
 
+A disk that rotates serves one request after the other, so that this is the
+time that it took.  Another one serves many at once, and what completes most
+often need not be what holds it: there the time that a victim waited is divided
+as what was served meanwhile, in bytes and 16 KiB per request.
+
 Requests are known by disk and first sector, and followed when they are split
 and merged.  What threads of the kernel queue counts as theirs: the writeback
 of buffered writes, and what dm-crypt, a thin pool, md, a loop device or a
@@ -18,12 +23,10 @@ own (dm, md, native multipath of NVMe) are left out.
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 import contextlib
 import heapq
-import itertools
 import operator
 import os
 import struct
@@ -32,6 +35,7 @@ from typing import NamedTuple
 
 from scavenger_openstack.drivers.kernel import bpf
 from scavenger_openstack.drivers.kernel import disk_programs
+from scavenger_openstack.drivers.kernel import watched_threads
 from scavenger_openstack.types import DirectEvidence
 from scavenger_openstack.types import Resource
 from scavenger_openstack.types import THE_HOST
@@ -42,6 +46,8 @@ MOST_IN_FLIGHT = 16384
 """Requests; of more the oldest are forgotten."""
 
 MOST_SUBMITTERS = 4096
+MOST_CGROUPS = 1024
+"""On each disk, whose processes have no room among these."""
 MOST_VICTIMS = 8
 MOST_PROCESSES = 16384
 """Of the victims."""
@@ -49,14 +55,14 @@ MOST_PROCESSES = 16384
 MOST_THREADS = 5
 """Of the host, that evidence names."""
 
-_WORD, _NUMBER = struct.Struct('=I'), struct.Struct('=Q')
 _SUBMITTER = struct.Struct('=QII')
 _MINOR_BITS = 20
 
 
 class Submitter(NamedTuple):
-    """``device`` is ``major:minor`` of a whole disk, ``process`` an id, and
-    ``cgroup`` the inode number of its cgroup of version 2."""
+    """``device`` is ``major:minor`` of a whole disk, ``process`` an id, 0: any
+    of the cgroup, and ``cgroup`` the inode number of its cgroup of version 2.
+    """
 
     device: str
     process: int
@@ -67,8 +73,8 @@ class Served(NamedTuple):
     """What one process had of one disk.
 
     ``in_flight_s``: of its requests, added up.  ``served_s``: of the disk's
-    time.  ``shortest_s``: the least time of one request.  ``beside_s``: of
-    ``served_s``, what passed while each victim had a request in flight.
+    time.  ``shortest_s``: the least time of one request.  ``beside_s``: what
+    of the disk's time it had while each victim had a request in flight.
     """
 
     requests: int
@@ -105,7 +111,6 @@ class DiskWaits:
         if len(victims) > MOST_VICTIMS:
             raise ValueError(f'more than {MOST_VICTIMS} victims')
         self._victims = tuple(victims)
-        self._watched: set[int] = set()
         self._programs = bpf.Programs(PURPOSE, initial_pids=True)
         try:
             self._open()
@@ -115,15 +120,17 @@ class DiskWaits:
             raise
 
     def watch(self, victims: Mapping[str, Iterable[int]]) -> None:
-        """Count for further processes of the victims, too."""
-        new = dict(itertools.islice(
-            ((process, index)
-             for index, workload in enumerate(self._victims, 1)
-             for process in victims.get(workload, ())
-             if process not in self._watched),
-            MOST_PROCESSES - len(self._watched)))
-        self._watched |= new.keys()
-        self._put(self._maps.victims, new)
+        """Count for these processes of the victims, too, and those that they
+        start.
+
+        :raises DriverError: there is no room for all.
+        """
+        watched = {process: index
+                   for index, workload in enumerate(self._victims, 1)
+                   for process in victims.get(workload, ())}
+        self._programs.put(
+            self._maps.victims, b''.join(map(bpf.WORD.pack, watched)),
+            b''.join(map(bpf.NUMBER.pack, watched.values())), len(watched))
 
     def waits(self) -> Waits:
         """What was counted so far.
@@ -133,58 +140,80 @@ class DiskWaits:
         now_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         read, maps, victims = (self._programs.entries, self._maps,
                                self._victims)
-        total = struct.Struct(f'={4 + len(victims)}Q')
-        served = {}
-        for (cgroup, process, index), values in read(
-                maps.totals, _SUBMITTER, total, MOST_SUBMITTERS):
-            requests, in_flight, of_disk, shortest, *beside = values
-            served[Submitter(self._devices[index], process, cgroup)] = Served(
-                requests, in_flight / 1e9, of_disk / 1e9, shortest / 1e9,
-                {workload: ns / 1e9 for workload, ns in zip(
-                    victims, beside, strict=True) if ns})
         waited = dict.fromkeys(victims, 0.0)
+        # By disk and place of a victim: seconds for what costs a sector.
+        sector_s: dict[tuple[int, int], float] = {}
         disk = struct.Struct(f'={4 * (1 + len(victims))}Q')
-        for (index,), values in read(maps.devices, _WORD, disk,
+        for (index,), values in read(maps.devices, bpf.WORD, disk,
                                      max(1, len(self._devices))):
             for place, workload in enumerate(victims, 1):
-                newest_ns, _, waited_ns, _ = values[4 * place:4 * place + 4]
+                newest_ns, _, waited_ns, cost = values[
+                    4 * place:4 * place + 4]
+                if self._parallel[index] and cost:
+                    sector_s[index, place] = waited_ns / 1e9 / cost
                 if newest_ns and os.path.exists(
                         f'/sys/dev/block/{self._devices[index]}'):
                     waited_ns += max(0, now_ns - max(values[0], newest_ns))
                 waited[workload] += waited_ns / 1e9
-        (_, (lost,)), = read(maps.lost, _WORD, _NUMBER, 1)
+        total = struct.Struct(f'={4 + 2 * len(victims)}Q')
+        served = {}
+        for (cgroup, process, index), values in (
+                read(maps.totals, _SUBMITTER, total, MOST_SUBMITTERS)
+                + read(maps.rest, _SUBMITTER, total, MOST_CGROUPS)):
+            requests, in_flight, of_disk, shortest, *beside = values
+            served[Submitter(self._devices[index], process, cgroup)] = Served(
+                requests, in_flight / 1e9, of_disk / 1e9, shortest / 1e9,
+                {workload: cost * sector_s.get((index, place), 0.0)
+                 if self._parallel[index] else ns / 1e9
+                 for place, (workload, ns, cost) in enumerate(zip(
+                     victims, beside[::2], beside[1::2], strict=True), 1)
+                 if ns})
+        (_, (lost,)), = read(maps.lost, bpf.WORD, bpf.NUMBER, 1)
         return Waits((now_ns - self._since_ns) / 1e9, served, waited, lost)
+
+    def ended(self) -> watched_threads.Ended:
+        """What ended so far; others may have their ids now.
+
+        :raises DriverError: it cannot be read.
+        """
+        return watched_threads.ended(self._programs, self._followed)
 
     def close(self) -> None:
         """Take the programs out of the kernel; twice does no harm."""
         self._programs.close()
 
-    def _put(self, fd: int, entries: Mapping[int, int]) -> None:
-        self._programs.put(fd, b''.join(map(_WORD.pack, entries)),
-                           b''.join(map(_WORD.pack, entries.values())),
-                           len(entries))
-
     def _open(self) -> None:
         programs, number = self._programs, len(self._victims)
         self._devices = disks()
+        self._parallel = [not _rotates(device) for device in self._devices]
+        self._followed = watched_threads.maps(programs, MOST_PROCESSES)
         self._maps = maps = disk_programs.Maps(
             disks=programs.map(bpf.Map.HASH, value_bytes=4,
                                entries=max(1, len(self._devices))),
-            victims=programs.map(bpf.Map.HASH, value_bytes=4,
-                                 entries=MOST_PROCESSES),
+            victims=self._followed.watched,
             start=programs.map(bpf.Map.LRU_HASH, key_bytes=16,
                                value_bytes=24, entries=MOST_IN_FLIGHT),
             devices=programs.map(bpf.Map.ARRAY, value_bytes=32 * (1 + number),
                                  entries=max(1, len(self._devices))),
             totals=programs.map(bpf.Map.HASH, key_bytes=_SUBMITTER.size,
-                                value_bytes=32 + 8 * number,
+                                value_bytes=32 + 16 * number,
                                 entries=MOST_SUBMITTERS),
+            rest=programs.map(bpf.Map.HASH, key_bytes=_SUBMITTER.size,
+                              value_bytes=32 + 16 * number,
+                              entries=MOST_CGROUPS),
             lost=programs.map(bpf.Map.ARRAY))
-        numbers = [tuple(map(int, device.split(':')))
-                   for device in self._devices]
-        self._put(maps.disks, {
-            major << _MINOR_BITS | minor: index
-            for index, (major, minor) in enumerate(numbers)})
+        numbers = {}
+        for index, device in enumerate(self._devices):
+            major, minor = map(int, device.split(':'))
+            numbers[major << _MINOR_BITS | minor] = index
+        programs.put(maps.disks, b''.join(map(bpf.WORD.pack, numbers)),
+                     b''.join(map(bpf.WORD.pack, numbers.values())),
+                     len(numbers))
+        watched_threads.attach(programs, self._followed)
+        name = 'sched:sched_wakeup_new'
+        event = programs.event(name, {'pid': 4})
+        programs.attach(name, event, watched_threads.new_program(
+            event, self._followed, by_thread=False))
         for name, (fields, program) in disk_programs.PROGRAMS.items():
             event = programs.event(name, fields)
             programs.attach(name, event, program(event, maps, number))
@@ -204,32 +233,36 @@ def disks(root_dir: str = '/') -> tuple[str, ...]:
     return tuple(numbers)
 
 
+def _rotates(device: str, root_dir: str = '/') -> bool:
+    """Whether a disk serves one request after the other, as the kernel says
+    it; so if that is not known."""
+    try:
+        with open(f'{root_dir.rstrip("/")}/sys/dev/block/{device}/queue/'
+                  'rotational') as file:
+            return file.read().strip() != '0'
+    except OSError:
+        return True
+
+
 def evidence(workload: str, waits: Waits,
-             workload_of: Callable[[int], str | None], *,
-             cgroups: Mapping[int, str] | None = None,
-             name_of: Callable[[int], str] = str) -> DirectEvidence:
+             owners: Mapping[tuple[int, int], str],
+             names: Mapping[int, str]) -> DirectEvidence:
     """Which workloads the disks served while this one waited for them.
 
     :param workload: one of the victims
-    :param workload_of: the workload of a process, :data:`THE_HOST`, or
-        ``None``: not known, because it has ended
-    :param cgroups: workloads by the inode number of their cgroup of version
-        2, for processes that have ended
-    :param name_of: the name of a process of the host; '' is not shown
+    :param owners: workloads, or :data:`THE_HOST`, by process and cgroup;
+        others are not known
+    :param names: of processes of the host
     """
     held: dict[str, float] = collections.defaultdict(float)
     threads: dict[str, float] = collections.defaultdict(float)
     for submitter, served in waits.served.items():
         seconds = served.beside_s.get(workload)
-        if not seconds:
-            continue
-        holder = workload_of(submitter.process)
-        if holder is None:
-            holder = (cgroups or {}).get(submitter.cgroup)
-        if holder is None:
+        holder = owners.get((submitter.process, submitter.cgroup))
+        if not seconds or holder is None:
             continue
         held[holder] += seconds
-        if holder == THE_HOST and (name := name_of(submitter.process)):
+        if holder == THE_HOST and (name := names.get(submitter.process)):
             threads[name] += seconds
     return DirectEvidence(
         workload, Resource.DISK, waits.window_s,
@@ -237,4 +270,3 @@ def evidence(workload: str, waits: Waits,
         max(waits.waited_s.get(workload, 0.0), sum(held.values())),
         dict(held), dict(heapq.nlargest(
             MOST_THREADS, threads.items(), key=operator.itemgetter(1))))
-

@@ -10,13 +10,13 @@ from osc_lib.command import command
 from osc_lib import exceptions
 from osc_lib import shell
 
-from scavenger_openstack.osc import amounts
 from scavenger_openstack.osc import http
 from scavenger_openstack.osc import listing
 from scavenger_openstack.osc import names
 from scavenger_openstack.osc import scope
 from scavenger_openstack.osc import table
 from scavenger_openstack.osc import times
+from scavenger_openstack import typed_amounts
 
 COLUMNS = (
     table.Column('host', 'Host'),
@@ -128,7 +128,7 @@ class SetCap(command.ShowOne):
         parser.add_argument(
             'value', metavar='<value>',
             help='The limit, or "none": the workload is not limited on this '
-                 f'knob, whatever the controllers want. {amounts.HOW}.')
+                 f'knob, whatever the controllers want. {typed_amounts.HOW}.')
         parser.add_argument(
             '--expires', metavar='<time>', type=times.until, required=True,
             help=f'When the override ends: {times.HOW}. A duration counts '
@@ -139,7 +139,7 @@ class SetCap(command.ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         try:
-            value = amounts.parse(parsed_args.knob, parsed_args.value)
+            value = typed_amounts.parse(parsed_args.knob, parsed_args.value)
         except ValueError as exc:
             raise exceptions.CommandError(f'{exc}.') from exc
         found = http.of(self.app).one(
@@ -196,7 +196,8 @@ def _path(app: shell.OpenStackShell, arguments: argparse.Namespace) -> str:
 
 def _shape(row: listing.Row) -> listing.Row:
     knob = row.get('knob') or ''
-    values = {field: table.Cell(row[field], amounts.human(knob, row[field]))
+    values = {field: table.Cell(row[field],
+                                typed_amounts.human(knob, row[field]))
               for field in ('value', 'original') if field in row}
     return {**row, **values,
             'workload': table.named(row, 'workload', 'name')}

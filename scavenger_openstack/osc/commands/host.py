@@ -13,11 +13,11 @@ from typing import Any
 from osc_lib.command import command
 from osc_lib import exceptions
 
-from scavenger_openstack.osc import amounts
 from scavenger_openstack.osc import http
 from scavenger_openstack.osc import listing
 from scavenger_openstack.osc import scope
 from scavenger_openstack.osc import table
+from scavenger_openstack import typed_amounts
 
 
 def _precision(value: Any) -> str:
@@ -48,8 +48,6 @@ _UNIT = re.compile('_(at|bytes|s|share)$')
 
 def _of_fact(name: str, value: Any) -> str:
     """A fact with its unit, which is the end of its name."""
-    if name == 'used':
-        return table.amounts_by_name(value)
     if name.endswith('_at'):
         return f'{table.time(value)} (UTC)'
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -57,7 +55,7 @@ def _of_fact(name: str, value: Any) -> str:
     if name.endswith('_share'):
         return f'{100 * value:.2f} % of one CPU'
     if name.endswith('_bytes'):
-        return amounts.human('memory_bytes', value)
+        return typed_amounts.human('memory_bytes', value)
     return table.duration(value) if name.endswith('_s') else \
         table.plain(value)
 
@@ -108,6 +106,7 @@ LONG = (
     *COLUMNS,
     table.Column('version', 'Version'),
     table.Column('headroom', 'Headroom', table.amounts_by_name),
+    table.Column('used', 'Used by Background', table.amounts_by_name),
     table.Column('capacity', 'Capacity', table.amounts_by_name),
     table.Column('precision', 'Precision', _precision),
     table.Column('missing', 'Missing'),

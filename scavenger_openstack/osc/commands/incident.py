@@ -14,11 +14,11 @@ from typing import Any
 
 from osc_lib.command import command
 
-from scavenger_openstack.osc import amounts
 from scavenger_openstack.osc import http
 from scavenger_openstack.osc import listing
 from scavenger_openstack.osc import table
 from scavenger_openstack.osc import times
+from scavenger_openstack import typed_amounts
 
 MOST_COLUMNS = 1000
 """Of a drawing, however wide the terminal is."""
@@ -82,6 +82,11 @@ class ListIncidents(command.Lister):
                  'eviction is the cause, recommended. Default: all. Example: '
                  '--outcome open')
         parser.add_argument(
+            '--evidence-kind', metavar='<kind>',
+            help='Only those whose strongest evidence is of this kind: '
+                 'direct, share, timing or trial. Default: all. Example: '
+                 '--evidence-kind direct')
+        parser.add_argument(
             '--since', metavar='<time>', type=times.since,
             help=f'Only what began at this time or later: {times.HOW}. A '
                  'duration means that long ago. What began before and goes '
@@ -99,7 +104,7 @@ class ListIncidents(command.Lister):
             self.app, parsed_args, 'incidents', '/v1/incidents', COLUMNS,
             long=LONG, shape=lambda row: _shape(row, now),
             filters=('host', 'project', 'victim', 'antagonist', 'cause',
-                     'outcome', 'since', 'until'))
+                     'outcome', 'evidence_kind', 'since', 'until'))
 
 
 class ShowIncident(command.ShowOne):
@@ -179,7 +184,7 @@ def _whole(row: Mapping[str, Any], now: float) -> dict[str, Any]:
 def _measured(row: Mapping[str, Any], field: str) -> table.Cell:
     value = row.get(field)
     return table.Cell(value, '-' if value is None else
-                      amounts.human(row.get('signal') or '', value))
+                      typed_amounts.human(row.get('signal') or '', value))
 
 
 def _name(one: Mapping[str, Any]) -> str:
@@ -195,24 +200,17 @@ def _suspect(one: Mapping[str, Any]) -> str:
 
 
 def _ground(one: Mapping[str, Any], incident: Mapping[str, Any]) -> str:
-    from scavenger_openstack.amounts import of_ground
-    from scavenger_openstack.grounds import Ground
-    fields = {field: one[field] for field in Ground._fields
-              if one.get(field) is not None}
-    workload = one.get('workload')
-    if workload is None:
-        fields['workload'] = 'another workload or the host itself'
-    return of_ground(
-        Ground(**fields), incident['victim'], incident['signal'], {
-            str(workload): one.get('name') or '',
-            incident['victim']: incident.get('victim_name') or ''})
+    from scavenger_openstack.amounts import of_incident_ground
+    return of_incident_ground(one, incident)
 
 
 def _limit(one: Mapping[str, Any]) -> str:
     knob = one.get('knob') or ''
     ended = one.get('removed_at')
-    return (f'{_name(one)}: {knob} '
-            f'{amounts.human(knob, one.get("value"))} '
+    values = [step.get('value') for step in one.get('steps') or ()]
+    return (f'{_name(one)}: {knob} ' + ', then '.join(
+        typed_amounts.human(knob, value)
+        for value in values or [one.get('value')]) + ' '
             f'from {table.time(one.get("set_at"))} '
             + (f'to {table.time(ended)}' if ended else 'on'))
 

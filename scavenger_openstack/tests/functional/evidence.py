@@ -5,22 +5,32 @@
 from __future__ import annotations
 
 import json
+import pathlib
 import subprocess
 import sys
 from typing import Any
+import uuid
 
 import fixtures
 from testtools import content
 
 from scavenger_openstack.agent import parts
 from scavenger_openstack.drivers import base as drivers_base
+from scavenger_openstack.drivers.direct import windows
+from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.kernel import cpu_waits
+from scavenger_openstack.drivers.qemu import cgroup_overlap
 from scavenger_openstack import errors
 from scavenger_openstack.tests import descriptors
 from scavenger_openstack.tests.functional import base
+from scavenger_openstack.tests.functional import bpf_programs
 from scavenger_openstack.tests.functional.loops import LoopTestCase
 from scavenger_openstack.types import DirectEvidence
+from scavenger_openstack.types import HostSample
+from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Resource
+from scavenger_openstack.types import Workload
+from scavenger_openstack.types import WorkloadSample
 
 OPTIONS = '[libvirt]', 'uri =', '[perf]', 'enabled = off'
 
@@ -79,7 +89,7 @@ class EvidenceCase(LoopTestCase):
         super().setUp()
         self.log = self.useFixture(fixtures.FakeLogger())
         try:
-            cpu_waits.CpuWaits().close()
+            cpu_waits.CpuWaits({}).close()
         except errors.Unsupported as exc:
             self.skipTest(str(exc))
         self.hog, self.innocent, self.victim = map(
@@ -130,6 +140,28 @@ class EvidenceCase(LoopTestCase):
                          (answer.workload, answer.resource, answer.shared))
         return answer
 
+    def version_2(self, kind: type[windows.Windows[Any]]
+                  ) -> tuple[windows.Windows[Any], pathlib.Path]:
+        """Evidence for the workloads ``hog`` and ``victim`` below a directory
+        of a tree of version 2, of which ``hog/inner`` is there, too."""
+        top = base.unified()
+        if top is None:
+            self.skipTest('needs a cgroup tree of version 2')
+        name = f'/scv-test-{uuid.uuid4().hex[:8]}'
+        for below in ('', '/hog', '/hog/inner', '/victim'):
+            path = pathlib.Path(f'{top}{name}{below}')
+            path.mkdir()
+            self.addCleanup(base.remove_cgroup, path)
+        made = kind({'unified': Mount(str(top), 2)},
+                    cgroup_overlap.DomainCgroups({}))
+        self.addCleanup(made.close)
+        made.follow(HostSample('h', 'b', 1.0, 1.0, tuple(
+            WorkloadSample(Workload(f'{name}/{workload}',
+                                    Priority.FOREGROUND))
+            for workload in ('hog', 'victim'))))
+        self.hog, self.victim = f'{name}/hog', f'{name}/victim'
+        return made, top / name[1:]
+
     def alone(self, *by: str, ticks: int = 1) -> subprocess.Popen[str]:
         """An agent's driver in a process of its own, asked in so many
         ticks."""
@@ -147,3 +179,33 @@ class EvidenceCase(LoopTestCase):
         output, _ = process.communicate(timeout=60 * base.pace())
         states, *report = json.loads(output.splitlines()[-1])
         return [states[self.resource], *report]
+
+
+class ElsewhereCase(EvidenceCase):
+    """What is true of each resource, in a process of its own."""
+
+    def test_killed_in_a_window(self) -> None:
+        before = bpf_programs.loaded()
+        process = self.alone(ticks=1000)
+        assert process.stdout is not None
+        self.assertEqual('asked\n', process.stdout.readline())
+        programs = bpf_programs.loaded() - before
+        self.assertNotEqual(set(), programs)
+        process.kill()
+        process.wait(30)
+        self.wait_for('the programs leave the kernel',
+                      lambda: not bpf_programs.loaded() & programs)
+
+    def refused(self) -> DirectEvidence:
+        """The answer without the right to more than shares of use."""
+        process = self.alone('setpriv', '--bounding-set=-bpf,-perfmon,'
+                             '-sys_admin', ticks=drivers_base.LOOK_TICKS)
+        state, missing, (answer,) = self.report(process)
+        self.assertIs(False, state['on'])
+        self.assertIn('CAP_BPF', state['why'])
+        self.assertTrue(any('CAP_BPF' in line for line in missing
+                            if line.startswith(f'{self.resource}: ')),
+                        missing)
+        self.assertEqual((self.victim, self.resource, True), (
+            answer['workload'], answer['resource'], answer['shared']))
+        return DirectEvidence(**answer)

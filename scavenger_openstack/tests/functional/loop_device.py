@@ -36,14 +36,14 @@ time.sleep(1e6)
 '''
 DEEP = '''
 import ctypes, mmap, os, random, struct
-fd, space = os.open({path!r}, os.O_RDONLY | os.O_DIRECT), mmap.mmap(-1, 65536)
+fd, space = os.open({path!r}, os.O_RDONLY | os.O_DIRECT), mmap.mmap(-1, {size})
 libc, context = ctypes.CDLL(None), ctypes.c_ulong(0)
 setup, _, get, submit = {calls}
 assert not libc.syscall(setup, 32, ctypes.byref(context))
 at = ctypes.addressof(ctypes.c_char.from_buffer(space))
 # struct iocb: IOCB_CMD_PREAD is 0.
 blocks = [ctypes.create_string_buffer(struct.pack(
-    '=QIIHhIQQqQII', 0, 0, 0, 0, 0, fd, at, 65536, number << 16, 0, 0, 0))
+    '=QIIHhIQQqQII', 0, 0, 0, 0, 0, fd, at, {size}, number * {size}, 0, 0, 0))
     for number in random.sample(range({blocks}), 32)]
 pointers = (ctypes.c_void_p * 32)(*map(ctypes.addressof, blocks))
 events = ctypes.create_string_buffer(32 * 32)
@@ -106,11 +106,11 @@ class LoopDeviceTestCase(base.FunctionalTestCase):
         """The process id of one that reads."""
         return self.reader(path, **words).pid
 
-    def deep(self) -> str:
+    def deep(self, size: int = 65536) -> str:
         """What always has 32 requests in flight, and needs little of a CPU
         for it."""
         return DEEP.format(path=self.path, calls=AIO[platform.machine()],
-                           blocks=DISK_BYTES >> 16)
+                           blocks=DISK_BYTES // size, size=size)
 
     def reader(self, path: str = '', *, size: int = 4096, threads: int = 1,
                pause_s: float = 0.0, period_s: float = 0.0, turn: int = 0,

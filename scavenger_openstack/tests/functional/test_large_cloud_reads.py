@@ -19,6 +19,7 @@ from scavenger_openstack.db import connect
 from scavenger_openstack.db import directives
 from scavenger_openstack.db import eviction_policy
 from scavenger_openstack.db import flavor_tags
+from scavenger_openstack.db import hours
 from scavenger_openstack.db import newest
 from scavenger_openstack.db import placed
 from scavenger_openstack.db import purge
@@ -167,6 +168,11 @@ class Reads(databases.Mixin):
         self.assertEqual([], self.assert_read(AT_MOST, functools.partial(
             antagonists.ranking, asked=antagonists.Span(NOW + 1e4, NOW + 2e4),
             sort='incidents', limit=10)))
+        self.assertEqual(
+            {0.0}, {row['interference_s'] for row in self.assert_read(
+                AT_MOST, functools.partial(
+                    hours.sums, since_s=HOUR + 7200,
+                    until_s=HOUR + 14400)).values()})
         old = self.assert_read(ALL + 5 * AT_MOST, functools.partial(
             purge.count, now_s=NOW, older_than_s=60 * 86400,
             audit_older_than_s=60 * 86400))

@@ -43,7 +43,7 @@ class TestVms(virtual_host.VirtualHostTestCase,
         super().setUp()
         self.needs_v1('it puts processes into cgroups of threads')
         try:
-            cpu_waits.CpuWaits().close()
+            cpu_waits.CpuWaits({}).close()
         except errors.Unsupported as exc:
             self.skipTest(str(exc))
 

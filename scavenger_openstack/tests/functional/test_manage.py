@@ -85,6 +85,12 @@ class Manage(managing.Command):
                     host_id=host, hour_s=int(time_s), workload='w',
                     victim='v', cause='c', incidents=1, interference_s=1.0,
                     confirmed=0, refuted=0))
+                connection.execute(tables.victim_hours.insert().values(
+                    host_id=host, hour_s=int(time_s), victim='v',
+                    incidents=1, interference_s=1.0))
+                connection.execute(tables.background_hours.insert().values(
+                    host_id=host, hour_s=int(time_s), core_s=1.0,
+                    byte_s=1.0))
                 connection.execute(tables.statistics.insert().values(
                     host_id=host, hour_s=int(time_s), application='a',
                     cpu_model='m', signal='cpi', n=1, mean=1.0, m2=0.0,
@@ -119,12 +125,14 @@ class Manage(managing.Command):
         self.assertEqual(counts, deleted)
         self.assertEqual(
             {'incidents': 3, 'suspects': 6, 'caps': 3, 'workloads': 3,
-             'antagonist_hours': 3, 'statistics': 3, 'overrides': 0,
+             'antagonist_hours': 3, 'victim_hours': 3,
+             'background_hours': 3, 'statistics': 3, 'overrides': 0,
              'evictions': 0, 'audit': 3, 'runs': 3, 'flavor_tags': 0,
              'rules': 0}, deleted)
         self.assertEqual(
             {'alembic_version': 1, 'hosts': 1, 'incidents': 2, 'suspects': 2,
              'caps': 2, 'workloads': 2, 'antagonist_hours': 1,
+             'victim_hours': 1, 'background_hours': 1,
              'statistics': 1, 'audit': 1, 'runs': 1},
             {'alembic_version': 1, **rows(self.engine)})
         self.assertEqual([('incidents', 2), ('incidents', 3)], told[:2])

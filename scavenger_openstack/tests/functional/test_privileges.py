@@ -27,7 +27,7 @@ NAMESPACES = UNITS / 'network-namespaces.conf.example'
 WATCH = ('"$PYTHON" -c '
          '"from scavenger_openstack.drivers.kernel import cpu_waits; '
          'from scavenger_openstack.drivers.kernel import sched_switch; '
-         'sched_switch.SchedSwitch().close(); cpu_waits.CpuWaits().close()"')
+         'sched_switch.SchedSwitch().close(); cpu_waits.CpuWaits({}).close()"')
 
 PARANOID = pathlib.Path('/proc/sys/kernel/perf_event_paranoid')
 

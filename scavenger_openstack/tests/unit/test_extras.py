@@ -14,7 +14,7 @@ import sys
 import fixtures
 import testtools
 
-from scavenger_openstack import extras
+from scavenger_openstack import errors
 
 TOP = pathlib.Path(__file__).parents[3]
 
@@ -31,7 +31,7 @@ sys.exit({function}({words!r}))
 """
 """A program as it is where modules are not installed."""
 
-ALL = {module for modules in extras.EXTRAS.values() for module in modules}
+ALL = {module for modules in errors.EXTRAS.values() for module in modules}
 
 
 def setup() -> configparser.ConfigParser:
@@ -135,8 +135,8 @@ class Names(testtools.TestCase):
         distributions = {
             module: {plain(name) for name in names} for module, names
             in metadata.packages_distributions().items()}
-        self.assertEqual(declared.keys(), extras.EXTRAS.keys())
-        for extra, modules in extras.EXTRAS.items():
+        self.assertEqual(declared.keys(), errors.EXTRAS.keys())
+        for extra, modules in errors.EXTRAS.items():
             installed = {name for module in modules
                          for name in distributions.get(module, ())}
             absent = {name for name in declared[extra] if not any(
@@ -144,6 +144,7 @@ class Names(testtools.TestCase):
             self.assertEqual(declared[extra] - absent, installed)
 
     def test_others_stay_faults(self) -> None:
-        self.assertEqual('', extras.missing(ModuleNotFoundError(
+        self.assertEqual('', errors.missing_package(ModuleNotFoundError(
             'No module named x', name='x')))
-        self.assertEqual('', extras.missing(ImportError('cannot import')))
+        self.assertEqual('', errors.missing_package(
+            ImportError('cannot import')))

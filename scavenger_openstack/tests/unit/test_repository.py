@@ -41,6 +41,8 @@ LONGER = {
     'algorithms/attribution/cap_control.py': 'one life of a limit',
     'algorithms/attribution/controller.py': 'one order of what a tick does',
     'algorithms/perfcloud.py': 'one paper, its equations in its order',
+    'conf.py': 'one configuration: registered, read and checked in order',
+    'db/migrations/versions/r0012_tables.py': 'all tables, as they are made',
     'db/tables.py': 'all tables of one database, which refer to each other',
     'drivers/cgroup/cgroups.py': 'the driver contract for cgroups, whole',
     'drivers/cgroup/counters.py': 'each file that counts, and how it is read',

@@ -79,12 +79,12 @@ class Units(testtools.TestCase):
                         drop_in / 'network-namespaces.conf')
         self.analyze('verify', str(where / AGENT), str(where / WATCHER))
 
-    def test_systemd_understands_the_control_plane_drop_in(self) -> None:
+    def test_systemd_understands_the_drop_ins_of_the_agent(self) -> None:
         where = self.installed()
         drop_in = where / f'{AGENT}.d'
         drop_in.mkdir()
-        shutil.copy(UNITS / 'control-plane.conf.example',
-                    drop_in / 'control-plane.conf')
+        for name in ('control-plane.conf', 'metrics.conf'):
+            shutil.copy(UNITS / f'{name}.example', drop_in / name)
         self.analyze('verify', str(where / AGENT), str(where / WATCHER))
 
     def test_systemd_understands_those_of_the_control_plane(self) -> None:

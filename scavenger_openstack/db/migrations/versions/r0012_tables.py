@@ -70,6 +70,7 @@ hosts = _table(
     Column('first_seen_s', Double, nullable=False),
     Column('last_seen_s', Double, nullable=False, index=True),
     Column('totals_hour_s', BigInteger, nullable=False, index=True),
+    Column('background', MAYBE_JSON),
     Index('ix_hosts_short', 'short', 'name'))
 
 runs = _table(
@@ -127,15 +128,18 @@ incidents = _table(
     Column('ended_s', Double),
     Column('evidence', JSON, nullable=False),
     Column('grounds', MAYBE_JSON),
+    Column('evidence_kind', String(16), nullable=False),
     Index('ix_incidents_host', 'host_id', 'begun_s', 'id'),
     Index('ix_incidents_project', 'project', 'begun_s', 'id'),
     Index('ix_incidents_victim', 'victim', 'begun_s', 'id'),
     Index('ix_incidents_victim_instance', 'victim_instance', 'begun_s', 'id'),
     Index('ix_incidents_cause', 'cause', 'begun_s', 'id'),
     Index('ix_incidents_outcome', 'outcome', 'begun_s', 'id'),
+    Index('ix_incidents_evidence_kind', 'evidence_kind', 'begun_s', 'id'),
     *(Index(f'ix_incidents_{one.removesuffix("_id")}_{two}', one, two,
             'begun_s', 'id') for one, two in itertools.combinations(
-                ('host_id', 'project', 'cause', 'outcome'), 2)),
+                ('host_id', 'project', 'cause', 'outcome',
+                 'evidence_kind'), 2)),
     Index('ix_incidents_begun', 'begun_s', 'id'),
     Index('ix_incidents_ended', 'ended_s', 'host_id'))
 
@@ -164,6 +168,7 @@ caps = _table(
     Column('knob', String(32), nullable=False),
     Column('value', MAYBE_JSON),
     Column('original', MAYBE_JSON),
+    Column('steps', MAYBE_JSON),
     Column('owner', String(64), nullable=False),
     Column('reason', Text, nullable=False),
     Column('why', Text, nullable=False),
@@ -195,6 +200,26 @@ antagonist_hours = _table(
                      name='uq_antagonist_hours'),
     Index('ix_antagonist_hours_project', 'victim_project', 'hour_s'),
     Index('ix_antagonist_hours_workload', 'host_id', 'workload', 'hour_s'))
+
+victim_hours = _table(
+    'victim_hours', _id(), _host(),
+    Column('hour_s', BigInteger, nullable=False),
+    Column('victim', NAME, nullable=False),
+    Column('instance', String(36), nullable=False),
+    Column('project', PROJECT, nullable=False),
+    Column('application', NAME, nullable=False),
+    Column('incidents', Integer, nullable=False),
+    Column('interference_s', Double, nullable=False),
+    UniqueConstraint('hour_s', 'host_id', 'victim', name='uq_victim_hours'),
+    Index('ix_victim_hours_sums', 'hour_s', 'interference_s', 'incidents'))
+
+background_hours = _table(
+    'background_hours', _id(), _host(),
+    Column('hour_s', BigInteger, nullable=False),
+    Column('core_s', Double, nullable=False),
+    Column('byte_s', Double, nullable=False),
+    UniqueConstraint('hour_s', 'host_id', name='uq_background_hours'),
+    Index('ix_background_hours_sums', 'hour_s', 'core_s', 'byte_s'))
 
 antagonist_totals = _table(
     'antagonist_totals',
@@ -313,6 +338,7 @@ evictions = _table(
     Column('unfinished', String(36), unique=True),
     Index('ix_evictions_instance', 'instance', 'id'),
     Index('ix_evictions_host', 'host', 'id'),
+    Index('ix_evictions_project', 'project', 'id'),
     Index('ix_evictions_state', 'state', 'id'))
 
 recommendations = _table(

@@ -6,8 +6,12 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from typing import Any
 
+from oslo_config import cfg
+from oslo_log import formatters
+from oslo_log import log
 import testtools
 
 from scavenger_openstack.agent import names
@@ -73,8 +77,35 @@ class NamesTest(testtools.TestCase):
         self.names.follow([instance(UUID, 'vm7', '\x1b[2J\n' + OTHER)])
         record = logging.LogRecord('n', 20, 'p', 1, '%s is', (UUID,), None)
         self.assertTrue(conf_.LogFilter(self.names.beside).filter(record))
-        self.assertEqual(f'vm7 (\\x1b[2J {OTHER[:27]}, {UUID}) is',
+        self.assertEqual(f'vm7 ("\\u001b[2J {OTHER[:27]}", {UUID}) is',
                          record.getMessage())
+
+    def test_a_name_that_could_be_taken_for_the_line(self) -> None:
+        for given, quoted in (('a.b-c_1', 'a.b-c_1'), ('\xe9 2', '\xe9 2'),
+                              ('web) is idle (x', '"web) is idle (x"'),
+                              ('a"', r'"a\""')):
+            self.names.follow([instance(UUID, 'vm7', given)])
+            self.assertEqual(f'vm7 ({quoted}, {UUID})',
+                             self.names.beside(UUID))
+
+    def test_a_traceback(self) -> None:
+        self.names.follow([instance(UUID, 'vm7', 'web')])
+        try:
+            raise ValueError(f'\x1b[2J\n2026-01-01 {UUID} \u2028')
+        except ValueError:
+            record = logging.LogRecord('n', 40, 'p', 1, 'x', None,
+                                       sys.exc_info(), None, 'Stack\n\x1b')
+        log_filter = conf_.LogFilter(self.names.beside)
+        conf = cfg.ConfigOpts()
+        log.register_options(conf)
+        for formatter in logging.Formatter(), formatters.ContextFormatter(
+                config=conf):
+            self.assertTrue(log_filter.filter(record))
+            first, *lines = formatter.format(record).split('\n')
+            self.assertEqual({'    '}, {line[:4] for line in lines})
+            self.assertIn(f'    2026-01-01 vm7 (web, {UUID}) \\u2028', lines)
+            self.assertIn('    ValueError: \\x1b[2J', lines)
+            self.assertIn('    \\x1b', lines)
 
 
 class StatusTest(testtools.TestCase):

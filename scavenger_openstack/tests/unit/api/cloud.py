@@ -16,6 +16,7 @@ import jsonschema
 from oslo_config import cfg
 from sqlalchemy import Engine
 from sqlalchemy import insert
+from sqlalchemy import select
 import testtools
 from werkzeug.test import Client
 from werkzeug.test import TestResponse
@@ -175,6 +176,43 @@ def fill(engine: Engine) -> None:
             request_id='req-1', action='protection.set', before=None,
             target=f'host/{HOST}', after={'enabled': False}, reason='an '
             'upgrade')
+
+
+def add_background(engine: Engine) -> str:
+    """A background instance of project one that disturbed another: it is
+    limited, was limited, and is being evicted.  Its UUID."""
+    own = '33333333-3333-4333-8333-333333333333'
+    with connect.writing(engine) as connection:
+        host_id = connection.scalar(select(tables.hosts.c.id).where(
+            tables.hosts.c.name == HOST))
+        connection.execute(insert(tables.workloads).values(
+            host_id=host_id, vcpus=2.0, since_s=NOW_S - 900.5, name=own,
+            kind='instance', instance=own, display_name='nightly',
+            project=ONE, priority='background', floor={'cpu_cores': 0.1}))
+        limit = {'host_id': host_id, 'workload': own, 'instance': own,
+                 'project': ONE, 'knob': 'cpu_cores', 'original': None,
+                 'owner': 'attribution', 'incident': INCIDENT_OF_OTHER,
+                 'reason': f'it disturbs {NOISY}',
+                 'why': f'{NOISY} on {HOST} is gone'}
+        for begin, end, steps in (
+                (-7200.25, -7100.25, None), (-4000, -3900, None),
+                (-1000, -900, None),
+                (-500, None, [[NOW_S - 500, 1.0], [NOW_S - 400, 0.25]])):
+            connection.execute(insert(tables.caps).values(
+                **limit, set_s=NOW_S + begin, changed_s=NOW_S + begin,
+                removed_s=None if end is None else NOW_S + end, value=0.25,
+                steps=steps))
+        connection.execute(insert(tables.evictions).values(
+            uuid='8' * 32, instance=own, host=HOST, project=ONE, how='stop',
+            reason=f'it disturbs {NOISY}', created_by='noisy neighbour',
+            created_s=NOW_S - 60, state='asked', detail=f'of {HOST}',
+            changed_s=NOW_S - 60, unfinished=own))
+        connection.execute(insert(tables.evictions).values(
+            uuid='7' * 32, instance=own, host=HOST, project=ONE,
+            how='live-migrate', reason='', created_by='', detail='',
+            created_s=NOW_S - 6000, state='done', changed_s=NOW_S - 5900,
+            ended_s=NOW_S - 5900))
+    return own
 
 
 @functools.cache

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import sqlalchemy
@@ -29,17 +30,20 @@ def only(*roles: str, **others: int) -> Allowed:
 
 
 READ, WRITE = only(*READERS), only('admin')
+OWN = only(*READERS, 'reader', 'member', 'stranger')
 
 EXPECTED: dict[str, Allowed] = {
     'list_hosts': READ, 'show_host': READ, 'show_summary': READ,
+    'show_overview': READ,
+    'show_report': READ,
     'update_host': WRITE,
     'show_aggregate': READ, 'update_aggregate': WRITE,
-    'list_workloads': READ,
-    'list_incidents': only(*READERS, 'reader', 'member', 'stranger'),
+    'list_workloads': OWN,
+    'list_incidents': OWN,
     'show_incident': only(*READERS, 'reader', 'member', stranger=404),
     'list_antagonists': READ,
-    'list_evictions': READ, 'show_eviction': READ, 'create_eviction': WRITE,
-    'list_caps': READ, 'list_overrides': READ, 'set_override': WRITE,
+    'list_evictions': OWN, 'show_eviction': READ, 'create_eviction': WRITE,
+    'list_caps': OWN, 'list_overrides': READ, 'set_override': WRITE,
     'delete_override': WRITE,
     'list_priorities': READ, 'set_priority': WRITE, 'delete_priority': WRITE,
     'list_exemptions': READ, 'set_exemption': WRITE,
@@ -75,6 +79,7 @@ class Policies:
     assertIn: Any
     assertNotEqual: Any
     assertNotIn: Any
+    assertNotRegex: Any
     call: Any
     engine: Any
     ok: Any
@@ -111,7 +116,59 @@ class Policies:
                 self.assertNotEqual(role, detail)
                 self.assertIn(scope, detail)
 
+    def test_own_instances_and_nothing_of_where_they_are(self) -> None:
+        own = cloud.add_background(self.engine)
+        for role in ('reader', 'member'):
+            self.assertEqual({own, cloud.VICTIM}, {
+                one['instance'] for one in self.ok(
+                    'GET', '/v1/workloads', role=role)['workloads']})
+            (limit,) = self.ok('GET', '/v1/caps', role=role)['caps']
+            self.assertEqual(
+                (own, 'cpu_cores', 0.25, 'attribution', None, None, None,
+                 None, None, None), tuple(limit[name] for name in (
+                     'instance', 'knob', 'value', 'owner', 'id', 'host',
+                     'reason', 'why', 'incident', 'override')))
+            (eviction,) = self.ok('GET', '/v1/evictions?state=asked',
+                                  role=role)['evictions']
+            self.assertEqual(
+                (own, 'stop', 'asked', None, None, None, None), tuple(
+                    eviction[name] for name in (
+                        'instance', 'how', 'state', 'host', 'reason',
+                        'created_by', 'detail')))
+            # Those of others are none.
+            for noun in ('workloads', 'caps', 'evictions'):
+                self.assertEqual([], self.ok(
+                    'GET', f'/v1/{noun}?instance={cloud.NOISY}', role=role)[
+                        noun])
+        for noun in ('workloads', 'caps', 'evictions'):
+            self.assertEqual([], self.ok('GET', f'/v1/{noun}',
+                                         role='stranger')[noun])
+            self.refused(403, 'GET', f'/v1/{noun}', role='unscoped')
+
+    def test_pages_of_own_things_tell_no_numbers(self) -> None:
+        cloud.add_background(self.engine)
+        for noun, key, number in (('workloads', 'instance', 2),
+                                  ('caps?in_force=false', 'set_at', 3),
+                                  ('evictions', 'id', 2)):
+            join = '&' if '?' in noun else '?'
+            url, seen, marker = f'/v1/{noun}{join}limit=1', [], ''
+            while marker is not None:
+                answer = self.ok('GET', url + (
+                    f'&marker={marker}' if marker else ''), role='reader')
+                (row,) = answer[noun.partition('?')[0]]
+                seen.append(row[key])
+                marker = answer['next']
+                if marker is not None:
+                    data = base64.urlsafe_b64decode(marker + '==').decode()
+                    self.assertNotRegex(data, r'[\[,]\d{1,6}\]')
+            self.assertEqual(number, len(set(seen)), noun)
+            # One of an operator is none, and tells nothing.
+            marker = self.ok('GET', url)['next']
+            self.assertEqual('marker', self.refused(
+                400, 'GET', f'{url}&marker={marker}', role='reader')['field'])
+
     def test_nothing_of_others_in_what_a_reader_sees(self) -> None:
+        cloud.add_background(self.engine)
         for role in ('reader', 'member', 'stranger', 'nobody'):
             for route in ROUTES:
                 if route.method != 'GET':
@@ -163,8 +220,20 @@ class Policies:
                         'host=nowhere', f'project={cloud.OTHER}'):
             error = self.refused(400, 'GET', f'/v1/incidents?{filter_}',
                                  role='reader')
-            self.assertEqual(['cause', 'outcome', 'since', 'until',
-                              'victim'], error['allowed'])
+            self.assertEqual(['cause', 'evidence_kind', 'outcome', 'since',
+                              'until', 'victim'], error['allowed'])
+        for noun in ('workloads', 'caps', 'evictions'):
+            for host in (cloud.HOST, 'nowhere'):
+                error = self.refused(400, 'GET', f'/v1/{noun}?host={host}',
+                                     role='reader')
+                self.assertNotIn('host', error['allowed'])
+        for noun in ('workloads', 'caps', 'evictions', 'incidents'):
+            self.refused(400, 'GET', f'/v1/{noun}?project={cloud.OTHER}',
+                         role='reader')
+            self.assertEqual(
+                self.ok('GET', f'/v1/{noun}', role='reader'),
+                self.ok('GET', f'/v1/{noun}?project={cloud.ONE}',
+                        role='reader'))
 
     def test_the_victims_side_is_whole(self) -> None:
         shown = self.ok('GET', f'/v1/incidents/{cloud.INCIDENT}',

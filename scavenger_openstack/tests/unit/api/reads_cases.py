@@ -11,6 +11,7 @@ import fixtures
 from sqlalchemy import delete
 from sqlalchemy import event
 from sqlalchemy import insert
+from sqlalchemy import select
 from sqlalchemy import update
 
 from scavenger_openstack.api import cached
@@ -29,6 +30,7 @@ class Reads:
 
     ok: Any
     engine: Any
+    assertAlmostEqual: Any
     assertEqual: Any
     assertIn: Any
     assertLess: Any
@@ -112,6 +114,68 @@ class Reads:
         self.assertEqual(('CPU hog', {'cpu_cores': 0.5}, at(-900), None),
                          (noisy['name'], noisy['floor'], noisy['since_at'],
                           noisy['until_at']))
+
+    def test_what_limited_an_instance_for_30_days(self) -> None:
+        own = cloud.add_background(self.engine)
+        month = 30 * 86400
+        with connect.writing(self.engine) as connection:
+            old = {'host_id': self.host_id(), 'workload': own,
+                   'instance': own, 'project': cloud.ONE, 'value': 1.0,
+                   'knob': 'memory_bytes', 'owner': 'scavenger',
+                   'reason': '', 'why': ''}
+            for begin, end in ((-month - 50, -month + 10),
+                               (-month - 90, -month - 60), (60, 70)):
+                connection.execute(insert(tables.caps).values(
+                    **old, set_s=cloud.NOW_S + begin,
+                    changed_s=cloud.NOW_S + begin,
+                    removed_s=cloud.NOW_S + end))
+        limits = {one['instance']: one['limits'] for one in self.ok(
+            'GET', '/v1/workloads?limits=true&limit=100')['workloads']}
+        self.assertEqual([], limits[cloud.NOISY])
+        cores, memory = limits[own]
+        self.assertEqual(
+            ('cpu_cores', True, 0.25, 'attribution', at(-500)), tuple(
+                cores[name] for name in ('knob', 'in_force', 'value', 'owner',
+                                         'set_at')))
+        self.assertAlmostEqual(800.0, cores['limited_s'], places=3)
+        self.assertEqual(('memory_bytes', False, None), tuple(
+            memory[name] for name in ('knob', 'in_force', 'value')))
+        # That by a clock which is ahead counts as it lasted.
+        self.assertAlmostEqual(20.0, memory['limited_s'], places=3)
+        self.assertEqual(None, self.ok('GET', '/v1/workloads')['workloads'][
+            0]['limits'])
+        self.assertEqual('limit', self.refused(
+            400, 'GET', '/v1/workloads?limits=true&limit=101')['field'])
+
+    def test_steps_of_a_limit(self) -> None:
+        own = cloud.add_background(self.engine)
+        with connect.writing(self.engine) as connection:
+            connection.execute(update(tables.caps).where(
+                tables.caps.c.workload == own).values(
+                    incident=cloud.INCIDENT))
+        steps = {one['set_at']: one['steps'] for one in self.ok(
+            'GET', f'/v1/incidents/{cloud.INCIDENT}')['incident']['caps']}
+        self.assertEqual([{'at': at(-500), 'value': 1.0},
+                          {'at': at(-400), 'value': 0.25}], steps[at(-500)])
+        self.assertEqual([{'at': at(-800), 'value': 0.5}], steps[at(-800)])
+
+    def test_incidents_by_kind_of_evidence(self) -> None:
+        with connect.writing(self.engine) as connection:
+            connection.execute(update(tables.incidents).where(
+                tables.incidents.c.uuid == cloud.INCIDENT).values(
+                    evidence_kind='direct'))
+        for query, ids in (
+                ('evidence_kind=direct', [cloud.INCIDENT]),
+                ('evidence_kind=trial', []),
+                (f'evidence_kind=direct&host={cloud.HOST}',
+                 [cloud.INCIDENT]),
+                (f'evidence_kind=direct&antagonist={cloud.BATCH}',
+                 [cloud.INCIDENT])):
+            self.assertEqual(ids, self.listed(f'/v1/incidents?{query}',
+                                              'id'), query)
+        self.assertEqual(['', 'direct'], self.listed('/v1/incidents',
+                                                     'evidence_kind'))
+        self.refused(400, 'GET', '/v1/incidents?evidence_kind=guess')
 
     def test_incidents(self) -> None:
         one, other = cloud.INCIDENT, cloud.INCIDENT_OF_OTHER
@@ -197,7 +261,8 @@ class Reads:
              'host': cloud.HOST, 'project': '', 'application': '',
              'incidents': 3, 'victims': 2, 'interference_s': 157.5,
              'causes': ['cpu'], 'confirmed': 3, 'refuted': 0,
-             'limited': True, 'foreground': False}, first)
+             'limited': True, 'foreground': False, 'history': [],
+             'eviction_recommended_at': None}, first)
         self.assertEqual((cloud.NOISY, 'CPU hog', 20.0, False), tuple(
             second[name] for name in ('workload', 'name', 'interference_s',
                                       'limited')))
@@ -235,6 +300,8 @@ class Reads:
                 ('/v1/specs', 'mean', [1.2]),
                 ('/v1/specs?application=x', 'mean', []),
                 ('/v1/protection', 'enabled', [False, True]),
+                ('/v1/protection?enabled=false', 'target', [cloud.HOST]),
+                ('/v1/protection?enabled=true', 'scope', ['cloud']),
                 ('/v1/governor', 'caps_per_minute', [3, None]),
                 ('/v1/audit', 'actor', ['ann']),
                 ('/v1/audit?by_agent=false', 'actor', ['ann']),
@@ -350,6 +417,146 @@ class Reads:
                 400, 'GET',
                 url + ('&' if '?' in url else '?') + f'marker={text}')
             self.assertEqual('marker', error['field'], url)
+
+    def test_history_of_antagonists(self) -> None:
+        """The seconds of each part of the span; none unless asked for."""
+        for row in self.ok('GET', '/v1/antagonists')['antagonists']:
+            self.assertEqual([], row['history'])
+        rows = {row['workload']: row for row in self.ok(
+            'GET', '/v1/antagonists?parts=24')['antagonists']}
+        for name, row in rows.items():
+            self.assertEqual(24, len(row['history']))
+            self.assertAlmostEqual(row['interference_s'],
+                                   sum(row['history']), 6, name)
+        self.assertAlmostEqual(107.0, rows[cloud.BATCH]['history'][-1])
+        (whole,) = self.ok('GET', f'/v1/antagonists?parts=1&limit=1&project='
+                                  f'{cloud.OTHER}')['antagonists']
+        self.assertEqual([20.0], whole['history'])
+        self.refused(400, 'GET', '/v1/antagonists?parts=61')
+
+    def test_an_eviction_that_is_recommended(self) -> None:
+        with connect.writing(self.engine) as connection:
+            connection.execute(insert(tables.recommendations).values(
+                instance=cloud.NOISY, time_s=cloud.NOW_S - 60))
+        self.assertEqual(
+            {cloud.NOISY: at(-60), cloud.BATCH: None},
+            {row['workload']: row['eviction_recommended_at']
+             for row in self.ok('GET', '/v1/antagonists')['antagonists']})
+
+    def test_a_workload_by_its_name(self) -> None:
+        url = f'/v1/workloads?name={cloud.BATCH}'
+        self.assertEqual([{'cpu_cores': 0.1}], self.listed(
+            f'{url}&host={cloud.HOST}', 'floor'))
+        self.assertEqual([], self.listed(
+            f'{url}&host={cloud.SILENT}', 'floor'))
+        self.assertEqual('host', self.refused(400, 'GET', url)['field'])
+
+    def test_overview(self) -> None:
+        hour_s = reports.hour(cloud.NOW_S)
+        with connect.writing(self.engine) as connection:
+            (one, two) = connection.scalars(
+                select(tables.hosts.c.id).order_by(tables.hosts.c.id)).all()
+            connection.execute(
+                update(tables.hosts).where(tables.hosts.c.id == one).values(
+                    background={'hour_s': hour_s, 'core_s': 100.0,
+                                'byte_s': 8.0},
+                    facts={'grade': 'A', 'used': {'cpu': 1.5},
+                           'modes': {'scavenger': 'enforce'},
+                           'precision': {'attribution': {'confirmed': 3}}}))
+            for hours, seconds in ((0, 30.0), (2, 60.0), (24, 90.0),
+                                   (25, 600.0), (168, 1.0), (169, 7777.0)):
+                at_s = hour_s - 3600 * hours
+                connection.execute(insert(tables.victim_hours).values(
+                    host_id=one, hour_s=at_s, victim=cloud.VICTIM,
+                    instance=cloud.VICTIM, project=cloud.ONE, incidents=1,
+                    interference_s=seconds))
+                connection.execute(insert(tables.background_hours).values(
+                    host_id=two, hour_s=at_s, core_s=10 * seconds,
+                    byte_s=seconds))
+        found = self.ok('GET', '/v1/overview')
+        self.assertEqual(
+            {'all': 2, 'silent': 1, 'enforcing': 1, 'observing': 0,
+             'stopped': 0, 'grades': {'A': 1, '': 1}, 'versions': {'1': 2},
+             'modes': {'scavenger': {'enforce': 1}}}, found['hosts'])
+        self.assertEqual((2, {'attribution': 1}, 1, 1.5),
+                         tuple(found[name] for name in (
+                             'incidents_open', 'limits', 'overrides',
+                             'background_cores')))
+        self.assertEqual({'attribution': {'confirmed': 3}},
+                         found['precision'])
+        self.assertEqual(
+            [(86400, 3, 180.0, 1900.0), (7 * 86400, 5, 781.0, 7910.0)],
+            [(span['span_s'], span['incidents'], span['interference_s'],
+              span['background_core_s']) for span in found['spans']])
+        self.assertEqual(25, len(found['hours']))
+        self.assertEqual((30.0, 400.0), tuple(
+            found['hours'][-1][name]
+            for name in ('interference_s', 'background_core_s')))
+        (victim,) = found['victims']
+        self.assertEqual((cloud.VICTIM, 'web', cloud.ONE, 180.0), tuple(
+            victim[name] for name in ('workload', 'name', 'project',
+                                      'interference_s')))
+        self.refused(403, 'GET', '/v1/overview', role='reader')
+
+    def test_report(self) -> None:
+        """Of full hours, the worst first; totals are of all rows."""
+        hour_s = reports.hour(cloud.NOW_S)
+        with connect.writing(self.engine) as connection:
+            one, two = connection.scalars(
+                select(tables.hosts.c.id).order_by(tables.hosts.c.id)).all()
+            for hours, host, victim, project, seconds in (
+                    (0, one, 'web', 'p1', 7777.0), (1, one, 'web', 'p1', 60.0),
+                    (2, one, 'web', 'p1', 30.0), (2, two, 'web', 'p1', 5.0),
+                    (3, two, 'db', 'p2', 10.0),
+                    (24 * 7 + 1, two, 'db', 'p2', 9999.0)):
+                at_s = hour_s - 3600 * hours
+                connection.execute(insert(tables.victim_hours).values(
+                    host_id=host, hour_s=at_s, victim=victim,
+                    project=project, application='shop', incidents=1,
+                    interference_s=seconds))
+                connection.execute(insert(tables.background_hours).values(
+                    host_id=host, hour_s=at_s, core_s=10 * seconds,
+                    byte_s=seconds))
+        found = self.ok('GET', '/v1/report')['report']
+        self.assertEqual((4, 105.0, 1050.0, 105.0), tuple(
+            found[name] for name in (
+                'incidents', 'interference_s', 'background_core_s',
+                'background_byte_s')))
+        self.assertEqual(
+            [('p1', 'shop', 2, 3, 95.0), ('p2', 'shop', 1, 1, 10.0)],
+            [tuple(row.values()) for row in found['projects']])
+        self.assertEqual(
+            [(cloud.HOST, 2, 90.0, 900.0, 90.0),
+             (cloud.SILENT, 2, 15.0, 150.0, 15.0)],
+            [tuple(row.values()) for row in found['hosts']])
+        self.assertEqual([(cloud.BATCH, 50.5)], [
+            (row['workload'], row['interference_s'])
+            for row in found['antagonists']])
+        with connect.writing(self.engine) as connection:
+            connection.execute(update(tables.incidents).values(
+                begun_s=hour_s - 3600))
+        self.assertEqual(
+            [('attribution', 2, 0, 0)], [tuple(row.values()) for row in
+                                         self.ok('GET', '/v1/report')[
+                                             'report']['precision']])
+        some = self.ok('GET', '/v1/report?limit=1')['report']
+        self.assertEqual((1, 1, 105.0), (
+            len(some['projects']), len(some['hosts']),
+            some['interference_s']))
+        for query, field in ((f'since={cloud.at(0)}', 'since'),
+                             ('since=soon', 'since'), ('limit=0', 'limit')):
+            self.assertEqual(field, self.refused(
+                400, 'GET', f'/v1/report?{query}')['field'])
+
+    def test_overview_of_nothing(self) -> None:
+        with connect.writing(self.engine) as connection:
+            for table in reversed(tables.METADATA.sorted_tables):
+                if table.name != 'claims':
+                    connection.execute(delete(table))
+        found = self.ok('GET', '/v1/overview')
+        self.assertEqual((0, 0, None, []), (
+            found['hosts']['all'], found['incidents_open'],
+            found['background_cores'], found['victims']))
 
     def test_summary(self) -> None:
         hosts = {host['name']: host

@@ -13,9 +13,13 @@ import sys
 
 import fixtures
 import testtools
+import yaml
+
+from scavenger_openstack.api import policies
 
 TOP = pathlib.Path(__file__).parents[4]
 SAMPLE = TOP / 'etc/scavenger/policy.yaml.sample'
+HORIZON = TOP / 'scavenger_openstack/dashboard/policies/defaults.yaml'
 
 
 class Sample(testtools.TestCase):
@@ -46,3 +50,17 @@ class Sample(testtools.TestCase):
         self.assertEqual('', '\n'.join(difflib.unified_diff(
             SAMPLE.read_text().split('\n'), made.split('\n'), SAMPLE.name,
             'the policies of now', lineterm='')))
+
+
+class Horizon(testtools.TestCase):
+
+    def test_its_defaults_are_of_today(self) -> None:
+        """If not: Horizon's ``manage.py dump_default_policies --namespace
+        interference``, where our package is installed."""
+        self.assertEqual(
+            [{'name': rule.name, 'check_str': rule.check_str,
+              'description': rule.description,
+              'operations': getattr(rule, 'operations', []),
+              'scope_types': rule.scope_types}
+             for rule in policies.list_rules()],
+            yaml.safe_load(HORIZON.read_text()))

@@ -110,7 +110,7 @@ class CommandLineTest(testtools.TestCase):
     def test_commands(self) -> None:
         for words, what in (
                 ([], 'a command is missing: one of run, sample, status, '
-                     'history, stop-all, resume; see scavenger-agent '
+                     'metrics, history, stop-all, resume; see scavenger-agent '
                      '--help\n'),
                 (['stats'], "'stats' is no command; did you mean status?; "
                             'see scavenger-agent --help\n'),

@@ -64,7 +64,8 @@ class Evicting(cloud.Mixin):
         self.step_s = 0.0
         self.work = evicting.Evicting(
             self.engine, self.nova, lambda: self.now + self.step_s,
-            lambda: self.now)
+            lambda: self.now, lambda *moved: self.moved.append(moved))
+        self.moved: list[tuple[str, str]] = []
         self.says('background', 'parent')
 
     def says(self, priority: str, source: str, host: str = HOST) -> None:
@@ -118,6 +119,9 @@ class Evicting(cloud.Mixin):
             self.delete(tables.evictions)
         self.assertEqual(3, len(self.nova.asked))
         self.assertEqual(['eviction.done'] * 3, self.audit())
+        self.assertEqual([(how, state) for how in ('stop', 'pause', 'shelve')
+                          for state in ('sending', 'doing', 'done')],
+                         self.moved)
 
     def test_text_of_others_in_log_and_audit(self) -> None:
         """Of Nova, of Keystone, and of a row of the database."""

@@ -12,6 +12,7 @@ from scavenger_openstack.conductor import directives
 from scavenger_openstack.conductor import interference
 from scavenger_openstack.conductor import workloads
 from scavenger_openstack.db import eviction_policy
+from scavenger_openstack.db import hours
 from scavenger_openstack.db import purge
 from scavenger_openstack.db.resources import summary
 from scavenger_openstack.db import tables
@@ -133,6 +134,52 @@ class Sync(cloud.Mixin):
             self.rows(tables.antagonist_hours, 'victim', 'victim_project',
                       'cause'))
 
+    def disturbed(self) -> list[tuple[Any, ...]]:
+        return sorted(self.rows(tables.victim_hours, 'hour_s', 'victim',
+                                'project', 'incidents', 'interference_s'))
+
+    def test_a_victim_counts_once(self) -> None:
+        """However many are named, and if none is; it follows changes."""
+        self.listed()
+        self.sync(report(
+            incident(1, antagonists=['/batch/a', '/batch/b']),
+            incident(2, number=2, antagonists=[])))
+        self.assertEqual([(HOUR, 'web', 'p1', 2, 120.0)], self.disturbed())
+        end_s = HOUR + 3600 + 40
+        self.sync(report(incident(3, end_s, 'ended', antagonists=[]),
+                         sent_s=end_s), end_s)
+        whole_s = HOUR + 3600 - NOW + 60
+        self.assertEqual(
+            [(HOUR, 'web', 'p1', 2, whole_s + 60),
+             (HOUR + 3600, 'web', 'p1', 0, 40.0)], self.disturbed())
+        # It turns out that nothing else was the cause.
+        self.sync(report(incident(4, end_s + 1, 'ended', cause='own_limit',
+                                  antagonists=[]), sent_s=end_s + 1),
+                  end_s + 1)
+        self.assertEqual([(HOUR, 'web', 'p1', 1, 60.0)], self.disturbed())
+
+    def test_what_background_work_got(self) -> None:
+        def used(cores: float, now: float) -> None:
+            self.sync(report(facts=wire.Facts(used={
+                'cpu': cores, 'memory': 2.0 ** 30}), sent_s=now), now)
+
+        end_s = HOUR + 3600
+        used(9.0, end_s - 30)           # since when is not known
+        used(2.0, end_s - 20)
+        used(4.0, end_s - 10)
+        self.sync(report(facts=wire.Facts(), sent_s=end_s - 5), end_s - 5)
+        [now] = self.rows(tables.hosts, 'background')
+        self.assertEqual((HOUR, 60.0, 20 * 2.0 ** 30), tuple(
+            now[name] for name in ('hour_s', 'core_s', 'byte_s')))
+        used(1.0, end_s + 5)
+        self.assertEqual(
+            [(HOUR, 60.0)],
+            self.rows(tables.background_hours, 'hour_s', 'core_s'))
+        used(1.0, end_s + 3000)         # a gap of 50 minutes
+        [now] = self.rows(tables.hosts, 'background')
+        self.assertEqual((HOUR + 3600, 10.0 + hours.MOST_S),
+                         (now['hour_s'], now['core_s']))
+
     def test_an_entry_is_applied_once(self) -> None:
         self.listed()
         first = report(incident(1), wire.Kill(
@@ -249,6 +296,55 @@ class Sync(cloud.Mixin):
         [evidence] = self.rows(tables.incidents, 'evidence')
         self.assertEqual('cpi', evidence[0]['signal'])
 
+    def test_evidence_of_the_begin_and_of_the_end(self) -> None:
+        def series(begin: int, end: int, workload: str = 'web'
+                   ) -> wire.Series:
+            return wire.Series(
+                workload=workload, signal='cpi',
+                times_s=[float(at) for at in range(begin, end)],
+                values=[float(at) for at in range(begin, end)])
+
+        self.sync(report(incident(1, evidence=[series(100, 220)])))
+        entry = incident(2, NOW + 5, 'ended', evidence=[
+            series(200, 320), series(300, 302, '/batch/a')])
+        self.sync(report(entry))
+        self.sync(report(entry))
+        [[web, noisy]] = self.rows(tables.incidents, 'evidence')
+        self.assertEqual([float(at) for at in range(100, 320)],
+                         web['times_s'])
+        self.assertEqual(web['times_s'], web['values'])
+        self.assertEqual(('/batch/a', [300.0, 301.0]),
+                         (noisy['workload'], noisy['times_s']))
+        # What is too long has its begin and its end.
+        self.sync(report(incident(3, NOW + 6, 'ended',
+                                  evidence=[series(400, 520)])))
+        [[web, _]] = self.rows(tables.incidents, 'evidence')
+        self.assertEqual([float(at) for at in (*range(100, 220),
+                                               *range(400, 520))],
+                         web['times_s'])
+
+    def test_series_are_bounded(self) -> None:
+        for number in range(1, 5):
+            self.sync(report(incident(number, NOW + number, evidence=[
+                wire.Series(workload=f'/{number}/{one}', signal='cpi',
+                            times_s=[1.0], values=[1.0])
+                for one in range(9)])))
+        [evidence] = self.rows(tables.incidents, 'evidence')
+        self.assertEqual(16, len(evidence))
+        self.assertEqual('/1/0', evidence[0]['workload'])
+
+    def test_the_strongest_kind_of_evidence(self) -> None:
+        def kind(sequence: int, *kinds: Any, what: str = 'changed') -> str:
+            self.sync(report(incident(sequence, NOW + sequence, what, grounds=[
+                wire.Ground(kind=one) for one in kinds])))
+            [found] = self.rows(tables.incidents, 'evidence_kind')
+            return str(found)
+
+        self.assertEqual('', kind(1))
+        self.assertEqual('timing', kind(2, 'trial', 'timing'))
+        self.assertEqual('direct', kind(3, 'timing', 'direct', 'share'))
+        self.assertEqual('direct', kind(4, what='ended'))
+
     def test_grounds_are_those_of_the_newest_entry(self) -> None:
         direct = wire.Ground(kind='direct', workload='/batch/a', share=0.86,
                              waited_s=1.9, window_s=2.0)
@@ -326,6 +422,24 @@ class Sync(cloud.Mixin):
              ('cpu_set', '0-1', 2.0, NOW, NOW, None, '')],
             self.rows(tables.caps, 'knob', 'value', 'original', 'set_s',
                       'changed_s', 'removed_s', 'why'))
+
+    def test_steps_of_a_limit(self) -> None:
+        self.listed()
+        self.sync(report(limit(1), limit(2, NOW + 5, 'changed', value=0.25)))
+        again = limit(3, NOW + 7, 'changed', value=0.25, reason='another')
+        self.sync(report(again, limit(4, NOW + 9, 'removed', value=1.0)))
+        self.assertEqual(
+            [[[NOW, 0.5], [NOW + 5, 0.25], [NOW + 9, 1.0]]],
+            self.rows(tables.caps, 'steps'))
+
+    def test_steps_are_bounded(self) -> None:
+        self.sync(report(*(limit(
+            number, NOW + number / 10, 'changed' if number > 1 else 'set',
+            value=float(number)) for number in range(1, 201))), NOW + 20)
+        [steps] = self.rows(tables.caps, 'steps')
+        self.assertEqual(
+            [1.0, *(float(number) for number in range(138, 201))],
+            [value for _, value in steps])
 
     def test_a_limit_whose_end_was_not_told(self) -> None:
         self.sync(report(limit(1), limit(2, NOW + 20, since_s=NOW + 20)),

@@ -12,7 +12,6 @@ import testtools
 from scavenger_openstack.demo.filling import picture
 from scavenger_openstack.demo.filling import report
 from scavenger_openstack.demo.filling import result
-from scavenger_openstack.demo import plot
 from scavenger_openstack.tests.unit.demo.records import pairs
 from scavenger_openstack.tests.unit.demo.records import record
 from scavenger_openstack.tests.unit.demo.records import SETTINGS
@@ -79,22 +78,3 @@ class PictureTest(testtools.TestCase):
         for value, words in ((12.34, '12.3 ms'), (345.6, '346 ms'),
                              (4321.0, '4.3 s')):
             self.assertEqual(words, picture.milliseconds(value))
-
-
-class PlotTest(testtools.TestCase):
-
-    def test_linear_axis(self) -> None:
-        axis = plot.Axis(0.0, 10.0, ())
-        for value, share in ((0, 0.0), (5, 0.5), (10, 1.0), (99, 1.0),
-                             (-1, 0.0)):
-            self.assertEqual(share, axis.share(value))
-
-    def test_logarithmic_axis(self) -> None:
-        axis = plot.Axis(1.0, 10000.0, (), log=True)
-        for value, share in ((1, 0.0), (100, 0.5), (10000, 1.0), (0, 0.0)):
-            self.assertAlmostEqual(share, axis.share(value))
-
-    def test_a_missing_value_leaves_a_gap(self) -> None:
-        self.assertEqual([[(0, 1.0)], [(2, 3.0), (3, 4.0)]], plot.runs(
-            [(0, 1.0), (1, None), (2, 3.0), (3, 4.0)]))
-        self.assertEqual([], plot.runs([(0, None)]))

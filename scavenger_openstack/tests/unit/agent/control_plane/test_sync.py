@@ -252,6 +252,21 @@ class ReportTest(SyncTestCase):
         assert isinstance(killed, report.Kill)
         self.assertEqual(('/b', 3), (killed.workload, killed.processes))
 
+    def test_measurements_when_a_limit_was_judged_and_at_the_end(self
+                                                                 ) -> None:
+        one = Incident('0' * 32, 90.0, 'h', 'v', 'cpi', 2.0, 1.0, 'cache')
+        found = self.make(evidence=lambda name, one: [
+            ('v', 'cpi', [90.0], [1.0])])
+        found.happened([transitions.IncidentEvent(
+            1000.0, what, 'one', dataclasses.replace(one, outcome=outcome),
+            970.0) for what, outcome in (
+                ('began', 'open'), ('changed', 'open'),
+                ('changed', 'refuted'), ('ended', 'refuted'))])
+        self.assertTrue(found.turn())
+        self.assertEqual([1, 0, 1, 1], [
+            len(entry.evidence) for _, entry in self.conductor.entries
+            if isinstance(entry, report.Incident)])
+
     def test_an_incident_that_goes_on(self) -> None:
         """It is told now and then, or it would seem to be over long ago."""
         one, two = (transitions.IncidentEvent(

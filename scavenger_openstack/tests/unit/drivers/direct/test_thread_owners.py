@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import os
 import pathlib
+import shutil
 import subprocess
+import sys
 import time
 
 import fixtures
@@ -109,7 +111,11 @@ class TestOwners(HostCase):
         owners = self.host(2)
         (self.files.root / 'proc/3').mkdir()
         (self.files.root / 'proc/3/comm').write_bytes(b'a\x1b[31m\xff/1\n')
-        self.assertTrue(owners.name(3).isprintable())
+        # It may be a program's: the thread is gone.
+        self.assertEqual('', owners.name(3))
+        (self.files.root / 'proc/3/stat').write_text(
+            f'3 (a) S {"0 " * 20}\n')
+        self.assertEqual('program a\\x1b[31m\\udcff', owners.name(3))
 
     def test_a_program_that_calls_itself_a_thread_of_the_kernel(self) -> None:
         owners = self.host(2)
@@ -126,7 +132,7 @@ class TestOwners(HostCase):
         owners = thread_owners.ThreadOwners({'memory': Mount('/m', 1)})
         self.assertIsNone(owners.controller())
         self.assertIsNone(owners.owner(1, WORKLOADS))
-        self.assertEqual(frozenset(), owners.listed('/m/a'))
+        self.assertEqual([], list(owners.listed('/m/a')))
 
 
     def test_since_when_a_thread_is_there(self) -> None:
@@ -139,20 +145,59 @@ class TestOwners(HostCase):
             fields = stat.rpartition(') ')[2].split()[1:]
             self.files.put('proc/7/stat', f'7 ({name}) {state} '
                            + ' '.join((*fields[:18], '1234', *fields[19:])))
-            began_s = owners.began_s(7)
-            if there:
-                self.assertEqual(1234, round((began_s or 0) / tick_s))
-            else:
-                self.assertIsNone(began_s)
-        self.assertIsNone(owners.began_s(8))
+            self.files.put('proc/7/cgroup', '3:cpu:/batch/a/b')
+            cat = owners.process(7, WORKLOADS)
+            self.assertEqual(there, cat is not None, name + state)
+            if cat is not None:
+                self.assertEqual(('/batch/a', '', 1234), (
+                    *cat[:2], round(cat.began_s / tick_s)))
+        self.assertIsNone(owners.process(8, WORKLOADS))
         process = subprocess.Popen(['sleep', '60'])
         self.addCleanup(process.wait, 30)
         self.addCleanup(process.kill)
-        began_s = thread_owners.ThreadOwners({}).began_s(process.pid)
-        assert began_s is not None
+        while pathlib.Path(f'/proc/{process.pid}/comm').read_text(
+                ) != 'sleep\n':
+            time.sleep(0.01)
+        real = thread_owners.ThreadOwners(find_mounts()).process(
+            process.pid, {})
+        assert real is not None
+        began_s = real.began_s
+        self.assertEqual((THE_HOST, 'program sleep'), real[:2])
         self.assertGreaterEqual(began_s + tick_s, now_s)
         self.assertLess(began_s,
                         time.clock_gettime(time.CLOCK_BOOTTIME))
+
+    def test_a_process_whose_first_thread_has_ended(self) -> None:
+        """The kernel shows that in the root."""
+        code = ('import ctypes, os, threading, time\n'
+                'threading.Thread(target=time.sleep, args=(60,)).start()\n'
+                'print(flush=True)\n'
+                'ctypes.CDLL(None).pthread_exit(None)\n')
+        process = subprocess.Popen([sys.executable, '-c', code],
+                                   stdout=subprocess.PIPE)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        assert process.stdout is not None
+        process.stdout.readline()
+        owners = thread_owners.ThreadOwners(find_mounts())
+        until_s = time.monotonic() + 30
+        while owners.lives(process.pid) and time.monotonic() < until_s:
+            time.sleep(0.01)
+        self.assertFalse(owners.lives(process.pid))
+        real = owners.process(process.pid, {})
+        assert real is not None
+        self.assertEqual(THE_HOST, real.owner)
+        root = self.host(1)
+        self.thread(7, '3:cpu:/', state='Z')
+        self.thread(8, '3:cpu:/batch/a')
+        stat = '1 ' * 18 + '1234 0'
+        self.files.put('proc/7/stat', f'7 (cat) Z {stat}')
+        self.files.put('proc/7/task/8/none', '')
+        found = root.process(7, WORKLOADS)
+        assert found is not None
+        self.assertEqual('/batch/a', found.owner)
+        self.files.put('proc/8/stat', f'8 (cat) X {stat}')
+        self.assertIsNone(root.process(7, WORKLOADS))
 
 
 class TestListed(HostCase):
@@ -165,11 +210,43 @@ class TestListed(HostCase):
                 os.makedirs(top + below)
                 with open(f'{top}{below}/{file}', 'w') as tasks:
                     tasks.write(text)
-            self.assertEqual({1, 2, 3}, owners.listed(top))
-            self.assertEqual(frozenset(), owners.listed(f'{top}/gone'))
+            self.assertEqual([[1, 2], [], [3]], list(owners.listed(top)))
+            self.assertEqual([], list(owners.listed(f'{top}/gone')))
             with open(f'{top}/cgroup.procs', 'w') as processes:
                 processes.write('1\n1\n')
-            self.assertEqual({1}, owners.listed(
-                top, cgroup_members.PROCESSES))
-            with fixtures.MonkeyPatch(f'{thread_owners.__name__}.MOST', 2):
-                self.assertRaises(cgroup_members.TooMany, owners.listed, top)
+            self.assertEqual([1, 1], next(owners.listed(
+                top, cgroup_members.PROCESSES)))
+            with fixtures.MonkeyPatch(f'{thread_owners.__name__}.MOST', 1):
+                self.assertEqual([[1], [], [3]], list(owners.listed(top)))
+
+    def test_cgroups_that_go_meanwhile(self) -> None:
+        owners = self.host(1)
+        top = f'{self.mounts["cpu"].path}/batch/a'
+        for name in 'bcd':
+            os.makedirs(f'{top}/{name}')
+            pathlib.Path(f'{top}/{name}/tasks').write_text('1\n')
+        pathlib.Path(f'{top}/tasks').write_text('')
+        listing = owners.listed(top)
+        self.assertEqual([[], [1]], [next(listing), next(listing)])
+        shutil.rmtree(top)
+        self.assertEqual([], list(listing))
+
+    def test_whose_cgroups_are(self) -> None:
+        owners = self.host(2)
+        top = self.mounts['cpu'].path
+        wanted = {}
+        for path, owner in (('/batch/a', '/batch/a'),
+                            ('/batch/a/b/c', '/batch/a'),
+                            ('/batch/a.b', '/batch/a.b'), ('/x', None)):
+            os.makedirs(top + path)
+            wanted[os.stat(top + path).st_ino] = owner
+        workloads = WORKLOADS | {'/batch/a/b/c/d': 'inner'}
+        os.makedirs(f'{top}/batch/a/b/c/d/e')
+        wanted[os.stat(f'{top}/batch/a/b/c/d/e').st_ino] = 'inner'
+        inodes = owners.inodes(workloads, wanted)
+        self.assertEqual(wanted, {
+            inode: inodes.get(inode) for inode in wanted})
+        with fixtures.MonkeyPatch(f'{thread_owners.__name__}.MOST_BELOW', 0):
+            self.assertEqual(['/batch/a', '/batch/a.b', 'inner'], sorted(
+                owners.inodes(workloads, wanted).values()))
+        self.assertEqual({}, self.host(1).inodes(workloads, wanted))

@@ -4,6 +4,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Mapping
+import itertools
+import pathlib
+
 import fixtures
 import testtools
 
@@ -11,6 +17,8 @@ from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.direct.cpu import CpuEvidence
 from scavenger_openstack.drivers.direct.disk import DiskEvidence
 from scavenger_openstack.drivers.direct import windows
+from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
+from scavenger_openstack.drivers.kernel import watched_threads
 from scavenger_openstack.drivers.qemu import cgroup_overlap
 from scavenger_openstack.types import DirectEvidence
 from scavenger_openstack.types import HostSample
@@ -126,6 +134,111 @@ class TestCpus(testtools.TestCase):
         self.assertEqual(1, self.log.output.count('no direct evidence'))
         self.assertIs(False, self.evidence.facts()['on'])
         self.assertIn('no cgroup controller', self.evidence.why)
+
+
+class Counter:
+    """Notes what is watched in each tick; not the kernel."""
+
+    def __init__(self) -> None:
+        self.watched: list[int] = []
+
+    def watch(self, victims: Mapping[str, Collection[int]]) -> None:
+        self.watched += itertools.chain(*victims.values())
+
+    def ended(self) -> watched_threads.Ended:
+        return watched_threads.Ended(frozenset(), True)
+
+    def close(self) -> None:
+        pass
+
+
+class Counted(windows.Windows[Counter]):
+    """Answers ``waited_s`` and ``held``, whatever was."""
+
+    resource, names, purpose = Resource.CPU, 'CPUs', 'count'
+    waited_s, held = 1.0, 0.75
+    counter: Counter | None = None
+
+    def _count(self, tasks: Mapping[str, Collection[int]]) -> Counter:
+        self.counter = Counter()
+        self.counter.watch(tasks)
+        return self.counter
+
+    def _counted(self, window: windows.Window[Counter], counter: Counter,
+                 window_s: float) -> tuple[DirectEvidence, ...]:
+        return tuple(DirectEvidence(victim, self.resource, window_s,
+                                    self.waited_s, {'hog': self.held})
+                     for victim in window.listed)
+
+    def _shares(self, first: HostSample, last: HostSample,
+                asked: Collection[str]) -> Iterable[DirectEvidence]:
+        for name in asked:
+            yield DirectEvidence(name, self.resource, 1.0, last.time_s
+                                 - first.time_s, {'hog': 0.9}, shared=True)
+
+
+class TestCounted(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.top = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.evidence = Counted({'unified': Mount(str(self.top), 2)},
+                                cgroup_overlap.DomainCgroups({}))
+        self.now = 0.0
+
+    def tasks(self, path: str, count: int, first: int = 1) -> None:
+        (self.top / path).mkdir(parents=True, exist_ok=True)
+        (self.top / path / 'cgroup.threads').write_text(
+            ''.join(f'{first + number}\n' for number in range(count)))
+
+    def tick(self, *victims: str) -> list[int]:
+        """What is watched from now on."""
+        self.now += 1.0
+        self.evidence.follow(HostSample('h', 'b', self.now, self.now, ()))
+        before = self.evidence.counter
+        seen = len(before.watched) if before else 0
+        self.evidence.ask(victims, self.now)
+        counter = self.evidence.counter
+        assert counter is not None
+        return counter.watched[seen if counter is before else 0:]
+
+    def test_many_threads_take_several_ticks(self) -> None:
+        for number in range(5):
+            self.tasks(f'v/{number}', 10, 10 * number + 1)
+        self.tasks('v', 0)
+        self.tasks('w', 3, 1000)
+        with fixtures.MonkeyPatch(f'{windows.__name__}.MOST_LISTED', 100):
+            watched = [self.tick('/v', '/w') for _ in range(5)]
+            self.assertEqual({1000, 1001, 1002}, set(watched[0]) - set(
+                range(51)))
+            for listed in watched:
+                self.assertLessEqual(len(listed), 23)
+            self.assertEqual(set(range(1, 51)), set(
+                itertools.chain(*watched)) & set(range(51)))
+            self.assertNotIn('incomplete', self.evidence.facts())
+            self.tick()
+            self.tick('/v')
+            self.assertEqual(['/v'], self.evidence.facts()['incomplete'])
+            self.tick()
+            self.tick('/w')
+            self.assertEqual({'on': True, 'why': ''}, self.evidence.facts())
+
+    def test_what_begins_in_the_window(self) -> None:
+        self.tasks('v', 1)
+        self.assertEqual([1], self.tick('/v'))
+        self.tasks('v', 2)
+        self.assertEqual([1, 2], self.tick('/v'))
+
+    def test_nothing_is_known_of_most(self) -> None:
+        """Of what many processes that end soon have, their use tells."""
+        self.tasks('v', 1)
+        for waited_s, shared in ((1.0, False), (1.5, False), (1.6, True)):
+            self.evidence.waited_s = waited_s
+            self.tick('/v')
+            self.tick()
+            answer, = self.evidence.answers(self.now)
+            self.assertEqual((shared, 'hog'), (
+                answer.shared, *answer.holders))
 
 
 class TestDisks(TestCpus):

@@ -17,28 +17,33 @@ from scavenger_openstack.types import THE_HOST
 
 DISK, OTHER = 8 << 20, 8 << 20 | 16
 VICTIM, HOG, LIGHT = 100, 200, 300
-MAPS = disk_programs.Maps(*range(3, 9))
+MAPS = disk_programs.Maps(*range(3, 10))
 OFFSETS = {'dev': 8, 'sector': 16, 'nr_sector': 24, 'new_sector': 24}
 
 
 class Disk:
     """What the programs count of requests on two disks, in us."""
 
-    def __init__(self, victims: int = 1, submitters: int = 16) -> None:
+    def __init__(self, victims: int = 1, submitters: int = 16,
+                 cgroups: int = 0) -> None:
         self.victims = victims
         table = bpf_machine.Table
         self.machine = bpf_machine.Machine({
-            MAPS.disks: table(4, 4, 2), MAPS.victims: table(4, 4, 8),
+            MAPS.disks: table(4, 4, 2), MAPS.victims: table(4, 8, 8),
             MAPS.start: table(16, 24, 64),
             MAPS.devices: table(4, 32 * (1 + victims), 2, array=True),
-            MAPS.totals: table(16, 32 + 8 * victims, submitters),
+            MAPS.totals: table(16, 32 + 16 * victims, submitters),
+            MAPS.rest: table(16, 32 + 16 * victims, cgroups),
             MAPS.lost: table(4, 8, 1, array=True)})
         word = struct.Struct('=I').pack
         self.machine.tables[MAPS.disks].update({
             word(DISK): bytearray(word(0)), word(OTHER): bytearray(word(1))})
         if victims:
-            self.machine.tables[MAPS.victims][word(VICTIM)] = bytearray(
-                word(1))
+            self.watch(VICTIM, 1)
+
+    def watch(self, process: int, victim: int) -> None:
+        self.machine.tables[MAPS.victims][struct.pack('=I', process)] = (
+            bytearray(struct.pack('=Q', victim)))
 
     def event(self, name: str, us: int, sector: int, more: int = 0,
               device: int = DISK) -> None:
@@ -54,18 +59,28 @@ class Disk:
         self.machine.process, self.machine.cgroup = process, cgroup
         self.event('block_bio_queue', us, sector, 8, device)
 
-    def complete(self, us: int, sector: int, device: int = DISK) -> None:
-        self.event('block_rq_complete', us, sector, device=device)
+    def complete(self, us: int, sector: int, device: int = DISK,
+                 sectors: int = 8) -> None:
+        self.event('block_rq_complete', us, sector, sectors, device)
 
     def totals(self) -> dict[tuple[int, int], tuple[int, ...]]:
         """By process and disk: requests, in flight, served, shortest, and
         beside each victim, in us."""
-        answer = {}
-        for key, value in self.machine.tables[MAPS.totals].items():
-            _, process, disk = struct.unpack('=QII', key)
-            requests, *times = struct.unpack(f'={4 + self.victims}Q', value)
-            answer[process, disk] = (requests, *(ns // 1000 for ns in times))
-        return answer
+        return {key[1:]: (requests, *(ns // 1000 for ns in times[:3]),
+                          *(ns // 1000 for ns in times[3::2]))
+                for key, (requests, *times) in self.values().items()}
+
+    def values(self) -> dict[tuple[int, int, int], tuple[int, ...]]:
+        """By cgroup, process and disk."""
+        tables, whole = self.machine.tables, f'={4 + 2 * self.victims}Q'
+        return {struct.unpack('=QII', key): struct.unpack(whole, value)
+                for table in (MAPS.totals, MAPS.rest)
+                for key, value in tables[table].items()}
+
+    def costs(self) -> dict[int, int]:
+        """By process, what was served beside the first victim, in sectors."""
+        return {process: values[5] for (_, process, _), values
+                in self.values().items()}
 
     def waited(self, disk: int = 0) -> int:
         value = self.machine.tables[MAPS.devices][struct.pack('=I', disk)]
@@ -255,6 +270,51 @@ class ProgramsTestCase(testtools.TestCase):
         self.assertEqual([bytearray(struct.pack('=Q', 2))], list(
             disk.machine.tables[MAPS.lost].values()))
 
+    def test_no_room_for_processes(self):
+        """Their cgroup has them."""
+        disk = Disk(submitters=1, cgroups=1)
+        for process in (VICTIM, HOG, LIGHT):
+            disk.queue(process, 0, process, cgroup=7 if process != HOG else 8)
+            disk.complete(10, process)
+        for us in 20, 30:
+            disk.queue(HOG, us, 8, cgroup=8)
+            disk.complete(us + 5, 8)
+        self.assertEqual({(7, VICTIM, 0): 1, (8, 0, 0): 3}, {
+            key: values[0] for key, values in disk.values().items()})
+        self.assertEqual([bytearray(struct.pack('=Q', 1))], list(
+            disk.machine.tables[MAPS.lost].values()))
+
+    def test_what_is_served_costs(self):
+        """Many small requests complete more often than few large ones, but
+        these are what the disk serves."""
+        disk = Disk()
+        disk.queue(VICTIM, 0, 0)
+        disk.queue(HOG, 0, 8000)
+        for number in range(1, 31):
+            disk.queue(LIGHT, 10 * number - 5, 8 * number)
+            disk.complete(10 * number, 8 * number)
+        disk.complete(301, 8000, sectors=2048)
+        disk.complete(302, 0)
+        self.assertEqual({LIGHT: 30 * 40, HOG: 2080, VICTIM: 40},
+                         disk.costs())
+        self.assertGreater(disk.totals()[LIGHT, 0][4],
+                           100 * disk.totals()[HOG, 0][4])
+        # Not while the victim rests.
+        disk.queue(HOG, 400, 8000)
+        disk.complete(500, 8000, sectors=2048)
+        self.assertEqual(2080, disk.costs()[HOG])
+        value = disk.machine.tables[MAPS.devices][bytes(4)]
+        self.assertEqual(30 * 40 + 2080 + 40, struct.unpack_from(
+            '=Q', value, 32 + 24)[0])
+
+    def test_a_discard(self):
+        disk = Disk()
+        disk.queue(VICTIM, 0, 0)
+        disk.queue(HOG, 0, 8000)
+        disk.complete(10, 8000, sectors=1 << 30)
+        disk.complete(20, 0)
+        self.assertEqual({HOG: 8192 + 32, VICTIM: 40}, disk.costs())
+
     def test_nobody_waits(self):
         disk = Disk(victims=0)
         disk.queue(HOG, 0, 0)
@@ -265,8 +325,7 @@ class ProgramsTestCase(testtools.TestCase):
 
     def test_several_victims(self):
         disk = Disk(victims=2)
-        disk.machine.tables[MAPS.victims][struct.pack('=I', LIGHT)] = \
-            bytearray(struct.pack('=I', 2))
+        disk.watch(LIGHT, 2)
         disk.queue(VICTIM, 0, 0)
         disk.queue(LIGHT, 10, 8)
         disk.complete(30, 0)
@@ -330,11 +389,11 @@ class EvidenceTestCase(testtools.TestCase):
             submitter('8:0', 3, 1): served(web=0.015625)}, waited, 0)
 
     def test_holders(self):
-        owners = {HOG: '/hog', VICTIM: 'web', LIGHT: '/light', 2: THE_HOST,
-                  3: THE_HOST}
+        owners = {(HOG, 7): '/hog', (VICTIM, 8): 'web',
+                  (LIGHT, 9): '/light', (2, 1): THE_HOST, (3, 1): THE_HOST}
         answer = disk_waits.evidence(
-            'web', self.waits(web=1.5), owners.get,
-            name_of={2: 'kworker/u8:1-flush-8:0', 3: 'jbd2'}.__getitem__)
+            'web', self.waits(web=1.5), owners,
+            {2: 'kworker/u8:1-flush-8:0', 3: 'jbd2'})
         self.assertEqual(('web', Resource.DISK, 2.0, 1.5, False), (
             answer.workload, answer.resource, answer.window_s,
             answer.waited_s, answer.shared))
@@ -343,18 +402,11 @@ class EvidenceTestCase(testtools.TestCase):
         self.assertEqual({'kworker/u8:1-flush-8:0': 0.03125,
                           'jbd2': 0.015625}, answer.threads)
 
-    def test_processes_that_have_ended(self):
-        answer = disk_waits.evidence('web', self.waits(web=1.5),
-                                     {VICTIM: 'web'}.get,
-                                     cgroups={7: '/hog', 10: '/job'})
-        self.assertEqual({'/hog': 0.75, 'web': 0.125, '/job': 0.0625},
-                         answer.holders)
-
     def test_two_cpus_counted_the_same_time(self):
         answer = disk_waits.evidence('web', self.waits(web=0.5),
-                                     {HOG: '/hog'}.get)
+                                     {(HOG, 7): '/hog'}, {})
         self.assertEqual(0.75, answer.waited_s)
 
     def test_not_one_of_the_victims(self):
-        answer = disk_waits.evidence('/light', self.waits(), str)
+        answer = disk_waits.evidence('/light', self.waits(), {}, {})
         self.assertEqual((0.0, {}), (answer.waited_s, answer.holders))

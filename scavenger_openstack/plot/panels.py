@@ -1,22 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Lines, areas and bars as SVG, without any library."""
+"""Curves over time as SVG: axes, and panels of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from collections.abc import Sequence
 import dataclasses
 import html
 import math
 
-FOREGROUND = '#2563eb'
-BACKGROUND = '#f08c2e'
-INK = '#1f2937'
-FAINT = '#6b7280'
-GRID = '#e5e7eb'
-ALARM = '#dc2626'
-FONT = "font-family='system-ui,-apple-system,Segoe UI,sans-serif'"
+from scavenger_openstack.plot import shapes
 
 Point = tuple[float, float | None]
 
@@ -51,37 +44,6 @@ class Axis:
         return min(1.0, max(0.0, (value - low) / (high - low)))
 
 
-def text(x: float, y: float, words: str, *, size: float = 11,
-         colour: str = FAINT, anchor: str = 'start',
-         bold: bool = False) -> str:
-    weight = " font-weight='600'" if bold else ''
-    return (f"<text x='{x:.1f}' y='{y:.1f}' font-size='{size:g}' "
-            f"fill='{colour}' text-anchor='{anchor}'{weight}>"
-            f'{html.escape(words)}</text>')
-
-
-def line(x1: float, y1: float, x2: float, y2: float, colour: str,
-         width: float = 1, dashed: bool = False) -> str:
-    dash = " stroke-dasharray='4 3'" if dashed else ''
-    return (f"<line x1='{x1:.1f}' y1='{y1:.1f}' x2='{x2:.1f}' "
-            f"y2='{y2:.1f}' stroke='{colour}' stroke-width='{width:g}'"
-            f'{dash}/>')
-
-
-def bar(x: float, y: float, width: float, height: float,
-        colour: str) -> str:
-    return (f"<rect x='{x:.1f}' y='{y:.1f}' width='{max(width, 0):.1f}' "
-            f"height='{height:.1f}' rx='2' fill='{colour}'/>")
-
-
-def svg(width: float, height: float, parts: Iterable[str],
-        label: str) -> str:
-    return (f"<svg xmlns='http://www.w3.org/2000/svg' "
-            f"viewBox='0 0 {width:g} {height:g}' role='img' {FONT}>"
-            f'<title>{html.escape(label)}</title>' + ''.join(parts)
-            + '</svg>')
-
-
 def runs(points: Sequence[Point]) -> list[list[tuple[float, float]]]:
     """The points as unbroken pieces."""
     found: list[list[tuple[float, float]]] = [[]]
@@ -94,28 +56,37 @@ def runs(points: Sequence[Point]) -> list[list[tuple[float, float]]]:
 
 
 class Panel:
-    """A small plot over time."""
+    """A small plot over time.
+
+    :param times: when, in seconds from its begin, and what is written there;
+        ``None``: seconds
+    """
 
     width, height = 380, 176
     left, right, top, bottom = 40, 10, 30, 22
 
-    def __init__(self, title: str, note: str, seconds: float,
-                 axis: Axis) -> None:
+    def __init__(self, title: str, note: str, seconds: float, axis: Axis,
+                 times: Sequence[tuple[float, str]] | None = None) -> None:
         self._title, self._seconds, self._axis = title, seconds, axis
         self._parts = [
-            text(self.left, 17, title, size=12.5, colour=INK, bold=True),
-            text(self.width - self.right, 17, note, anchor='end')]
+            shapes.text(self.left, 17, title, size=12.5, colour=shapes.INK,
+                        bold=True),
+            shapes.text(self.width - self.right, 17, note, anchor='end')]
         for value, label in axis.ticks:
             y = self.y(value)
             self._parts += [
-                line(self.left, y, self.width - self.right, y, GRID),
-                text(self.left - 5, y + 3.5, label, size=10, anchor='end')]
-        step = next(s for s in (1, 2, 5, 10, 20, 60, 120, 300, 1e9)
-                    if seconds / s <= 7)
-        for i in range(int(seconds / step) + 1):
-            self._parts.append(text(
-                self.x(i * step), self.height - 7,
-                f'{i * step:g}' + (' s' if i == 0 else ''), size=10,
+                shapes.line(self.left, y, self.width - self.right, y,
+                            shapes.GRID),
+                shapes.text(self.left - 5, y + 3.5, label, size=10,
+                            anchor='end')]
+        if times is None:
+            step = next(s for s in (1, 2, 5, 10, 20, 60, 120, 300, 1e9)
+                        if seconds / s <= 7)
+            times = [(i * step, f'{i * step:g}' + (' s' if i == 0 else ''))
+                     for i in range(int(seconds / step) + 1)]
+        for at_s, words in times:
+            self._parts.append(shapes.text(
+                self.x(at_s), self.height - 7, words, size=10,
                 anchor='middle'))
 
     def x(self, at_s: float) -> float:
@@ -143,26 +114,49 @@ class Panel:
                 f"stroke-width='{curve.width:g}' "
                 f"stroke-linejoin='round'{dash}/>")
 
-    def shade(self, begin_s: float, end_s: float, colour: str) -> None:
-        """A band from bottom to top."""
+    def shade(self, begin_s: float, end_s: float, colour: str,
+              words: str = '') -> None:
+        """A band from bottom to top.
+
+        :param words: its tooltip
+        """
         x = self.x(begin_s)
         self._parts.append(
             f"<rect x='{x:.1f}' y='{self.top}' "
             f"width='{max(0.5, self.x(end_s) - x):.1f}' "
             f"height='{self.height - self.top - self.bottom}' "
-            f"fill='{colour}' fill-opacity='0.14'/>")
+            f"fill='{colour}' fill-opacity='0.14'"
+            + (f'><title>{html.escape(words)}</title></rect>' if words
+               else '/>'))
+
+    def moment(self, at_s: float, colour: str, words: str) -> None:
+        """A line from bottom to top, with its words beside it."""
+        x = self.x(at_s)
+        right = x > (self.left + self.width) / 2
+        self._parts += [
+            shapes.line(x, self.top, x, self.height - self.bottom, colour),
+            shapes.text(x + (-4 if right else 4), self.top + 10, words,
+                        size=10, colour=colour,
+                        anchor='end' if right else 'start')]
 
     def level(self, value: float, colour: str) -> None:
         """A dashed line from side to side."""
-        self._parts.append(line(self.left, self.y(value),
-                                self.width - self.right, self.y(value),
-                                colour, dashed=True))
+        self._parts.append(shapes.line(self.left, self.y(value),
+                                       self.width - self.right, self.y(value),
+                                       colour, dashed=True))
+
+    def words(self, value: float, colour: str, words: str) -> None:
+        """Words on the right above a value."""
+        self._parts.append(shapes.text(
+            self.width - self.right - 2, max(self.y(value) - 4,
+                                             self.top + 9), words, size=10,
+            colour=colour, anchor='end'))
 
     def mark(self, at_s: float, value: float, words: str) -> None:
         """A red dot with a tooltip."""
         self._parts.append(
             f"<circle cx='{self.x(at_s):.1f}' cy='{self.y(value):.1f}' "
-            f"r='4' fill='{ALARM}'><title>{html.escape(words)}</title>"
+            f"r='4' fill='{shapes.ALARM}'><title>{html.escape(words)}</title>"
             '</circle>')
 
     def inside(self) -> str:
@@ -170,4 +164,4 @@ class Panel:
         return ''.join(self._parts)
 
     def svg(self) -> str:
-        return svg(self.width, self.height, self._parts, self._title)
+        return shapes.svg(self.width, self.height, self._parts, self._title)

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import testtools
 
-from scavenger_openstack.osc import amounts
 from scavenger_openstack.osc.commands import cap
+from scavenger_openstack import typed_amounts
 
 
 class Parse(testtools.TestCase):
@@ -23,7 +23,7 @@ class Parse(testtools.TestCase):
                 ('egress_bytes_per_s', '1.5M', 1_500_000),
                 ('io_ops_per_s', '2k', 2000), ('paused', '1', 1),
                 ('cpu_cores', 'none', None), ('cpu_set', 'none', None)):
-            self.assertEqual(value, amounts.parse(knob, text),
+            self.assertEqual(value, typed_amounts.parse(knob, text),
                              f'{knob} {text}')
 
     def test_no_values(self) -> None:
@@ -35,15 +35,16 @@ class Parse(testtools.TestCase):
                 ('memory_bytes', '1i'), ('memory_bytes', '٣'),
                 ('io_ops_per_s', '5B'),
                 ('cpu_set', ''), ('cpu_set', '3-1'), ('cpu_set', 'a')):
-            error = self.assertRaises(ValueError, amounts.parse, knob, text)
+            error = self.assertRaises(ValueError, typed_amounts.parse, knob,
+                                      text)
             self.assertIn(repr(text), str(error))
             self.assertIn('such as', str(error))
 
     def test_each_knob(self) -> None:
         for knob in cap.settable():
             self.assertEqual(1 if knob != 'cpu_set' else '1',
-                             amounts.parse(knob, '1'), knob)
-            self.assertIn(knob, amounts.HOW)
+                             typed_amounts.parse(knob, '1'), knob)
+            self.assertIn(knob, typed_amounts.HOW)
 
 
 class Human(testtools.TestCase):
@@ -66,4 +67,4 @@ class Human(testtools.TestCase):
                 ('memory', 2 ** 30, '1,024 MiB'),
                 ('cpu', 3.0, '3 cores'), ('network', 125e6, '125 MB/s'),
                 ('cpu_cores', None, 'no limit')):
-            self.assertEqual(text, amounts.human(name, value))
+            self.assertEqual(text, typed_amounts.human(name, value))

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""``/v1/report``: what a span of time was like, for bills and credits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scavenger_openstack.api.call import Call
+from scavenger_openstack.api import faults
+from scavenger_openstack.api import schemas
+from scavenger_openstack.api.schemas import described
+from scavenger_openstack.api import times
+from scavenger_openstack.db.reports import hour
+from scavenger_openstack.db.resources import report
+
+SPAN_S = 7 * 86400.0
+
+SUMS = {
+    'incidents': described(schemas.COUNT, 'Incidents that began then.'),
+    'interference_s': described(
+        schemas.NUMBER, 'How long workloads were disturbed by others, each '
+                        'for itself.')}
+WORK = {
+    'background_core_s': described(
+        schemas.NUMBER, 'CPU time that background work got.'),
+    'background_byte_s': described(
+        schemas.NUMBER, 'Memory that it had, times how long.')}
+PROJECT = {'project': schemas.TEXT, 'application': schemas.TEXT,
+           'workloads': described(schemas.COUNT, 'That were disturbed.'),
+           **SUMS}
+HOST = {'host': schemas.TEXT, **SUMS, **WORK}
+ANTAGONIST = {'host': schemas.TEXT, 'workload': schemas.TEXT,
+              'instance': schemas.TEXT, 'project': schemas.TEXT,
+              'application': schemas.TEXT, **SUMS,
+              'confirmed': schemas.COUNT, 'refuted': schemas.COUNT}
+PRECISION = {'controller': schemas.TEXT, 'confirmed': schemas.COUNT,
+             'refuted': schemas.COUNT, 'unclear': schemas.COUNT}
+LISTS = {'projects': PROJECT, 'hosts': HOST, 'antagonists': ANTAGONIST,
+         'precision': PRECISION}
+
+FIELDS = {
+    'since_at': described(schemas.TIME, 'A full hour.'),
+    'until_at': described(schemas.TIME, 'A full hour.'),
+    **SUMS, **WORK,
+    **{name: schemas.items(schemas.fields(fields))
+       for name, fields in LISTS.items()}}
+
+FILTERS = {
+    'since': described(
+        schemas.TIME, 'Default: 7 days before "until"; the hour that it is '
+                      'in counts.'),
+    'until': described(
+        schemas.TIME, 'Default: now; the hour that it is in does not count, '
+                      'as it is not over.'),
+    'limit': described(schemas.PAGE['limit'], 'Rows of each list, the worst '
+                                              'first; totals are of all.')}
+
+
+def show(call: Call, connection: Any) -> dict[str, Any]:
+    until_s = call.time_s('until')
+    until_s = hour(min(call.now_s, call.now_s if until_s is None
+                       else until_s))
+    since_s = call.time_s('since')
+    since_s = hour(until_s - SPAN_S if since_s is None else since_s)
+    if since_s >= until_s:
+        raise faults.bad('since is not before until, which is the last full '
+                         'hour.', 'since', 'a time before until')
+    span = connection, since_s, until_s
+    totals = report.totals(*span)
+    return {'report': {
+        'since_at': times.iso(since_s), 'until_at': times.iso(until_s),
+        **_plain(totals, SUMS | WORK),
+        'projects': [_plain(row, PROJECT) for row in report.projects(
+            *span, call.limit)],
+        'hosts': [_plain(row, HOST) for row in report.hosts(
+            *span, call.limit)],
+        'antagonists': [_plain(row, ANTAGONIST)
+                        for row in report.antagonists(*span, call.limit)],
+        'precision': [_plain(row, PRECISION)
+                      for row in report.precision(*span)]}}
+
+
+def _plain(row: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
+    """A row as an answer; databases return sums as decimals."""
+    kinds = {'integer': int, 'number': float, 'string': str}
+    return {name: kinds[fields[name]['type']](
+        row[name.removeprefix('background_')]) for name in fields}

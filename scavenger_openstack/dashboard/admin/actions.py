@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What an operator may do about an instance: exempt it, or evict it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+from horizon import forms
+from horizon import messages
+
+from scavenger_openstack.dashboard.admin import forms as admin_forms
+from scavenger_openstack.dashboard.admin import views
+from scavenger_openstack.dashboard import client
+from scavenger_openstack.dashboard import incident as incident_
+
+CHECK, DO = 'check', 'do'
+
+
+class Exempt(forms.SelfHandlingForm):
+    """An exemption of one instance from all limits but overrides."""
+
+    instance = forms.CharField(widget=forms.HiddenInput(), max_length=36)
+    reason = admin_forms._reason(_('Shown with the exemption and kept in '
+                                   'the audit.'))
+
+    def handle(self, request: Any, data: dict[str, Any]) -> bool:
+        try:
+            client.send(request, 'POST', client.path_of('exemptions'), {
+                'scope': 'instance', 'target': data['instance'],
+                'reason': data['reason']})
+        except client.Problem as problem:
+            self.api_error(admin_forms._uncertain(problem))
+            return False
+        messages.success(request, gettext(
+            '%(instance)s is exempt: its limits are removed with the next '
+            'report of its host, within some 10 s.') % {
+                'instance': data['instance']})
+        return True
+
+
+class Evict(forms.SelfHandlingForm):
+    """The eviction of a background instance: first only checked."""
+
+    instance = forms.CharField(widget=forms.HiddenInput(), max_length=36)
+    how = forms.ChoiceField(label=_('How'), choices=(
+        ('live-migrate', _('Move it to another host while it runs')),
+        ('pause', _('Pause it')), ('stop', _('Shut it down')),
+        ('shelve', _('Shut it down and take it off its host'))))
+    what = forms.ChoiceField(label=_('What to do'), choices=(
+        (CHECK, _('Only check, and change nothing')),
+        (DO, _('Have Nova do it'))))
+    reason = admin_forms._reason(_('Kept with the eviction and in the '
+                                   'audit.'))
+
+    def handle(self, request: Any, data: dict[str, Any]) -> bool:
+        try:
+            answer = client.send(
+                request, 'POST', client.path_of('evictions'), {
+                    'instance': data['instance'], 'how': data['how'],
+                    'reason': data['reason'],
+                    'dry_run': data['what'] == CHECK})
+        except client.Problem as problem:
+            self.api_error(admin_forms._uncertain(problem))
+            return False
+        if data['what'] == CHECK:
+            # The form stays: the same may be done next.
+            detail = ((answer or {}).get('eviction') or {}).get('detail')
+            self.api_error(gettext('Checked: %(detail)s.') % {
+                'detail': incident_.shown(detail or gettext('it can be '
+                                                            'done'))})
+            return False
+        messages.success(request, gettext(
+            'A conductor has Nova take %(instance)s away.') % {
+                'instance': data['instance']})
+        return True
+
+
+class _OfInstance(views.PolicyForm):
+    """A form about the instance that the URL names."""
+
+    tab = 'incidents'
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        asked = self.request.POST or self.request.GET
+        return {**super().get_context_data(**kwargs),
+                'instance': incident_.shown(asked.get('instance', '')),
+                'name': incident_.shown(self.request.GET.get('name', ''))}
+
+
+class SetExemption(_OfInstance):
+    """Exempt an instance."""
+
+    rule = 'interference:exemptions:set'
+    url = 'horizon:admin:interference:exempt'
+    form_class = Exempt
+    template_name = 'interference/admin/exempt.html'
+    form_id = modal_id = 'exempt_form'
+    page_title = modal_header = _('Exempt an instance')
+    submit_label = _('Exempt')
+
+
+class CreateEviction(_OfInstance):
+    """Evict an instance."""
+
+    rule = 'interference:evictions:create'
+    url = 'horizon:admin:interference:evict'
+    form_class = Evict
+    template_name = 'interference/admin/evict.html'
+    form_id = modal_id = 'evict_form'
+    page_title = modal_header = _('Evict an instance')
+    submit_label = _('Go on')

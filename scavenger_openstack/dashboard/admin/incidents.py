@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The tab Incidents of operators, and the page of one incident."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+import datetime
+from typing import Any
+
+from django import urls
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from horizon import tabs
+from horizon.utils import http as http_utils
+from horizon import views
+from openstack_dashboard import policy
+
+from scavenger_openstack.command_line import duration_s
+from scavenger_openstack.dashboard.admin.limits import NOT_SETTABLE
+from scavenger_openstack.dashboard import client
+from scavenger_openstack.dashboard import fragment
+from scavenger_openstack.dashboard import incident as incident_
+
+PAGE = 50
+
+TAB = 'interference__incidents'
+
+CAUSES = ('core', 'cache', 'memory_bandwidth', 'disk', 'own_limit',
+          'overcommitted', 'eviction', 'unknown')
+
+FILTERS = ('host', 'project', 'victim', 'antagonist', 'cause', 'outcome',
+           'evidence_kind', 'since', 'until')
+"""Of the URL, and of the API."""
+
+TIMES = ('since', 'until')
+
+
+class Incidents(tabs.Tab):
+    """Incidents, with filters in the URL."""
+
+    name = gettext_lazy('Incidents')
+    slug = 'incidents'
+    template_name = 'interference/admin/incidents.html'
+    preload = False
+    policy_rules = (('interference', 'interference:incidents:all'),)
+
+    def get_context_data(self, request: Any, **kwargs: Any
+                         ) -> dict[str, Any]:
+        chosen = filters(request.GET)
+        return {**fragment.context(
+                    lambda: load(request, chosen),
+                    refresh_url=fragment.tab_url(request, self.get_id())),
+                'chosen': chosen, 'tab': self.get_id(),
+                'filtered': bool(chosen),
+                'causes': CAUSES, 'outcomes': incident_.OUTCOMES.items(),
+                'kinds': [(str(kind), title) for kind, (title, _words)
+                          in incident_.KINDS.items()],
+                'inputs': INPUTS}
+
+
+ACTIONS = {'may_set': 'interference:overrides:set',
+           'may_unset': 'interference:overrides:delete',
+           'may_exempt': 'interference:exemptions:set',
+           'may_evict': 'interference:evictions:create'}
+"""What a button of the page needs."""
+
+INPUTS = (
+    ('host', gettext_lazy('Host'), ''),
+    ('victim', gettext_lazy('Victim'),
+     gettext_lazy('UUID or name on the host')),
+    ('antagonist', gettext_lazy('Antagonist'),
+     gettext_lazy('UUID or name on the host')),
+    ('project', gettext_lazy('Project'), gettext_lazy('ID')),
+    ('since', gettext_lazy('Since'), gettext_lazy('2h, 7d or a time')),
+    ('until', gettext_lazy('Until'), gettext_lazy('2h, 7d or a time')))
+"""Name, label and what may be typed."""
+
+
+class Show(views.HorizonTemplateView):
+    """One incident; its part of the page alone for the script."""
+
+    template_name = 'interference/admin/incident.html'
+    page_title = gettext_lazy('Incident')
+
+    def get_template_names(self) -> list[str]:
+        return ['interference/admin/_incident.html'
+                if http_utils.is_ajax(self.request) else self.template_name]
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        pk = self.kwargs['pk']
+        return {**super().get_context_data(**kwargs), 'pk': pk,
+                'index': urls.reverse('horizon:admin:interference:index')
+                + f'?tab={TAB}',
+                **fragment.context(
+                    lambda: load_one(self.request, pk),
+                    refresh_url=self.request.get_full_path())}
+
+    def render_to_response(self, context: dict[str, Any]) -> Any:
+        response = super().render_to_response(context)
+        if context.get('missing'):
+            response.status_code = 404
+        elif context.get('forbidden'):
+            response.status_code = 403
+        return response
+
+
+def filters(query: Mapping[str, str]) -> dict[str, str]:
+    """The filters in a URL, without those that are empty."""
+    found = {name: query.get(name, '').strip() for name in FILTERS}
+    return {name: value[:255] for name, value in found.items() if value}
+
+
+def load(request: Any, chosen: Mapping[str, str]) -> dict[str, Any]:
+    """A page of the list: the incidents, and the URL of the next page."""
+    now = timezone.now()
+    marker = request.GET.get('marker')
+    answer = client.get(
+        request, client.path_of('incidents'), limit=PAGE, marker=marker,
+        **{name: moment(value, now) if name in TIMES else value
+           for name, value in chosen.items()})
+    return {'incidents': [incident_.row(one, now)
+                          for one in answer['incidents']],
+            'first_url': fragment.tab_url(request, TAB, marker=None)
+            if marker else '',
+            'next_url': fragment.tab_url(
+                request, TAB, marker=answer['next'])
+            if answer.get('next') else ''}
+
+
+def moment(text: str, now: datetime.datetime) -> str:
+    """A time as the API takes it: that long ago, or a time, in the user's
+    zone unless it says another.
+
+    :raises client.Refused: it is neither.
+    """
+    try:
+        seconds = duration_s(text)
+        if seconds is not None:
+            at = now - datetime.timedelta(seconds=seconds)
+        else:
+            at = datetime.datetime.fromisoformat(text)
+            if at.tzinfo is None:
+                at = at.replace(tzinfo=timezone.get_current_timezone())
+        return at.astimezone(datetime.UTC).isoformat(
+            timespec='milliseconds').replace('+00:00', 'Z')
+    except (ValueError, OverflowError):
+        raise client.Refused(_(
+            '"%(text)s" is neither a duration such as 30m, 2h or 7d nor a '
+            'time such as 2026-11-23 10:00.') % {
+                'text': incident_.shown(text)}) from None
+
+
+def load_one(request: Any, pk: str) -> dict[str, Any]:
+    """What the page of an incident shows."""
+    fields = client.get(request, client.path_of('incidents', pk))['incident']
+    now = timezone.now()
+    return {'incident': incident_.row(fields, now),
+            'verdict': list(incident_.verdict(fields, now)),
+            'evidence': incident_.evidence(fields),
+            'steps': incident_.steps(fields),
+            'suspects': [{**one, 'shown': incident_.named(one),
+                          'project_shown': incident_.shown(
+                              one.get('project') or '')}
+                         for one in fields.get('suspects') or ()],
+            'limits': [{**one, 'shown': incident_.named(one)}
+                       for one in fields.get('caps') or ()
+                       if not one.get('removed_at')
+                       and one.get('knob') not in NOT_SETTABLE],
+            'background': [{**one, 'shown': incident_.named(one)}
+                           for one in fields.get('suspects') or ()
+                           if one.get('antagonist') and one.get('instance')
+                           and not one.get('foreground')],
+            **{name: policy.check((('interference', rule),), request)
+               for name, rule in ACTIONS.items()},
+            **incident_.picture(fields, timezone.get_current_timezone())}

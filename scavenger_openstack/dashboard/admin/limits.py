@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The tab Limits of operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils.translation import gettext_lazy as _
+from horizon import tabs
+from openstack_dashboard import policy
+
+from scavenger_openstack.dashboard import client
+from scavenger_openstack.dashboard import fragment
+from scavenger_openstack.dashboard import rows
+from scavenger_openstack.types import Knob
+
+ROWS = 50
+
+NOT_SETTABLE = (Knob.PAUSED, Knob.LLC_WAYS)
+"""On these agents follow no override."""
+
+
+class Limits(tabs.Tab):
+    """Limits in force and past, and overrides."""
+
+    name = _('Limits')
+    slug = 'limits'
+    template_name = 'interference/admin/limits.html'
+    preload = False
+    policy_rules = (('interference', 'interference:caps:all'),)
+
+    def get_context_data(self, request: Any, **kwargs: Any
+                         ) -> dict[str, Any]:
+        return fragment.context(
+            lambda: _load(request, self.get_id()),
+            request=request,
+            refresh_url=fragment.tab_url(request, self.get_id()))
+
+
+def _load(request: Any, tab: str) -> dict[str, Any]:
+    asked, past = request.GET, request.GET.get('limits') == 'past'
+    knob = asked.get('knob') if asked.get('knob') in set(Knob) else None
+    limits = client.get(
+        request, client.path_of('caps'), host=asked.get('host'),
+        project=asked.get('project'), knob=knob, in_force=not past,
+        marker=asked.get('limits_marker'), limit=ROWS)
+    overrides = client.get(
+        request, client.path_of('caps', 'overrides'),
+        host=asked.get('host'), limit=ROWS,
+        marker=asked.get('overrides_marker'))
+    return {
+        'tab': tab, 'past': past, 'knob': knob,
+        'knobs': [str(one) for one in Knob],
+        'host': asked.get('host', ''), 'project': asked.get('project', ''),
+        'filtered': any(asked.get(name) for name in (
+            'host', 'project', 'knob')),
+        'limits': [{**rows.limit(row), 'settable':
+                    row['knob'] not in NOT_SETTABLE}
+                   for row in limits['caps']],
+        'limits_next': limits['next'] and fragment.tab_url(
+            request, tab, limits_marker=limits['next']),
+        'overrides': list(map(rows.limit, overrides['overrides'])),
+        'overrides_next': overrides['next'] and fragment.tab_url(
+            request, tab, overrides_marker=overrides['next']),
+        'first_url': fragment.tab_url(
+            request, tab, limits_marker=None, overrides_marker=None)
+        if asked.get('limits_marker') or asked.get('overrides_marker')
+        else '',
+        'may_set': policy.check(
+            (('interference', 'interference:overrides:set'),), request),
+        'may_unset': policy.check(
+            (('interference', 'interference:overrides:delete'),), request)}

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The tab Overview of operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils.translation import gettext as _now
+from django.utils.translation import gettext_lazy as _
+from horizon import tabs
+from openstack_dashboard import policy
+
+from scavenger_openstack import amounts
+from scavenger_openstack.dashboard import client
+from scavenger_openstack.dashboard import fragment
+from scavenger_openstack.dashboard import plots
+from scavenger_openstack.dashboard import rows
+
+WORST = 5
+SWITCHES = 20
+"""So many of what is switched off are listed."""
+DAYS = {86400: 1, 7 * 86400: 7}
+
+GRADES = {
+    'A': _('A: all that is needed is measured'),
+    'B': _('B: some is not measured'),
+    'C': _('C: most is not measured'),
+    '': _('not known')}
+
+
+class Overview(tabs.Tab):
+    """How the cloud is."""
+
+    name = _('Overview')
+    slug = 'overview'
+    template_name = 'interference/admin/overview.html'
+    preload = False
+    policy_rules = (('interference', 'interference:summary:show'),)
+
+    def get_context_data(self, request: Any, **kwargs: Any
+                         ) -> dict[str, Any]:
+        return fragment.context(
+            lambda: _load(request),
+            request=request,
+            refresh_url=fragment.tab_url(request, self.get_id()))
+
+
+def _load(request: Any) -> dict[str, Any]:
+    found = client.get(request, client.path_of('overview'))
+    off = client.get(request, client.path_of('protection'), enabled=False,
+                     limit=SWITCHES)
+    worst = client.get(request, client.path_of('antagonists'), limit=WORST)
+    hosts = found['hosts']
+    return {
+        'off': [rows.protection(row) for row in off['protection']],
+        'more_off': off['next'] is not None,
+        'may_switch': policy.check(
+            (('interference', 'interference:protection:set'),), request),
+        'hosts': hosts,
+        'reporting': hosts['all'] - hosts['silent'],
+        'observed_only': hosts['all'] and not hosts['enforcing'],
+        'grades': [(title, hosts['grades'][grade])
+                   for grade, title in GRADES.items()
+                   if hosts['grades'].get(grade)],
+        'modes': [(name, sorted(counts.items()))
+                  for name, counts in sorted(hosts['modes'].items())],
+        'versions': sorted(hosts['versions'].items()),
+        'incidents_open': found['incidents_open'],
+        'limits': sorted(found['limits'].items()),
+        'limits_count': sum(found['limits'].values()),
+        'overrides': found['overrides'],
+        'background_cores': None if found['background_cores'] is None
+        else amounts.of_number(found['background_cores']),
+        'spans': [_span(span) for span in found['spans']],
+        'charts': _charts(found['hours']),
+        'precision': rows.precision(found['precision']),
+        'antagonists': [rows.antagonist(row, '')
+                        for row in worst['antagonists']],
+        'victims': [rows.victim(row) for row in found['victims']]}
+
+
+def _span(span: dict[str, Any]) -> dict[str, Any]:
+    days = DAYS.get(span['span_s'], 1)
+    return {
+        'title': _now('24 hours') if days == 1 else _now('7 days'),
+        'incidents': span['incidents'],
+        'minutes': rows.minutes(span['interference_s'] / days),
+        'core_hours': rows.hours(span['background_core_s'] / days),
+        'gib_hours': rows.hours(span['background_byte_s'] / days / 2 ** 30)}
+
+
+def _charts(hours: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    found = []
+    for title, name, of in (
+            (_now('Interference-minutes'), 'interference_s', 60),
+            (_now('Core-hours of background work'), 'background_core_s',
+             3600)):
+        values = [hour[name] / of for hour in hours]
+        words = _now('%(title)s by hour, the latest last: %(values)s') % {
+            'title': title,
+            'values': ', '.join(map(amounts.of_number, values))}
+        found.append({'title': title, 'svg': plots.sparkline(values, words),
+                      'highest': amounts.of_number(max(values, default=0.0))})
+    return found

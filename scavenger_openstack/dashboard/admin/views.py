@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The pages of operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core import exceptions
+from django import urls
+from django.utils.translation import gettext_lazy as _
+from horizon import forms
+from horizon import tabs
+from openstack_dashboard import policy
+
+from scavenger_openstack.dashboard.admin import forms as admin_forms
+from scavenger_openstack.dashboard.admin import tabs as admin_tabs
+from scavenger_openstack.dashboard import client
+from scavenger_openstack.dashboard import rows
+from scavenger_openstack import typed_amounts
+
+INDEX = urls.reverse_lazy('horizon:admin:interference:index')
+
+
+class Index(tabs.TabView):
+    """The page with the tabs."""
+
+    tab_group_class = admin_tabs.Interference
+    template_name = 'interference/admin/index.html'
+    page_title = _('Interference')
+
+
+class PolicyForm(forms.ModalFormView):
+    """A form that one policy allows; it goes back to one of the tabs."""
+
+    rule = ''
+    tab = ''
+    url = ''
+
+    def dispatch(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        if not policy.check((('interference', self.rule),), request):
+            raise exceptions.PermissionDenied
+        return super().dispatch(request, *args, **kwargs)
+
+    def get_success_url(self) -> str:
+        return f'{INDEX}?tab=interference__{self.tab}'
+
+    def get_cancel_url(self) -> str:
+        return self.get_success_url()
+
+    def get_initial(self) -> dict[str, Any]:
+        return {name: self.request.GET[name]
+                for name in self.get_form_class().base_fields
+                if name in self.request.GET}
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        return {**super().get_context_data(**kwargs),
+                'submit_url': urls.reverse(self.url)}
+
+
+class SetLimit(PolicyForm):
+    """Set an override; without a host and a workload, choose them first."""
+
+    rule = 'interference:overrides:set'
+    tab = 'limits'
+    url = 'horizon:admin:interference:cap_set'
+    form_class = admin_forms.SetLimit
+    template_name = 'interference/admin/set_limit.html'
+    form_id = modal_id = 'set_limit_form'
+    page_title = modal_header = _('Override a limit')
+    submit_label = _('Set')
+
+    def get_form_class(self) -> type:
+        asked = self.request.POST if self.request.method == 'POST' \
+            else self.request.GET
+        if 'value' not in asked and not (
+                self.request.method == 'GET' and asked.get('host')
+                and asked.get('workload')):
+            return admin_forms.Choose
+        return admin_forms.SetLimit
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        context = super().get_context_data(**kwargs)
+        asked = self.request.POST or self.request.GET
+        if self.get_form_class() is admin_forms.Choose:
+            return {**context, 'submit_label': _('Next')}
+        return {**context, 'how': typed_amounts.HOW.split('. '),
+                'host': asked.get('host', ''),
+                **self._floors(asked.get('host', ''),
+                               asked.get('workload', ''))}
+
+    def _floors(self, host: str, workload: str) -> dict[str, Any]:
+        """What is shown before a value is typed."""
+        try:
+            found = client.get(self.request, client.path_of('workloads'),
+                               host=host, name=workload, limit=1)
+        except client.Problem as problem:
+            return {'workload': workload, 'problem': str(problem)}
+        if not found['workloads']:
+            return {'workload': workload, 'problem': _(
+                'This host reports no such workload now.')}
+        (row,) = found['workloads']
+        return {'workload': rows.named(row, 'id'),
+                'foreground': row['priority'] == 'foreground',
+                'floors': [(knob, typed_amounts.human(knob, floor))
+                           for knob, floor in sorted(row['floor'].items())]}
+
+
+class UnsetLimit(PolicyForm):
+    """End an override."""
+
+    rule = 'interference:overrides:delete'
+    tab = 'limits'
+    url = 'horizon:admin:interference:cap_unset'
+    form_class = admin_forms.UnsetLimit
+    template_name = 'interference/admin/unset_limit.html'
+    form_id = modal_id = 'unset_limit_form'
+    page_title = modal_header = _('Lift an override')
+    submit_label = _('Lift')
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        asked = self.request.POST or self.request.GET
+        return {**super().get_context_data(**kwargs), **{
+            name: asked.get(name, '')
+            for name in ('host', 'workload', 'knob')}}
+
+
+class Protection(PolicyForm):
+    """Turn protection off or on."""
+
+    rule = 'interference:protection:set'
+    tab = 'overview'
+    url = 'horizon:admin:interference:protection'
+    form_class = admin_forms.Protection
+    template_name = 'interference/admin/protection.html'
+    form_id = modal_id = 'protection_form'
+    page_title = modal_header = _('Protection')
+    submit_label = _('Change')

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Words, lines and bars as SVG, without any library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+import html
+
+FOREGROUND = '#2563eb'
+BACKGROUND = '#f08c2e'
+INK = '#1f2937'
+FAINT = '#6b7280'
+GRID = '#e5e7eb'
+ALARM = '#dc2626'
+FONT = "font-family='system-ui,-apple-system,Segoe UI,sans-serif'"
+
+
+def text(x: float, y: float, words: str, *, size: float = 11,
+         colour: str = FAINT, anchor: str = 'start',
+         bold: bool = False) -> str:
+    weight = " font-weight='600'" if bold else ''
+    return (f"<text x='{x:.1f}' y='{y:.1f}' font-size='{size:g}' "
+            f"fill='{colour}' text-anchor='{anchor}'{weight}>"
+            f'{html.escape(words)}</text>')
+
+
+def line(x1: float, y1: float, x2: float, y2: float, colour: str,
+         width: float = 1, dashed: bool = False) -> str:
+    dash = " stroke-dasharray='4 3'" if dashed else ''
+    return (f"<line x1='{x1:.1f}' y1='{y1:.1f}' x2='{x2:.1f}' "
+            f"y2='{y2:.1f}' stroke='{colour}' stroke-width='{width:g}'"
+            f'{dash}/>')
+
+
+def bar(x: float, y: float, width: float, height: float,
+        colour: str) -> str:
+    return (f"<rect x='{x:.1f}' y='{y:.1f}' width='{max(width, 0):.1f}' "
+            f"height='{height:.1f}' rx='2' fill='{colour}'/>")
+
+
+def svg(width: float, height: float, parts: Iterable[str],
+        label: str, description: str = '') -> str:
+    """A picture of these parts.
+
+    :param label: its name, for those who do not see it and as a tooltip
+    :param description: what it shows, likewise
+    """
+    return (f"<svg xmlns='http://www.w3.org/2000/svg' "
+            f"viewBox='0 0 {width:g} {height:g}' role='img' {FONT}>"
+            f'<title>{html.escape(label)}</title>'
+            + (f'<desc>{html.escape(description)}</desc>'
+               if description else '') + ''.join(parts) + '</svg>')

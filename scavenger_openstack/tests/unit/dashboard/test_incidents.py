@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Incidents of operators: the tab, and the page of one."""
+
+from __future__ import annotations
+
+import datetime
+import re
+
+from django import urls
+from django.utils import timezone
+
+from scavenger_openstack.dashboard.admin import incidents as tab
+from scavenger_openstack.dashboard import client
+from scavenger_openstack.tests.unit.dashboard import cloud
+from scavenger_openstack.tests.unit.dashboard import incidents
+from scavenger_openstack.tests.unit.dashboard.incidents import at
+
+INDEX = urls.reverse('horizon:admin:interference:index')
+TAB = 'interference__incidents'
+HOSTILE = (*cloud.NAMES, '\u05e2\u05d1\u05e8\u05d9\u05ea')
+
+
+class ListTest(cloud.TestCase):
+
+    def page(self, **query):
+        return self.client.get(INDEX, {'tab': TAB, **query})
+
+    def answer(self, *found, next_=None):
+        self.api.answers['GET', '/v1/incidents'] = {
+            'incidents': list(found), 'next': next_}
+
+    def asked(self):
+        return [seen for seen in self.api.requests
+                if seen.path == '/v1/incidents'][-1].query
+
+    def test_row(self) -> None:
+        self.answer(incidents.listed())
+        page = self.page()
+        for text in ('web', 'host-one', 'core', 'batch', 'direct',
+                     'confirmed', '5 min', '2026-11-23 03:00:00'):
+            self.assertContains(page, text)
+        self.assertContains(page, urls.reverse(
+            'horizon:admin:interference:incident', args=[incidents.PK]))
+
+    def test_filters_are_asked_for_and_kept(self) -> None:
+        self.answer(next_='more')
+        query = {'host': 'h"1', 'project': 'p', 'victim': 'v',
+                 'antagonist': 'a', 'cause': 'disk', 'outcome': 'open',
+                 'evidence_kind': 'trial'}
+        page = self.page(**query, marker='here')
+        asked = self.asked()
+        self.assertEqual(str(tab.PAGE), asked.pop('limit'))
+        self.assertEqual({**query, 'marker': 'here'}, asked)
+        self.assertContains(page, 'value="h&quot;1"')
+        self.assertContains(page, '<option value="disk" selected>')
+        self.assertContains(page, '<option value="trial" selected>')
+        older = re.search(r'href="(\?[^"]*marker=more[^"]*)"',
+                          page.content.decode())
+        self.client.get(INDEX + older[1].replace('&amp;', '&'))
+        self.assertEqual({**query, 'marker': 'more',
+                          'limit': str(tab.PAGE)}, self.asked())
+
+    def test_times(self) -> None:
+        self.answer()
+        before = timezone.now()
+        self.page(since='2h', until='2026-11-23T10:00+02:00')
+        asked = self.asked()
+        since = datetime.datetime.fromisoformat(asked['since'])
+        self.assertLess(abs(before - datetime.timedelta(hours=2) - since),
+                        datetime.timedelta(seconds=60))
+        self.assertEqual('2026-11-23T08:00:00.000Z', asked['until'])
+
+    def test_a_time_without_a_zone_is_in_that_of_the_user(self) -> None:
+        now = timezone.now()
+        with timezone.override('Asia/Kolkata'):
+            self.assertEqual('2026-11-23T04:30:00.000Z',
+                             tab.moment('2026-11-23 10:00', now))
+        for text in ('yesterday', '', '9' * 300 + 'd',
+                     '0001-01-01T00:00+23:00', '\x00'):
+            self.assertRaises(client.Refused, tab.moment, text, now)
+
+    def test_a_wrong_time_asks_nothing(self) -> None:
+        page = self.page(since='<b>soon</b>')
+        self.assertContains(page, '&lt;b&gt;soon&lt;/b&gt;')
+        self.assertContains(page, 'neither a duration')
+        self.assertContains(page, 'ng-non-bindable', 2)
+        self.assertNotIn('/v1/incidents', [
+            seen.path for seen in self.api.requests])
+
+    def test_none_at_all_and_none_that_matches(self) -> None:
+        self.answer()
+        self.assertContains(self.page(), 'No incident is recorded')
+        self.assertContains(self.page(cause='disk'), 'No incident matches')
+
+    def test_names_are_escaped(self) -> None:
+        for name in HOSTILE:
+            self.answer(incidents.listed(
+                name, host=name, cause=name, outcome=name,
+                evidence_kind=name, antagonists=[
+                    {'workload': name, 'name': name}]))
+            page = self.page().content.decode()
+            self.assertNotIn('<script>alert', page)
+            self.assertNotIn('<img src=x', page)
+            self.assertNotIn('\u202e', page)
+
+    def test_refused_by_the_api(self) -> None:
+        self.api.answers['GET', '/v1/incidents'] = (
+            400, 'cause is none of <core>.')
+        self.assertContains(self.page(cause='x'),
+                            'cause is none of &lt;core&gt;.')
+
+    def test_a_role_that_is_missing(self) -> None:
+        self.api.answers['GET', '/v1/incidents'] = (403, 'No.')
+        page = self.page()
+        self.assertEqual(200, page.status_code)
+        self.assertContains(page, 'No.')
+
+    def test_a_token_that_expired(self) -> None:
+        self.api.status = 401
+        page = self.page()
+        self.assertEqual(302, page.status_code)
+        self.assertIn('/auth/login', page['Location'])
+
+    def test_part_for_the_script(self) -> None:
+        self.answer(incidents.listed())
+        page = self.client.get(INDEX, {'tab': TAB, 'cause': 'core'},
+                               headers={'X-Requested-With':
+                                        'XMLHttpRequest'})
+        self.assertNotContains(page, '<html')
+        self.assertContains(page, 'interference-fragment')
+        self.assertEqual('core', self.asked()['cause'])
+
+
+class ShowTest(cloud.TestCase):
+
+    def page(self, incident=None, pk=incidents.PK, **options):
+        if incident is not None:
+            self.api.answers['GET', f'/v1/incidents/{pk}'] = {
+                'incident': incident}
+        return self.client.get(urls.reverse(
+            'horizon:admin:interference:incident', args=[pk]), **options)
+
+    def test_why_it_was_limited(self) -> None:
+        page = self.page(incidents.whole())
+        for text in ('web suffered: run_delay was 0.9 s waited per s of CPU '
+                     'time; the threshold is 0.2 s', 'Named: batch.',
+                     'Confirmed', 'Direct evidence', 'during 61 %',
+                     'Timing', 'r = 0.93',
+                     'cpu_cores = 0.5 cores, no limit before; by '
+                     'attribution: it ran during 61 % of the wait of web',
+                     'cpu_cores = 0.25 cores, 0.5 cores before',
+                     'cpu_cores = no limit again, 0.25 cores before: web '
+                     'is well again', '<svg'):
+            self.assertContains(page, text)
+        content = page.content.decode()
+        steps = [content.index(text) for text in (
+            'The harm began', 'Limit set', 'Limit changed', 'Limit removed',
+            'The incident ended')]
+        self.assertEqual(sorted(steps), steps)
+        self.assertContains(page, urls.reverse(
+            'horizon:admin:instances:detail', args=[incidents.VICTIM]))
+        self.assertContains(page, 'tab=interference__hosts&amp;host=host-one')
+
+    def test_table_has_the_numbers_of_the_picture(self) -> None:
+        page = self.page(incidents.whole())
+        self.assertContains(page, '<td>0.9 s waited per s of CPU time</td>',
+                            12)
+        self.assertContains(page, '<td>3 cores</td>', 12)
+
+    def test_names_are_escaped(self) -> None:
+        for name in HOSTILE:
+            fields = incidents.whole(
+                name, name, host=name, cause=name, controller=name,
+                action=name, project=name, signal=name)
+            fields['caps'][0].update(reason=name, why=name, owner=name)
+            page = self.page(fields)
+            self.assertEqual(200, page.status_code)
+            content = page.content.decode()
+            for text in ('<script>alert', '<img src=x', '\u202e'):
+                self.assertNotIn(text, content)
+
+    def test_an_incident_with_nothing(self) -> None:
+        page = self.page(incidents.whole(
+            suspects=[], grounds=[], evidence=[], caps=[], antagonists=[],
+            value=None, threshold=None, action='', outcome='open',
+            ended_at=None, host='', victim_instance=''))
+        for text in ('No measurements', 'no evidence', 'No workload is named',
+                     'was unknown', 'so far', 'No limit has been judged'):
+            self.assertContains(page, text)
+
+    def test_the_host_itself(self) -> None:
+        fields = incidents.whole(antagonists=[], suspects=[])
+        fields['grounds'] = [{**fields['grounds'][0], 'workload': '',
+                              'name': '', 'threads': ['kswapd0']}]
+        page = self.page(fields)
+        self.assertContains(page, 'The host itself (kswapd0) ran')
+        self.assertContains(page, 'The host itself is named')
+
+    def test_a_clock_that_is_ahead(self) -> None:
+        ahead = timezone.now() + datetime.timedelta(hours=3)
+        page = self.page(incidents.whole(
+            begun_at=at(0, ahead), ended_at=None, outcome='open'))
+        self.assertContains(page, 'the clock of its host is ahead')
+        self.assertNotContains(page, '-3')
+
+    def test_times_that_no_calendar_has(self) -> None:
+        fields = incidents.whole(begun_at=None, changed_at=None,
+                                 ended_at=None)
+        fields['caps'][0].update(set_at=None, steps=[])
+        fields['evidence'][0]['times_at'][3] = None
+        self.assertEqual(200, self.page(fields).status_code)
+
+    def test_a_bookmark_to_what_was_purged(self) -> None:
+        page = self.page()
+        self.assertEqual(404, page.status_code)
+        self.assertContains(page, 'or no longer', status_code=404)
+        self.assertContains(page, f'tab={TAB}', status_code=404)
+
+    def test_names_that_are_no_ids(self) -> None:
+        for pk in ('..', '.', '%2e', 'x' * 300, '<b>'):
+            page = self.page(pk=pk)
+            self.assertEqual(404, page.status_code, pk)
+
+    def test_a_role_that_is_missing(self) -> None:
+        self.api.answers['GET', f'/v1/incidents/{incidents.PK}'] = (
+            403, 'The policy does not allow this.')
+        page = self.page()
+        self.assertContains(page, 'does not allow', status_code=403)
+
+    def test_a_token_that_expired(self) -> None:
+        self.api.status = 401
+        page = self.page()
+        self.assertEqual(302, page.status_code)
+
+    def test_slow(self) -> None:
+        self.api.delay_s = 3
+        self.assertContains(self.page(incidents.whole()),
+                            'did not answer within 2 s')
+
+    def test_part_for_the_script(self) -> None:
+        page = self.page(incidents.whole(),
+                         headers={'X-Requested-With': 'XMLHttpRequest'})
+        self.assertNotContains(page, '<html')
+        self.assertContains(page, '<svg')
