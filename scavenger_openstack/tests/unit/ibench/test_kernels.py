@@ -18,8 +18,8 @@ import testtools
 
 from scavenger_openstack.tests import tiers
 from scavenger_openstack.tests.unit.ibench import kernels
-from scavenger_openstack.tests.unit.ibench import meters
 from scavenger_openstack.tests.unit.ibench.kernels import MIB
+from scavenger_openstack.tests.unit.ibench import meters
 
 SHORT = ('levels=20:0.1,100:0.1', 'calibrate_s=0.02')
 ORDERS = r"""
