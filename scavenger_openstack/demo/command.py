@@ -23,7 +23,7 @@ from scavenger_openstack.demo import watch
 from scavenger_openstack.demo.who import act as who
 from scavenger_openstack.demo.who import report as who_report
 from scavenger_openstack import errors
-from scavenger_openstack import interrupt as interrupt_
+from scavenger_openstack.ibench import interrupt as interrupt_
 
 LEAST_MEMORY_MIB = 1280
 EXIT_INTERRUPTED = 130

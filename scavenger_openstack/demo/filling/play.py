@@ -21,7 +21,7 @@ from scavenger_openstack.demo import progress as progress_
 from scavenger_openstack.demo.stage import stage as stage_
 from scavenger_openstack.demo.stage import uplink
 from scavenger_openstack import errors
-from scavenger_openstack import interrupt as interrupt_
+from scavenger_openstack.ibench import interrupt as interrupt_
 
 LAUNCH_S = 0.2
 DRAIN_S = 3.0

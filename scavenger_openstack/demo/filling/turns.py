@@ -31,7 +31,7 @@ from scavenger_openstack.demo.load import load
 from scavenger_openstack.demo import progress as progress_
 from scavenger_openstack.demo.stage import stage as stage_
 from scavenger_openstack import errors
-from scavenger_openstack import interrupt as interrupt_
+from scavenger_openstack.ibench import interrupt as interrupt_
 
 TURN_S = progress_.PAIR_S / 2
 SKIP_S = 0.25

@@ -16,7 +16,7 @@ from scavenger_openstack.demo.stage import stage as stage_
 from scavenger_openstack.demo.who import play as play_
 from scavenger_openstack.demo.who import report
 from scavenger_openstack.demo.who import result
-from scavenger_openstack import interrupt as interrupt_
+from scavenger_openstack.ibench import interrupt as interrupt_
 from scavenger_openstack import text
 
 SECONDS = 170.0

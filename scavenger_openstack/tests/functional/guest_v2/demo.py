@@ -22,7 +22,7 @@ from scavenger_openstack.demo.stage import disk
 from scavenger_openstack.demo.stage import stage
 from scavenger_openstack.demo.stage import uplink
 from scavenger_openstack.demo.who import play
-from scavenger_openstack import interrupt
+from scavenger_openstack.ibench import interrupt
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional.guest_v2 import tree
 from scavenger_openstack.tests.functional import short_demo

@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Whether each SoI does to its resource what its intensity says.
+
+Each intensity is a process of its own; a meter that is not the SoI's own
+measures the effect, and a line is fitted through effects over intensities.
+Where this host has no such meter the SoI's own figures are shown and marked
+as such, and where these say nothing, the reason.
+
+Source: iBench, section IV-A.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Sequence
+import dataclasses
+import random
+import statistics
+import time
+from typing import Any
+
+from scavenger_openstack import errors
+from scavenger_openstack.ibench import arguments
+from scavenger_openstack.ibench.arguments import Level
+from scavenger_openstack.ibench.catalogue import Kind
+from scavenger_openstack.ibench.catalogue import Meter
+from scavenger_openstack.ibench.catalogue import Soi
+from scavenger_openstack.ibench import run
+from scavenger_openstack.ibench.validation import fit as fit_
+from scavenger_openstack.ibench.validation import meters
+
+LEVELS = tuple(range(10, 101, 10))
+PROBE_EVERY_S = 0.02
+TURN_S = 0.02
+LEAST_SLOW_DOWN = 0.05
+"""A probe that is slowed less, at any level, shows nothing."""
+LLC_PROBE_SHARE = 0.5
+"""Of the LLC: a probe that fills it would disturb itself."""
+
+
+@dataclasses.dataclass
+class Row:
+    """What a validation shows of one SoI.
+
+    :ivar meter: what measured, None when nothing could
+    :ivar unit: of the values
+    :ivar independent: the meter is not the SoI's own report
+    :ivar points: intensity in percent and value
+    :ivar reason: why there is no independent meter, or no point
+    """
+
+    soi: Soi
+    whole: str = ''
+    meter: str | None = None
+    unit: str = ''
+    independent: bool = False
+    points: list[tuple[float, float]] = dataclasses.field(
+        default_factory=list)
+    reason: str = ''
+
+    def fit(self) -> fit_.Fit | None:
+        return fit_.fit_line(self.points)
+
+
+@dataclasses.dataclass(frozen=True)
+class Bench:
+    """What a validation works with.
+
+    :ivar link_device: the near end of its own link, None without one
+    :ivar probe_cpu: another CPU than that of the SoI, None without one
+    :ivar sibling_cpu: another one of the same core, likewise
+    :ivar step: called before each measurement, with its name
+    """
+
+    host: run.Host
+    chosen: arguments.Surroundings
+    seconds: float
+    repeats: int
+    link_host: run.Host | None = None
+    link_device: str | None = None
+    device: str | None = None
+    no_device: str = ''
+    no_link: str = ''
+    probe_cpu: int | None = None
+    sibling_cpu: int | None = None
+    step: Callable[[str], None] = print
+
+    def host_of(self, soi: Soi) -> run.Host:
+        """Where the kernel of an SoI runs."""
+        if soi.name == 'network_bandwidth' and self.link_host is not None:
+            return self.link_host
+        return self.host
+
+    def plan(self, soi: Soi) -> arguments.Start:
+        """Return how an SoI is started for its validation.
+
+        :raises ConfigError: it cannot be here.
+        """
+        chosen = self.chosen
+        if soi.name == 'storage_bandwidth':
+            if self.device is None:
+                raise errors.ConfigError(self.no_device)
+            chosen = chosen._replace(path=self.device, size_bytes=None)
+        elif soi.name == 'network_bandwidth' and self.link_host is None:
+            raise errors.ConfigError(self.no_link)
+        elif soi.name == 'interconnect' and self.probe_cpu is not None:
+            chosen = chosen._replace(
+                cpus=(*chosen.cpus, self.probe_cpu), size_bytes=None)
+        elif soi.name not in ('memory_capacity', 'storage_capacity'):
+            chosen = chosen._replace(size_bytes=None)
+        return arguments.plan_start(soi, chosen)
+
+
+def validate_soi(bench: Bench, soi: Soi) -> Row:
+    """Measure one SoI at each of :data:`LEVELS`.
+
+    What this host cannot do is the row's reason.
+
+    :raises Interrupted: a signal came.
+    """
+    row = Row(soi)
+    try:
+        start = bench.plan(soi)
+        row.whole = start.whole
+        measure = _choose_meter(bench, row)
+        if measure is None:
+            return row
+        bench.step(f'{soi.name}: rate alone')
+        calibrated = run.calibrate(bench.host_of(soi), start)
+        values: dict[int, list[float]] = {level: [] for level in LEVELS}
+        for repeat in range(bench.repeats):
+            # In another order each time: what drifts is not the intensity.
+            order = random.Random(repeat).sample(LEVELS, len(LEVELS))
+            for level in order:
+                bench.step(f'{soi.name}: {level} %, {row.meter}')
+                values[level].append(measure(start, calibrated, level))
+        row.points = [(level, statistics.median(values[level]))
+                      for level in LEVELS]
+        most = max(value for _, value in row.points)
+        if row.unit == 'slow-down' and most < LEAST_SLOW_DOWN:
+            row.reason = (f'the probe is slowed by {100 * most:.1f} % at '
+                          'most, too little to judge: it may not share the '
+                          'resource, as CPUs of VMs often do not share the '
+                          'cache that they show')
+    except (errors.ConfigError, errors.DriverError, OSError) as exc:
+        row.points = []
+        row.reason = ' '.join(str(exc).split())
+    return row
+
+
+Measure = Callable[[arguments.Start, run.Event, int], float]
+
+
+def _choose_meter(bench: Bench, row: Row) -> Measure | None:
+    """Set the row's meter and return what measures; None: nothing does."""
+    meter, soi = row.soi.meter, row.soi
+    row.meter, row.independent = str(meter), True
+    gauge: Callable[[int], float]
+    if meter in (Meter.RESIDENT, Meter.BLOCKS):
+        row.unit = 'bytes'
+        path = bench.chosen.path
+        if meter == Meter.RESIDENT or path is None:
+            gauge = meters.resident_bytes
+        else:
+            gauge = lambda pid: meters.file_bytes(pid, path)  # noqa: E731
+        return lambda start, calibrated, level: _held(
+            bench, start, calibrated, level, gauge)
+    if meter in (Meter.DISK, Meter.LINK):
+        row.unit = 'bytes/s'
+        device = (bench.device if meter == Meter.DISK
+                  else bench.link_device) or ''
+        if meter == Meter.DISK:
+            gauge = lambda pid: meters.device_bytes(device)  # noqa: E731
+        else:
+            gauge = lambda pid: meters.link_bytes(pid, device)  # noqa: E731
+        return lambda start, calibrated, level: _rate(
+            bench, start, calibrated, level, gauge)
+    cpu = bench.probe_cpu if meter == Meter.PROBE else bench.sibling_cpu
+    if meter != Meter.RATE and cpu is not None:
+        row.unit = 'slow-down'
+        return lambda start, calibrated, level: _slow_down(
+            bench, start, calibrated, level, cpu)
+    row.independent = False
+    row.reason = {
+        Meter.PROBE: 'no second CPU for a probe',
+        Meter.SIBLING: 'one thread per core: no probe can share the core, '
+                       'and no counter of the CPU is read',
+        Meter.RATE: 'the units have no meter but counters of the CPU',
+    }[meter]
+    if soi.name == 'prefetcher':
+        row.meter = None
+        row.reason += '; its rate says nothing of the prefetchers'
+        return None
+    if soi.kind == Kind.CAPACITY:
+        row.meter, row.unit = 'own footprint', 'bytes'
+        return lambda start, calibrated, level: _own(
+            bench, start, calibrated, level)['held_bytes']
+    row.meter, row.unit = 'own rate', f'{soi.unit}/s'
+    return lambda start, calibrated, level: _rate_of(
+        _own(bench, start, calibrated, level))
+
+
+def _play(bench: Bench, start: arguments.Start, calibrated: run.Event,
+          level: int, **hooks: Any) -> run.Result:
+    result, = run.play(bench.host_of(start.soi), [
+        (start, run.calibrated_words(
+            calibrated, [Level(level, bench.seconds)]))], **hooks)
+    return result
+
+
+def _own(bench: Bench, start: arguments.Start, calibrated: run.Event,
+         level: int) -> run.Event:
+    """The SoI's own last report."""
+    return _play(bench, start, calibrated, level).levels[-1]
+
+
+def _rate_of(report: run.Event) -> float:
+    return float(report['operations'] / report['seconds'])
+
+
+def _held(bench: Bench, start: arguments.Start, calibrated: run.Event,
+          level: int, gauge: Callable[[int], float]) -> float:
+    """The highest reading of a gauge while a level is held."""
+    readings: list[float] = []
+
+    def read(kernels: Sequence[run.Kernel]) -> None:
+        try:
+            readings.append(gauge(kernels[0].process.pid))
+        except OSError:
+            pass            # it has ended
+    _play(bench, start, calibrated, level, on_turn=read, turn_s=TURN_S)
+    return max(readings)
+
+
+def _rate(bench: Bench, start: arguments.Start, calibrated: run.Event,
+          level: int, gauge: Callable[[int], float]) -> float:
+    """What a counter grows by per second from the first report on."""
+    readings: list[tuple[float, float]] = []
+
+    def read(kernel: run.Kernel, event: run.Event) -> None:
+        if event['event'] == 'level':
+            try:
+                readings.append((time.monotonic(),
+                                 gauge(kernel.process.pid)))
+            except OSError:
+                pass        # it has ended
+    _play(bench, start, calibrated, level, on_event=read)
+    if len(readings) < 2:
+        raise errors.DriverError(
+            f'{start.soi.name} ended before two readings of its meter: '
+            'give it more --seconds')
+    (begin_s, before), (end_s, after) = readings[0], readings[-1]
+    return (after - before) / (end_s - begin_s)
+
+
+def _slow_down(bench: Bench, start: arguments.Start, calibrated: run.Event,
+               level: int, cpu: int) -> float:
+    """How much longer a chunk of a probe takes beside a level than alone,
+    just before; 0 is as alone."""
+    probe = arguments.plan_start(start.soi, bench.chosen._replace(
+        cpus=(cpu,), size_bytes=None, seed=bench.chosen.seed + 1))
+    percent = (LLC_PROBE_SHARE * 100
+               if start.soi.name == 'llc_capacity' else 100.0)
+    words = (f'chunk_s={calibrated["chunk_s"]:.9g}',
+             f'levels={percent:g}:{bench.seconds:g}',
+             f'every_s={PROBE_EVERY_S:g}')
+    alone, = run.play(bench.host, [(probe, words)])
+    beside, _ = run.play(bench.host, [
+        (probe, words), (start, run.calibrated_words(
+            calibrated, [Level(level, bench.seconds)]))])
+    return _chunk_s(beside) / _chunk_s(alone) - 1
+
+
+def _chunk_s(result: run.Result) -> float:
+    """The median over reports: what else takes the CPU for a moment does
+    not change it."""
+    times = [sample['chunk_s'] for sample in result.samples
+             if 'chunk_s' in sample]
+    if not times:
+        raise errors.DriverError(
+            f'{result.start.soi.name} did no chunk: give it more --seconds')
+    return statistics.median(times)
+
+
+def reached(bench: Bench, first: Soi, second: Soi, percent: float,
+            alone: dict[str, float]) -> tuple[float, float]:
+    """Return the intensity that each of two SoIs reaches beside the other,
+    as a share of what it reaches alone.
+
+    :param alone: rates alone by name; what is missing is measured and added
+    :raises ConfigError: one of them cannot be here.
+    :raises DriverError: one fails.
+    :raises Interrupted: a signal came.
+
+    Source: iBench, section IV-C and figure 4.
+    """
+    rates = []
+    jobs = []
+    for soi in (first, second):
+        start = bench.plan(soi)
+        host = bench.host_of(soi)
+        calibrated = run.calibrate(host, start) if f'{soi.name} chunk' \
+            not in alone else {'chunk_s': alone[f'{soi.name} chunk']}
+        alone[f'{soi.name} chunk'] = calibrated['chunk_s']
+        words = run.calibrated_words(calibrated,
+                                     [Level(percent, bench.seconds)])
+        if soi.name not in alone:
+            result, = run.play(host, [(start, words)])
+            alone[soi.name] = _rate_of(result.levels[-1])
+        jobs.append((start, words))
+    host = (bench.link_host if bench.link_host is not None
+            and 'network_bandwidth' in (first.name, second.name)
+            else bench.host)
+    for soi, result in zip((first, second), run.play(host, jobs),
+                           strict=True):
+        rates.append(_rate_of(result.levels[-1]) / alone[soi.name]
+                     if alone[soi.name] else 0.0)
+    return rates[0], rates[1]
