@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 import contextlib
+import os
 import pathlib
 import sys
 import time
@@ -128,11 +129,13 @@ def surroundings(options: argparse.Namespace) -> arguments.Surroundings:
 
     :raises ConfigError: a CPU is not here, or a size is missing.
     """
+    # A user that is not root stays in the cgroup of the shell, and its limits.
+    cgroup = parent(options) if os.geteuid() == 0 else None
     cpus = session.choose_cpus(options.cpus, every=getattr(
         options, 'soi', None) is INTERCONNECT)
     return arguments.Surroundings(
         geometry=geometry.read_geometry(cpus[0], options.geometry),
-        memory=geometry.read_memory(parent(options)), cpus=cpus,
+        memory=geometry.read_memory(cgroup), cpus=cpus,
         path=options.path, address=options.address, size_bytes=options.size,
         threads=options.threads, seed=options.seed)
 
