@@ -35,6 +35,11 @@ class Line(testtools.TestCase):
         assert line is not None
         self.assertEqual((-1.0, False), (line.slope, line.monotone))
 
+    def test_falling_in_small_steps_is_not_monotone(self) -> None:
+        line = fit.fit_line([(x, -float(x)) for x in range(50)])
+        assert line is not None
+        self.assertFalse(line.monotone)
+
     def test_no_line(self) -> None:
         for points in ([], [(1.0, 2.0), (2.0, 3.0)],
                        [(1.0, 2.0), (2.0, 2.0), (3.0, 2.0)]):

@@ -93,6 +93,8 @@ class Geometry(HostTree):
             self.write(f'sys/devices/system/cpu/cpu1/cache/index0/{name}',
                        text)
         self.assertEqual({}, self.read().caches)
+        self.write('sys/devices/system/cpu/cpu1/cache/index0/size', '0K\n')
+        self.assertEqual({}, self.read().caches)
 
     def test_overrides(self) -> None:
         for number, cache in enumerate(CACHES):
