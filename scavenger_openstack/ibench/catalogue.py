@@ -29,7 +29,7 @@ class Meter(enum.StrEnum):
 
     RESIDENT = 'resident memory'
     BLOCKS = 'blocks of the file'
-    DISK = 'sectors of the device'
+    STORAGE = 'storage bytes of the process'
     LINK = 'bytes of the link'
     PROBE = 'slow-down of a probe'
     SIBLING = 'slow-down of a probe on the same core'
@@ -69,7 +69,7 @@ SOIS = (
         'accesses', Meter.BLOCKS),
     Soi('4', 'storage_bandwidth', 'storage bandwidth', Kind.BANDWIDTH,
         'the serial rate of the file system or device when alone',
-        'rate of serial accesses', 'accesses', Meter.DISK),
+        'rate of serial accesses', 'accesses', Meter.STORAGE),
     Soi('5', 'network_bandwidth', 'network bandwidth', Kind.BANDWIDTH,
         'the rate of the link to the remote end when alone',
         'size and frequency of requests', 'requests', Meter.LINK),

@@ -13,7 +13,6 @@ import subprocess
 
 from scavenger_openstack import errors
 from scavenger_openstack.ibench.host import cgroup as cgroup_
-from scavenger_openstack.ibench.host import programs
 from scavenger_openstack.ibench import interrupt as interrupt_
 from scavenger_openstack.ibench import run
 
@@ -21,6 +20,7 @@ NETNS = pathlib.Path('/run/netns')
 PREFIX = 'scavenger-ibench-'
 PORT = 7005
 FAR = '10.99.0.2'
+ANSWER_S = 60.0
 
 
 class Link:
@@ -89,7 +89,25 @@ def _enter(name: str) -> tuple[str, ...]:
 
 
 def _ip(*words: str) -> None:
-    programs.call('ip', *words, package='iproute2')
+    """
+    :raises DriverError: ip is not installed, fails, or does not answer.
+    """
+    command = 'ip', *words
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False,
+            stdin=subprocess.DEVNULL, start_new_session=True,
+            timeout=ANSWER_S)
+    except FileNotFoundError as exc:
+        raise errors.DriverError('ip is not installed: install iproute2'
+                                 ) from exc
+    except subprocess.TimeoutExpired as exc:
+        raise errors.DriverError(f'{" ".join(command)}: no answer in '
+                                 f'{ANSWER_S:.0f} s') from exc
+    if done.returncode:
+        raise errors.DriverError(
+            f'{" ".join(command)}: '
+            f'{done.stderr.strip() or f"exit status {done.returncode}"}')
 
 
 def _delete(name: str) -> None:

@@ -16,7 +16,6 @@ from scavenger_openstack.ibench import geometry
 from scavenger_openstack.ibench.host import cgroup as cgroup_
 from scavenger_openstack.ibench.host import link as link_
 from scavenger_openstack.ibench.host import lock
-from scavenger_openstack.ibench.host import scratch as scratch_
 from scavenger_openstack.ibench import interrupt as interrupt_
 from scavenger_openstack.ibench import run
 from scavenger_openstack.types import format_cpus
@@ -75,16 +74,6 @@ def linked(host: run.Host) -> Iterator[tuple[run.Host, link_.Link]]:
         link.make()
         link.serve(host.program, host.cgroup, host.interrupt)
         yield host._replace(enter=link.enter), link
-
-
-@contextlib.contextmanager
-def with_scratch() -> Iterator[scratch_.Scratch]:
-    """Make a directory on a disk."""
-    scratch = scratch_.Scratch()
-    with contextlib.ExitStack() as stack:
-        stack.callback(scratch.remove)
-        scratch.make()
-        yield scratch
 
 
 def choose_cpus(text: str | None, *, every: bool = False

@@ -19,6 +19,7 @@ import random
 import statistics
 import time
 from typing import Any
+from typing import NamedTuple
 
 from scavenger_openstack import errors
 from scavenger_openstack.ibench import arguments
@@ -31,9 +32,12 @@ from scavenger_openstack.ibench.validation import fit as fit_
 from scavenger_openstack.ibench.validation import meters
 
 LEVELS = tuple(range(10, 101, 10))
+CALIBRATIONS = 5
+"""Of so many at least the fastest counts."""
 PROBE_EVERY_S = 0.02
 TURN_S = 0.02
-LEAST_SLOW_DOWN = 0.05
+SLOW_DOWN = 'slow-down'
+LEAST_SLOW_DOWN = 0.1
 """A probe that is slowed less, at any level, shows nothing."""
 LLC_PROBE_SHARE = 0.5
 """Of the LLC: a probe that fills it would disturb itself."""
@@ -79,8 +83,6 @@ class Bench:
     repeats: int
     link_host: run.Host | None = None
     link_device: str | None = None
-    device: str | None = None
-    no_device: str = ''
     no_link: str = ''
     probe_cpu: int | None = None
     sibling_cpu: int | None = None
@@ -98,16 +100,13 @@ class Bench:
         :raises ConfigError: it cannot be here.
         """
         chosen = self.chosen
-        if soi.name == 'storage_bandwidth':
-            if self.device is None:
-                raise errors.ConfigError(self.no_device)
-            chosen = chosen._replace(path=self.device, size_bytes=None)
-        elif soi.name == 'network_bandwidth' and self.link_host is None:
+        if soi.name == 'network_bandwidth' and self.link_host is None:
             raise errors.ConfigError(self.no_link)
         elif soi.name == 'interconnect' and self.probe_cpu is not None:
             chosen = chosen._replace(
                 cpus=(*chosen.cpus, self.probe_cpu), size_bytes=None)
-        elif soi.name not in ('memory_capacity', 'storage_capacity'):
+        elif soi.name not in ('memory_capacity', 'storage_capacity',
+                              'storage_bandwidth'):
             chosen = chosen._replace(size_bytes=None)
         return arguments.plan_start(soi, chosen)
 
@@ -115,6 +114,8 @@ class Bench:
 def validate_soi(bench: Bench, soi: Soi) -> Row:
     """Measure one SoI at each of :data:`LEVELS`.
 
+    Of the repeats of a level the one counts that other work of the host
+    disturbed least: the highest rate or footprint, the lowest slow-down.
     What this host cannot do is the row's reason.
 
     :raises Interrupted: a signal came.
@@ -123,37 +124,48 @@ def validate_soi(bench: Bench, soi: Soi) -> Row:
     try:
         start = bench.plan(soi)
         row.whole = start.whole
-        measure = _choose_meter(bench, row)
-        if measure is None:
+        method = _choose_method(bench, row)
+        if method is None:
             return row
         bench.step(f'{soi.name}: rate alone')
-        calibrated = run.calibrate(bench.host_of(soi), start)
+        calibrated = min(
+            (run.calibrate(bench.host_of(soi), start)
+             for _ in range(max(bench.repeats, CALIBRATIONS))),
+            key=lambda event: event['chunk_s'])
         values: dict[int, list[float]] = {level: [] for level in LEVELS}
         for repeat in range(bench.repeats):
             # In another order each time: what drifts is not the intensity.
             order = random.Random(repeat).sample(LEVELS, len(LEVELS))
             for level in order:
                 bench.step(f'{soi.name}: {level} %, {row.meter}')
-                values[level].append(measure(start, calibrated, level))
-        row.points = [(level, statistics.median(values[level]))
+                values[level].append(method.measure(start, calibrated,
+                                                    level))
+        row.points = [(level, method.combine(values[level]))
                       for level in LEVELS]
         most = max(value for _, value in row.points)
-        if row.unit == 'slow-down' and most < LEAST_SLOW_DOWN:
+        if row.fit() is None:
+            row.reason = f'{row.meter}: the same at each intensity'
+        elif row.unit == SLOW_DOWN and most < LEAST_SLOW_DOWN:
             row.reason = (f'the probe is slowed by {100 * most:.1f} % at '
                           'most, too little to judge: it may not share the '
-                          'resource, as CPUs of VMs often do not share the '
-                          'cache that they show')
+                          'resource, as CPUs of a VM often do not share '
+                          'the cache that they show, or one CPU is too few '
+                          'to fill it')
     except (errors.ConfigError, errors.DriverError, OSError) as exc:
         row.points = []
         row.reason = ' '.join(str(exc).split())
     return row
 
 
-Measure = Callable[[arguments.Start, run.Event, int], float]
+class Method(NamedTuple):
+    """How a level is measured, and one value made of its repeats."""
+
+    measure: Callable[[arguments.Start, run.Event, int], float]
+    combine: Callable[[list[float]], float] = max
 
 
-def _choose_meter(bench: Bench, row: Row) -> Measure | None:
-    """Set the row's meter and return what measures; None: nothing does."""
+def _choose_method(bench: Bench, row: Row) -> Method | None:
+    """Set the row's meter and return how to read it; None: nothing can."""
     meter, soi = row.soi.meter, row.soi
     row.meter, row.independent = str(meter), True
     gauge: Callable[[int], float]
@@ -164,23 +176,24 @@ def _choose_meter(bench: Bench, row: Row) -> Measure | None:
             gauge = meters.resident_bytes
         else:
             gauge = lambda pid: meters.file_bytes(pid, path)  # noqa: E731
-        return lambda start, calibrated, level: _held(
-            bench, start, calibrated, level, gauge)
-    if meter in (Meter.DISK, Meter.LINK):
+        return Method(lambda start, calibrated, level: _held(
+            bench, start, calibrated, level, gauge))
+    if meter in (Meter.STORAGE, Meter.LINK):
         row.unit = 'bytes/s'
-        device = (bench.device if meter == Meter.DISK
-                  else bench.link_device) or ''
-        if meter == Meter.DISK:
-            gauge = lambda pid: meters.device_bytes(device)  # noqa: E731
+        device = bench.link_device
+        if meter == Meter.STORAGE or device is None:
+            gauge = meters.storage_bytes
         else:
             gauge = lambda pid: meters.link_bytes(pid, device)  # noqa: E731
-        return lambda start, calibrated, level: _rate(
-            bench, start, calibrated, level, gauge)
+        return Method(lambda start, calibrated, level: _rate(
+            bench, start, calibrated, level, gauge))
     cpu = bench.probe_cpu if meter == Meter.PROBE else bench.sibling_cpu
     if meter != Meter.RATE and cpu is not None:
-        row.unit = 'slow-down'
-        return lambda start, calibrated, level: _slow_down(
-            bench, start, calibrated, level, cpu)
+        row.unit = SLOW_DOWN
+        alone_s: list[float] = []
+        return Method(lambda start, calibrated, level: _beside_s(
+            bench, start, calibrated, level, cpu, alone_s),
+            lambda times_s: min(times_s) / min(alone_s) - 1)
     row.independent = False
     row.reason = {
         Meter.PROBE: 'no second CPU for a probe',
@@ -194,18 +207,18 @@ def _choose_meter(bench: Bench, row: Row) -> Measure | None:
         return None
     if soi.kind == Kind.CAPACITY:
         row.meter, row.unit = 'own footprint', 'bytes'
-        return lambda start, calibrated, level: _own(
-            bench, start, calibrated, level)['held_bytes']
+        return Method(lambda start, calibrated, level: _own(
+            bench, start, calibrated, level)['held_bytes'])
     row.meter, row.unit = 'own rate', f'{soi.unit}/s'
-    return lambda start, calibrated, level: _rate_of(
-        _own(bench, start, calibrated, level))
+    return Method(lambda start, calibrated, level: _rate_of(
+        _own(bench, start, calibrated, level)))
 
 
 def _play(bench: Bench, start: arguments.Start, calibrated: run.Event,
-          level: int, **hooks: Any) -> run.Result:
+          level: int, seconds: float = 0.0, **hooks: Any) -> run.Result:
     result, = run.play(bench.host_of(start.soi), [
         (start, run.calibrated_words(
-            calibrated, [Level(level, bench.seconds)]))], **hooks)
+            calibrated, [Level(level, seconds or bench.seconds)]))], **hooks)
     return result
 
 
@@ -221,7 +234,11 @@ def _rate_of(report: run.Event) -> float:
 
 def _held(bench: Bench, start: arguments.Start, calibrated: run.Event,
           level: int, gauge: Callable[[int], float]) -> float:
-    """The highest reading of a gauge while a level is held."""
+    """The highest reading of a gauge while a level is held, for as long as
+    it takes to fill it twice."""
+    size = start.disk_bytes or 0
+    fill_s = (2 * level / 100 * size / calibrated['bytes_per_s']
+              if calibrated.get('bytes_per_s') else 0.0)
     readings: list[float] = []
 
     def read(kernels: Sequence[run.Kernel]) -> None:
@@ -229,7 +246,8 @@ def _held(bench: Bench, start: arguments.Start, calibrated: run.Event,
             readings.append(gauge(kernels[0].process.pid))
         except OSError:
             pass            # it has ended
-    _play(bench, start, calibrated, level, on_turn=read, turn_s=TURN_S)
+    _play(bench, start, calibrated, level, bench.seconds + fill_s,
+          on_turn=read, turn_s=TURN_S)
     return max(readings)
 
 
@@ -238,14 +256,14 @@ def _rate(bench: Bench, start: arguments.Start, calibrated: run.Event,
     """What a counter grows by per second from the first report on."""
     readings: list[tuple[float, float]] = []
 
-    def read(kernel: run.Kernel, event: run.Event) -> None:
-        if event['event'] == 'level':
+    def read(kernels: Sequence[run.Kernel]) -> None:
+        if kernels[0].result.levels:        # it is ready and runs
             try:
                 readings.append((time.monotonic(),
-                                 gauge(kernel.process.pid)))
+                                 gauge(kernels[0].process.pid)))
             except OSError:
                 pass        # it has ended
-    _play(bench, start, calibrated, level, on_event=read)
+    _play(bench, start, calibrated, level, on_turn=read, turn_s=TURN_S)
     if len(readings) < 2:
         raise errors.DriverError(
             f'{start.soi.name} ended before two readings of its meter: '
@@ -254,10 +272,12 @@ def _rate(bench: Bench, start: arguments.Start, calibrated: run.Event,
     return (after - before) / (end_s - begin_s)
 
 
-def _slow_down(bench: Bench, start: arguments.Start, calibrated: run.Event,
-               level: int, cpu: int) -> float:
-    """How much longer a chunk of a probe takes beside a level than alone,
-    just before; 0 is as alone."""
+def _beside_s(bench: Bench, start: arguments.Start, calibrated: run.Event,
+              level: int, cpu: int, alone_s: list[float]) -> float:
+    """How long a chunk of a probe takes beside a level.
+
+    :param alone_s: how long it takes alone, just before, is added to these
+    """
     probe = arguments.plan_start(start.soi, bench.chosen._replace(
         cpus=(cpu,), size_bytes=None, seed=bench.chosen.seed + 1))
     percent = (LLC_PROBE_SHARE * 100
@@ -266,10 +286,11 @@ def _slow_down(bench: Bench, start: arguments.Start, calibrated: run.Event,
              f'levels={percent:g}:{bench.seconds:g}',
              f'every_s={PROBE_EVERY_S:g}')
     alone, = run.play(bench.host, [(probe, words)])
+    alone_s.append(_chunk_s(alone))
     beside, _ = run.play(bench.host, [
         (probe, words), (start, run.calibrated_words(
             calibrated, [Level(level, bench.seconds)]))])
-    return _chunk_s(beside) / _chunk_s(alone) - 1
+    return _chunk_s(beside)
 
 
 def _chunk_s(result: run.Result) -> float:

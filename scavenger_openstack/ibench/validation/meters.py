@@ -10,7 +10,7 @@ import stat
 
 from scavenger_openstack import errors
 
-SECTOR_BYTES = 512
+BLOCK_BYTES = 512
 
 
 def resident_bytes(pid: int) -> int:
@@ -37,21 +37,19 @@ def file_bytes(pid: int, directory: str) -> int:
             continue        # closed meanwhile
         if stat.S_ISREG(what.st_mode) and what.st_dev == device \
                 and not what.st_nlink:
-            total += what.st_blocks * SECTOR_BYTES
+            total += what.st_blocks * BLOCK_BYTES
     return total
 
 
-def device_bytes(device: str) -> int:
-    """Return what was read from and written to a block device until now.
+def storage_bytes(pid: int) -> int:
+    """Return what a process had read from and written to storage until now,
+    without what the page cache answered.
 
-    :raises DriverError: the kernel does not list it.
+    :raises OSError: it is gone.
     """
-    name = pathlib.Path(device).resolve().name
-    for line in pathlib.Path('/proc/diskstats').read_text().splitlines():
-        fields = line.split()
-        if fields[2] == name:
-            return (int(fields[5]) + int(fields[9])) * SECTOR_BYTES
-    raise errors.DriverError(f'/proc/diskstats does not list {device}')
+    return sum(int(line.split()[1]) for line in pathlib.Path(
+        f'/proc/{pid}/io').read_text().splitlines()
+        if line.startswith(('read_bytes', 'write_bytes')))
 
 
 def link_bytes(pid: int, device: str) -> int:

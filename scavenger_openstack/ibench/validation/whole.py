@@ -16,6 +16,7 @@ from scavenger_openstack.ibench.catalogue import Meter
 from scavenger_openstack.ibench.catalogue import Soi
 from scavenger_openstack.ibench import consent
 from scavenger_openstack.ibench import geometry
+from scavenger_openstack.ibench.host import scratch
 from scavenger_openstack.ibench.host import session
 from scavenger_openstack.ibench import progress as progress_
 from scavenger_openstack.ibench import report
@@ -25,7 +26,6 @@ from scavenger_openstack.ibench.validation import measure
 SIZE_BYTES = 256 << 20
 """What 100 % of memory and of storage is of, where no size is given: filling
 all of a host would disturb what else runs there."""
-DEVICE_BYTES = 128 << 20
 PAIR_PERCENT = 40.0
 """Of each of two: together less than a core, which they share in turn."""
 
@@ -68,17 +68,12 @@ def validate_all(host: run.Host, chosen: arguments.Surroundings,
 def _make_bench(stack: contextlib.ExitStack, host: run.Host,
                 chosen: arguments.Surroundings, sois: Sequence[Soi], *,
                 seconds: float, repeats: int) -> measure.Bench:
-    """Make scratch, device and link where an SoI needs them."""
+    """Make scratch and link where an SoI needs them."""
     meters = {soi.meter for soi in sois}
     facts: dict[str, Any] = {}
-    if Meter.BLOCKS in meters or Meter.DISK in meters:
-        scratch = stack.enter_context(session.with_scratch())
-        chosen = chosen._replace(path=chosen.path or str(scratch.directory))
-        if Meter.DISK in meters:
-            try:
-                facts['device'] = scratch.make_device(DEVICE_BYTES)
-            except errors.ConfigError as exc:
-                facts['no_device'] = str(exc)
+    if chosen.path is None and meters & {Meter.BLOCKS, Meter.STORAGE}:
+        chosen = chosen._replace(path=str(stack.enter_context(
+            scratch.made())))
     if Meter.LINK in meters:
         try:
             facts['link_host'], link = stack.enter_context(
