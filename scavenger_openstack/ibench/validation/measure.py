@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Sequence
+import contextlib
 import dataclasses
 import random
 import statistics
 import time
-from typing import Any
 from typing import NamedTuple
 
 from scavenger_openstack import errors
@@ -36,6 +36,8 @@ CALIBRATIONS = 5
 """Of so many at least the fastest counts."""
 PROBE_EVERY_S = 0.02
 TURN_S = 0.02
+ENDLESS_S = 3600.0
+"""A kernel that is read runs until it is ended."""
 SLOW_DOWN = 'slow-down'
 LEAST_SLOW_DOWN = 0.1
 """A probe that is slowed less, at any level, shows nothing."""
@@ -214,18 +216,13 @@ def _choose_method(bench: Bench, row: Row) -> Method | None:
         _own(bench, start, calibrated, level)))
 
 
-def _play(bench: Bench, start: arguments.Start, calibrated: run.Event,
-          level: int, seconds: float = 0.0, **hooks: Any) -> run.Result:
-    result, = run.play(bench.host_of(start.soi), [
-        (start, run.calibrated_words(
-            calibrated, [Level(level, seconds or bench.seconds)]))], **hooks)
-    return result
-
-
 def _own(bench: Bench, start: arguments.Start, calibrated: run.Event,
          level: int) -> run.Event:
     """The SoI's own last report."""
-    return _play(bench, start, calibrated, level).levels[-1]
+    result, = run.play(bench.host_of(start.soi), [
+        (start, run.calibrated_words(
+            calibrated, [Level(level, bench.seconds)]))])
+    return result.levels[-1]
 
 
 def _rate_of(report: run.Event) -> float:
@@ -239,37 +236,47 @@ def _held(bench: Bench, start: arguments.Start, calibrated: run.Event,
     size = start.disk_bytes or 0
     fill_s = (2 * level / 100 * size / calibrated['bytes_per_s']
               if calibrated.get('bytes_per_s') else 0.0)
-    readings: list[float] = []
-
-    def read(kernels: Sequence[run.Kernel]) -> None:
-        try:
-            readings.append(gauge(kernels[0].process.pid))
-        except OSError:
-            pass            # it has ended
-    _play(bench, start, calibrated, level, bench.seconds + fill_s,
-          on_turn=read, turn_s=TURN_S)
-    return max(readings)
+    return max(value for _, value in _read_meter(
+        bench, start, calibrated, level, bench.seconds + fill_s, gauge))
 
 
 def _rate(bench: Bench, start: arguments.Start, calibrated: run.Event,
           level: int, gauge: Callable[[int], float]) -> float:
     """What a counter grows by per second from the first report on."""
+    readings = _read_meter(bench, start, calibrated, level, bench.seconds,
+                           gauge)
+    (begin_s, before), (end_s, after) = readings[0], readings[-1]
+    return (after - before) / (end_s - begin_s)
+
+
+class _Enough(Exception):
+    """The kernel has run for as long as it was to be read."""
+
+
+def _read_meter(bench: Bench, start: arguments.Start, calibrated: run.Event,
+                level: int, seconds: float, gauge: Callable[[int], float]
+                ) -> list[tuple[float, float]]:
+    """Time and value of a meter, from the first report on for ``seconds``.
+
+    The kernel is ended then: one that ended by itself could be gone at any
+    reading, and has nothing any more.
+    """
     readings: list[tuple[float, float]] = []
 
     def read(kernels: Sequence[run.Kernel]) -> None:
         if kernels[0].result.levels:        # it is ready and runs
-            try:
-                readings.append((time.monotonic(),
-                                 gauge(kernels[0].process.pid)))
-            except OSError:
-                pass        # it has ended
-    _play(bench, start, calibrated, level, on_turn=read, turn_s=TURN_S)
-    if len(readings) < 2:
-        raise errors.DriverError(
-            f'{start.soi.name} ended before two readings of its meter: '
-            'give it more --seconds')
-    (begin_s, before), (end_s, after) = readings[0], readings[-1]
-    return (after - before) / (end_s - begin_s)
+            now_s = time.monotonic()
+            readings.append((now_s, gauge(kernels[0].process.pid)))
+            if now_s > readings[0][0] + seconds:
+                raise _Enough
+
+    words = run.calibrated_words(calibrated, [Level(level, bench.seconds)])
+    endless = arguments.levels_word([Level(level, ENDLESS_S)])
+    with contextlib.suppress(_Enough):
+        run.play(bench.host_of(start.soi),
+                 [(start, (words[0], endless, words[-1]))],
+                 on_turn=read, turn_s=TURN_S)
+    return readings
 
 
 def _beside_s(bench: Bench, start: arguments.Start, calibrated: run.Event,
