@@ -154,7 +154,8 @@ def _play(options: argparse.Namespace, interrupt: interrupt_.Interrupt,
             interrupt=interrupt, parent=parent(options), alone=False))
         if options.address is None and any(
                 soi.name == 'network_bandwidth' for soi, _ in jobs):
-            host, link = stack.enter_context(session.linked(host))
+            host, link = stack.enter_context(session.linked(
+                host, chosen.cpus))
             chosen = chosen._replace(address=link.address)
             notes.append('the link is a veth pair of its own, which has no '
                          'rate: 100 % is what its CPUs carry')

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
@@ -148,17 +149,24 @@ class Kernel:
         end_process(self.process)
 
 
-def start_process(command: Sequence[str], cgroup: cgroup_.Cgroup | None
-                  ) -> subprocess.Popen[bytes]:
+def start_process(command: Sequence[str], cgroup: cgroup_.Cgroup | None,
+                  cpus: Iterable[int] = ()) -> subprocess.Popen[bytes]:
     """Start a program in a session of its own, inside of the cgroup.
 
+    :param cpus: where it runs; none: where this process may
     :raises ConfigError: it cannot be started.
     """
+    def prepare() -> None:
+        if cgroup is not None:
+            cgroup.join()
+        if cpus:
+            os.sched_setaffinity(0, cpus)
+
     try:
         return subprocess.Popen(
             list(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, start_new_session=True,
-            preexec_fn=cgroup.join if cgroup else None)
+            preexec_fn=prepare)
     except (OSError, subprocess.SubprocessError) as exc:
         where = f' in the cgroup {cgroup.path}' if cgroup else ''
         raise errors.ConfigError(

@@ -7,6 +7,7 @@ The remote end serves in one of them, the kernel asks from the other.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 import os
 import pathlib
 import subprocess
@@ -62,15 +63,17 @@ class Link:
                 'veth, --address does without') from exc
 
     def serve(self, program: pathlib.Path, cgroup: cgroup_.Cgroup | None,
-              interrupt: interrupt_.Interrupt) -> None:
+              interrupt: interrupt_.Interrupt, cpus: Iterable[int]
+              ) -> None:
         """Start the remote end and wait until it listens.
 
+        :param cpus: where it runs; none: where this process may
         :raises ConfigError: it cannot be started, or cannot listen.
         :raises Interrupted: a signal came.
         """
         self._server = run.start_process(
             [*_enter(self.far), str(program), 'serve',
-             f'address={self.address}'], cgroup)
+             f'address={self.address}'], cgroup, cpus)
         run.wait_serving(self._server, interrupt)
 
     def remove(self) -> None:

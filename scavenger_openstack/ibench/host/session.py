@@ -54,8 +54,12 @@ def opened(*, interrupt: interrupt_.Interrupt, parent: str | None,
 
 
 @contextlib.contextmanager
-def linked(host: run.Host) -> Iterator[tuple[run.Host, link_.Link]]:
+def linked(host: run.Host, cpus: Sequence[int]
+           ) -> Iterator[tuple[run.Host, link_.Link]]:
     """Make a link with a remote end that serves.
+
+    :param cpus: those of the kernel; the remote end shares them, so that
+        the link loads no CPU that was not chosen
 
     Yields the host as its near end sees it, and the link.
 
@@ -72,7 +76,7 @@ def linked(host: run.Host) -> Iterator[tuple[run.Host, link_.Link]]:
     with contextlib.ExitStack() as stack:
         stack.callback(link.remove)
         link.make()
-        link.serve(host.program, host.cgroup, host.interrupt)
+        link.serve(host.program, host.cgroup, host.interrupt, cpus)
         yield host._replace(enter=link.enter), link
 
 

@@ -77,7 +77,7 @@ def _make_bench(stack: contextlib.ExitStack, host: run.Host,
     if Meter.LINK in meters:
         try:
             facts['link_host'], link = stack.enter_context(
-                session.linked(host))
+                session.linked(host, chosen.cpus))
             facts['link_device'] = link.device
             chosen = chosen._replace(address=link.address)
         except (errors.ConfigError, errors.DriverError) as exc:
