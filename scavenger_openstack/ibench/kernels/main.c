@@ -313,6 +313,8 @@ static void volunteer(void)
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
+    /* killed when the thread that started it ends; when that was before this
+     * line, the next line of its output has no reader */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     setvbuf(stdout, NULL, _IOLBF, 0);
     for (size_t i = 0; i < sizeof KERNELS / sizeof *KERNELS; i++)

@@ -9,12 +9,14 @@ from collections.abc import Iterator
 import contextlib
 import functools
 import json
+import os
 import pathlib
 import shutil
 import signal
 import subprocess
 import tempfile
 from typing import Any
+import unittest
 
 import scavenger_openstack
 
@@ -135,3 +137,17 @@ def metered(path: pathlib.Path, command: list[str], *, percent: float,
                 process.send_signal(signal.SIGSTOP)
                 return meter(process.pid)
     raise AssertionError(f'{command}: it never held {held} bytes')
+
+
+def two_cpus(test: unittest.TestCase) -> list[int]:
+    """Two of the CPUs that the test may use."""
+    cpus = sorted(os.sched_getaffinity(0))[:2]
+    if len(cpus) < 2:
+        test.skipTest('messages between CPUs need two of them')
+    return cpus
+
+
+def needs_compiler(test: unittest.TestCase) -> None:
+    """Skip the test where the kernels cannot be compiled."""
+    if not shutil.which('cc'):
+        test.skipTest('no C compiler')
