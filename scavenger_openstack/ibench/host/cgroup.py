@@ -52,7 +52,6 @@ class Cgroup:
 
         :raises ConfigError: the kernel or the container refuses.
         """
-        self._remove_leftovers()
         for directory in self._directories:
             try:
                 directory.mkdir(exist_ok=True)
@@ -107,7 +106,7 @@ class Cgroup:
                     '/proc/PID/status says why)')
             time.sleep(0.005)
 
-    def _remove_leftovers(self) -> None:
+    def remove_leftovers(self) -> None:
         """Remove empty cgroups of runs whose process is gone."""
         for directory in self._directories:
             for path in directory.parent.glob(PREFIX + '*'):

@@ -8,6 +8,7 @@ The remote end serves in one of them, the kernel asks from the other.
 from __future__ import annotations
 
 from collections.abc import Iterable
+import contextlib
 import os
 import pathlib
 import subprocess
@@ -46,7 +47,6 @@ class Link:
         :raises ConfigError: this host cannot.
         """
         try:
-            _remove_leftovers()
             for name in (self.near, self.far):
                 _ip('netns', 'add', name)
             _ip('-n', self.near, 'link', 'add', self.device, 'type', 'veth',
@@ -118,9 +118,11 @@ def _delete(name: str) -> None:
         _ip('netns', 'delete', name)
 
 
-def _remove_leftovers() -> None:
+def remove_leftovers() -> None:
     """Remove namespaces of runs whose process is gone."""
     for path in NETNS.glob(PREFIX + '*-*'):
         if not cgroup_.is_alive(
                 path.name.removeprefix(PREFIX).partition('-')[0]):
-            _delete(path.name)
+            # Another run may be at it, too.
+            with contextlib.suppress(errors.DriverError):
+                _delete(path.name)

@@ -25,7 +25,6 @@ def made() -> Iterator[pathlib.Path]:
 
     :raises ConfigError: it cannot be made.
     """
-    _remove_leftovers()
     try:
         directory = pathlib.Path(tempfile.mkdtemp(
             prefix=f'{PREFIX}{os.getpid()}-', dir=ROOM))
@@ -39,7 +38,7 @@ def made() -> Iterator[pathlib.Path]:
         shutil.rmtree(directory)
 
 
-def _remove_leftovers() -> None:
+def remove_leftovers() -> None:
     """Remove directories of this user's runs whose process is gone."""
     for path in ROOM.glob(PREFIX + '*-*'):
         if not path.is_symlink() and path.is_dir() \

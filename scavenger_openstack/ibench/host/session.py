@@ -16,6 +16,7 @@ from scavenger_openstack.ibench import geometry
 from scavenger_openstack.ibench.host import cgroup as cgroup_
 from scavenger_openstack.ibench.host import link as link_
 from scavenger_openstack.ibench.host import lock
+from scavenger_openstack.ibench.host import scratch
 from scavenger_openstack.ibench import interrupt as interrupt_
 from scavenger_openstack.ibench import run
 from scavenger_openstack.types import format_cpus
@@ -27,7 +28,8 @@ def opened(*, interrupt: interrupt_.Interrupt, parent: str | None,
            alone: bool) -> Iterator[tuple[run.Host, list[str]]]:
     """Compile the kernels and make a cgroup for them.
 
-    Yields the host, and notes for the operator.
+    What runs have left that were killed is removed before.  Yields the host,
+    and notes for the operator.
 
     :param parent: the cgroup below which it is made; None for no cgroup
     :param alone: no other run may be on this host
@@ -38,7 +40,10 @@ def opened(*, interrupt: interrupt_.Interrupt, parent: str | None,
         stack.enter_context(lock.locked(alone=alone))
         program = build.build()
         notes = []
+        scratch.remove_leftovers()
         cgroup = None
+        if os.geteuid() == 0:
+            link_.remove_leftovers()
         if parent is None:
             notes.append('the kernels run in the cgroup of this shell')
         elif os.geteuid() != 0:
@@ -46,6 +51,7 @@ def opened(*, interrupt: interrupt_.Interrupt, parent: str | None,
                          'root makes one of their own')
         else:
             cgroup = cgroup_.Cgroup(parent)
+            cgroup.remove_leftovers()
             stack.callback(cgroup.remove)
             cgroup.make()
             if alone:

@@ -169,7 +169,7 @@ class IbenchTestCase(base.FunctionalTestCase):
         process.wait()
         self.wait_for('the kernel is gone', lambda: self.is_gone(kernel))
         self.assertNotEqual([], traces(process.pid))
-        self.document('run', '5', '--intensity', '10', *QUICK)
+        self.document('run', '11', '--intensity', '10', *QUICK)
         self.assertEqual([], traces(process.pid))
 
     def test_the_remote_end_goes(self) -> None:
