@@ -31,7 +31,9 @@ th,td{padding:4px 9px;text-align:right;border-bottom:1px solid #eef0f3}
 th{color:#6b7280;font-weight:600}td:first-child{text-align:left}
 '''
 
-_PERCENTS = [(at, f'{at} %') for at in range(0, 101, 20)]
+_PERCENTS = [(at, f'{at} %' if at < 100 else '100')
+             for at in range(0, 101, 20)]
+"""The last has half of its width below a panel."""
 
 
 def page(document: Mapping[str, Any]) -> str:
