@@ -54,6 +54,8 @@ man_pages = [
          'serve the API on loopback'),
         ('scavenger-demo', 8,
          'show on this machine what the agent does'),
+        ('scavenger-ibench', 8,
+         'make load on one resource at a chosen intensity'),
         ('scavenger-replay', 1,
          'decide again on what was recorded'),
         ('scavenger-simulate', 1,

@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     from scavenger_openstack.api import app
     from scavenger_openstack.api import server as server_
     from scavenger_openstack import cloud_metrics
-    from scavenger_openstack.cmd import unix_signals
+    from scavenger_openstack.cmd import configuration
     from scavenger_openstack import conf as conf_
     from scavenger_openstack import conf_control
     from scavenger_openstack.db import connect
@@ -97,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
         server.stop()
 
     def read_again(signum: int, frame: FrameType | None) -> None:
-        threading.Thread(target=unix_signals.read_again, args=(conf,)).start()
+        threading.Thread(target=configuration.read_again, args=(conf,)).start()
 
     signal.signal(signal.SIGHUP, read_again)
     state_report.on_sigusr2(conf, PROG)

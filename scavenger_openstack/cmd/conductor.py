@@ -304,7 +304,7 @@ class Signals:
         :param look: called each :data:`LOOK_S`
         :raises Unreachable: something failed that does not pass
         """
-        from scavenger_openstack.cmd import unix_signals
+        from scavenger_openstack.cmd import configuration
         while True:
             look()
             try:
@@ -315,7 +315,7 @@ class Signals:
                 raise errors.Unreachable(arrived)
             if arrived != signal.SIGHUP:
                 return
-            unix_signals.read_again(self._conf)
+            configuration.read_again(self._conf)
 
 
 if __name__ == '__main__':

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The configuration that a command line names."""
+"""The configuration that a command line names, and its second reading."""
 
 from __future__ import annotations
 
 import argparse
+import logging
+import threading
 
 from oslo_config import cfg
 
@@ -13,6 +15,11 @@ from scavenger_openstack import command_line
 from scavenger_openstack import conf as conf_
 from scavenger_openstack import conf_check
 from scavenger_openstack import conf_libraries
+from scavenger_openstack import errors
+
+LOG = logging.getLogger(__name__)
+
+_reading = threading.Lock()
 
 
 def load(prog: str, options: argparse.Namespace, *, has_log: bool = True
@@ -28,3 +35,18 @@ def load(prog: str, options: argparse.Namespace, *, has_log: bool = True
         for sentence in conf_libraries.unused(conf_check.files(conf)):
             exit_.say(prog, sentence)
     return conf
+
+
+def read_again(conf: cfg.ConfigOpts) -> None:
+    """Read the options again that may change in a running process: what the
+    services of the control plane do on SIGHUP."""
+    try:
+        with _reading:
+            conf_.check_files(conf)
+            conf.mutate_config_files()
+    except (errors.ScavengerError, cfg.Error, ValueError, OSError) as exc:
+        LOG.error('the configuration cannot be read again, what was read '
+                  'before holds: %s', '; '.join(map(str, exc.args)) or exc)
+    else:
+        LOG.info('read the configuration again: log levels hold now, other '
+                 'options after a restart')

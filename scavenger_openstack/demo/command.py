@@ -17,13 +17,13 @@ from scavenger_openstack.demo.filling import act as filling
 from scavenger_openstack.demo.filling import interval
 from scavenger_openstack.demo.filling import phases
 from scavenger_openstack.demo.filling import picture
-from scavenger_openstack.demo import interrupt as interrupt_
 from scavenger_openstack.demo.stage import disk
 from scavenger_openstack.demo.stage import stage as stage_
 from scavenger_openstack.demo import watch
 from scavenger_openstack.demo.who import act as who
 from scavenger_openstack.demo.who import report as who_report
 from scavenger_openstack import errors
+from scavenger_openstack.ibench import interrupt as interrupt_
 
 LEAST_MEMORY_MIB = 1280
 EXIT_INTERRUPTED = 130

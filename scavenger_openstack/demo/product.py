@@ -14,9 +14,9 @@ import sys
 import time
 from typing import Any
 
-from scavenger_openstack.demo import interrupt as interrupt_
 from scavenger_openstack.demo.stage import stage as stage_
 from scavenger_openstack import errors
+from scavenger_openstack.ibench import interrupt as interrupt_
 
 INTERVAL_S = 1.0
 MEMORY_WINDOW_S = 5

@@ -13,9 +13,9 @@ import time
 from typing import Any
 
 from scavenger_openstack import amounts
-from scavenger_openstack.demo import interrupt as interrupt_
 from scavenger_openstack.demo import product
 from scavenger_openstack import errors
+from scavenger_openstack.ibench import interrupt as interrupt_
 from scavenger_openstack.types import printable
 
 

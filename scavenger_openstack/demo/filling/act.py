@@ -19,12 +19,12 @@ from scavenger_openstack.demo.filling import result
 from scavenger_openstack.demo.filling import table
 from scavenger_openstack.demo.filling import turns as turns_
 from scavenger_openstack.demo.filling import verdict
-from scavenger_openstack.demo import interrupt as interrupt_
 from scavenger_openstack.demo.load import load
 from scavenger_openstack.demo import product
 from scavenger_openstack.demo import progress as progress_
 from scavenger_openstack.demo.stage import stage as stage_
 from scavenger_openstack import errors
+from scavenger_openstack.ibench import interrupt as interrupt_
 from scavenger_openstack import text
 
 

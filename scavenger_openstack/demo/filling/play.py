@@ -13,7 +13,6 @@ from typing import Any
 from scavenger_openstack.demo.filling import measure
 from scavenger_openstack.demo.filling import phases as phases_
 from scavenger_openstack.demo.filling import result
-from scavenger_openstack.demo import interrupt as interrupt_
 from scavenger_openstack.demo.load import batch as batch_
 from scavenger_openstack.demo.load import load
 from scavenger_openstack.demo import others
@@ -22,6 +21,7 @@ from scavenger_openstack.demo import progress as progress_
 from scavenger_openstack.demo.stage import stage as stage_
 from scavenger_openstack.demo.stage import uplink
 from scavenger_openstack import errors
+from scavenger_openstack.ibench import interrupt as interrupt_
 
 LAUNCH_S = 0.2
 DRAIN_S = 3.0

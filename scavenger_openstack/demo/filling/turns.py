@@ -26,12 +26,12 @@ from scavenger_openstack.demo import figures
 from scavenger_openstack.demo.filling import interval
 from scavenger_openstack.demo.filling import phases
 from scavenger_openstack.demo.filling import play
-from scavenger_openstack.demo import interrupt as interrupt_
 from scavenger_openstack.demo.load import batch as batch_
 from scavenger_openstack.demo.load import load
 from scavenger_openstack.demo import progress as progress_
 from scavenger_openstack.demo.stage import stage as stage_
 from scavenger_openstack import errors
+from scavenger_openstack.ibench import interrupt as interrupt_
 
 TURN_S = progress_.PAIR_S / 2
 SKIP_S = 0.25

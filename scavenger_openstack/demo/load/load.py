@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import array
 from collections.abc import Sequence
-import os
 import pathlib
 import random
-import shutil
 import subprocess
 from typing import NamedTuple
 
 from scavenger_openstack import errors
+from scavenger_openstack.ibench import build as build_
 
 SOURCES = pathlib.Path(__file__).parent
 PROGRAMS = ('launch', 'service', 'store', 'hog', 'hoard', 'network',
@@ -50,7 +49,6 @@ FILE_BYTES_PER_S = 2_000_000
 FILE_EVERY_S = 2.0
 FLOWS = 16
 
-COMPILE_S = 120.0
 UNIT_ITERATIONS = 100_000
 CALIBRATE_S = 60.0
 
@@ -171,27 +169,11 @@ def read_files(path: pathlib.Path) -> list[File]:
 def build(directory: pathlib.Path) -> None:
     """Compile the programs into ``directory``.
 
-    :raises DriverError: there is no compiler, or it fails.
+    :raises ConfigError: there is no compiler.
+    :raises DriverError: it fails.
     """
-    compiler = os.environ.get('CC') or shutil.which('cc')
-    if not compiler:
-        raise errors.DriverError('no C compiler: the demo builds its loads '
-                                 'itself, install gcc and libc6-dev')
     for program in PROGRAMS:
-        source = SOURCES / f'{program}.c'
-        try:
-            done = subprocess.run(
-                [compiler, '-O2', '-pthread', '-o', str(directory / program),
-                 str(source)], capture_output=True, text=True, check=False,
-                start_new_session=True, timeout=COMPILE_S)
-        except subprocess.TimeoutExpired as exc:
-            raise errors.DriverError(
-                f'{source}: {compiler} did not end in {COMPILE_S:.0f} s'
-            ) from exc
-        if done.returncode:
-            raise errors.DriverError(
-                f'{source} does not compile: {done.stderr.strip()[-400:]} '
-                '(are gcc and libc6-dev installed?)')
+        build_.compile_c([SOURCES / f'{program}.c'], directory / program)
 
 
 def calibrate(directory: pathlib.Path) -> float:

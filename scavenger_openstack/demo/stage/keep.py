@@ -22,8 +22,8 @@ import time
 import urllib.error
 import urllib.request
 
-from scavenger_openstack.demo import interrupt as interrupt_
 from scavenger_openstack import errors
+from scavenger_openstack.ibench import interrupt as interrupt_
 
 NEEDED = ('alembic', 'bcrypt', 'flask', 'sqlalchemy', 'openstackclient')
 MARK = 'kept'

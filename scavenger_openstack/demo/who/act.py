@@ -10,13 +10,13 @@ from typing import Any
 
 from scavenger_openstack.demo import acts
 from scavenger_openstack.demo import figures
-from scavenger_openstack.demo import interrupt as interrupt_
 from scavenger_openstack.demo.load import load
 from scavenger_openstack.demo.stage import keep
 from scavenger_openstack.demo.stage import stage as stage_
 from scavenger_openstack.demo.who import play as play_
 from scavenger_openstack.demo.who import report
 from scavenger_openstack.demo.who import result
+from scavenger_openstack.ibench import interrupt as interrupt_
 from scavenger_openstack import text
 
 SECONDS = 170.0

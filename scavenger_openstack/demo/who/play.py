@@ -25,11 +25,11 @@ from typing import Any
 from typing import NamedTuple
 
 from scavenger_openstack.decision import rates as rates_
-from scavenger_openstack.demo import interrupt as interrupt_
 from scavenger_openstack.demo.load import load
 from scavenger_openstack.demo import product
 from scavenger_openstack.demo.stage import stage as stage_
 from scavenger_openstack import errors
+from scavenger_openstack.ibench import interrupt as interrupt_
 from scavenger_openstack.recording import replay
 from scavenger_openstack import text
 

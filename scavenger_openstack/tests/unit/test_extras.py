@@ -118,6 +118,7 @@ class Programs(testtools.TestCase):
                 ('scavenger-restore', ('--all', '--state-dir',
                                        f'{self.top}/state')),
                 ('scavenger-demo', ('--help',)),
+                ('scavenger-ibench', ('list',)),
                 ('scavenger-replay', ('nowhere',)),
                 ('scavenger-simulate', ('--help',))):
             _, err = self.run_without(program, *words)

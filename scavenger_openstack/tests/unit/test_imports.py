@@ -30,9 +30,9 @@ LEVELS = {
     'conf': 2, 'rpc': 2, 'db': 2, 'drivers': 2, 'recording': 2,
     'simulator': 2,
     'agent': 3, 'conductor': 3, 'api': 3, 'nova': 3, 'osc': 3,
-    'archive': 3, 'cloud_metrics': 3, 'dashboard': 3, 'demo': 3,
-    'state_report': 3,
-    'laboratory': 4, 'wsgi': 4,
+    'archive': 3, 'cloud_metrics': 3, 'dashboard': 3,
+    'ibench': 3, 'state_report': 3,
+    'demo': 4, 'laboratory': 4, 'wsgi': 4,
     'cmd': 5,
 }
 """Each room and its level; imports point down.

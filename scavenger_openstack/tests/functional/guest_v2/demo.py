@@ -12,7 +12,6 @@ import sys
 import fixtures
 
 from scavenger_openstack.demo.filling import phases
-from scavenger_openstack.demo import interrupt
 from scavenger_openstack.demo.load import batch
 from scavenger_openstack.demo.load import load
 from scavenger_openstack.demo import product
@@ -23,6 +22,7 @@ from scavenger_openstack.demo.stage import disk
 from scavenger_openstack.demo.stage import stage
 from scavenger_openstack.demo.stage import uplink
 from scavenger_openstack.demo.who import play
+from scavenger_openstack.ibench import interrupt
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional.guest_v2 import tree
 from scavenger_openstack.tests.functional import short_demo

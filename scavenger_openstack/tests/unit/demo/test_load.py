@@ -16,6 +16,7 @@ import testtools
 from scavenger_openstack.demo.load import load
 from scavenger_openstack.demo.stage import disk
 from scavenger_openstack import errors
+from scavenger_openstack.ibench import build
 
 
 class ArrivalsTest(testtools.TestCase):
@@ -177,7 +178,7 @@ class Programs(testtools.TestCase):
         self.program('cc', 'exec sleep 60')
         self.useFixture(fixtures.EnvironmentVariable(
             'CC', str(self.directory / 'cc')))
-        self.useFixture(fixtures.MonkeyPatch(f'{load.__name__}.COMPILE_S',
+        self.useFixture(fixtures.MonkeyPatch(f'{build.__name__}.COMPILE_S',
                                              0.2))
         exc = self.assertRaises(errors.DriverError, load.build,
                                 self.directory)

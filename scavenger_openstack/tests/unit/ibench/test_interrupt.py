@@ -7,7 +7,7 @@ import signal
 
 import testtools
 
-from scavenger_openstack.demo import interrupt
+from scavenger_openstack.ibench import interrupt
 
 
 class TestInterrupt(testtools.TestCase):

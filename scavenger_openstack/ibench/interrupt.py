@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ctrl-C, heard only where the demo can stop cleanly."""
+"""Ctrl-C, heard only where a program can stop cleanly."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SLICE_S = 0.1
 
 
 class Interrupted(Exception):
-    """A signal asks the demo to end."""
+    """A signal asks the program to end."""
 
 
 class Interrupt:

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The options of ``scavenger-ibench``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+import re
+from typing import TypeVar
+
+from scavenger_openstack import command_line
+from scavenger_openstack import errors
+from scavenger_openstack.ibench import catalogue
+from scavenger_openstack.ibench import consent
+from scavenger_openstack.ibench import geometry
+
+T = TypeVar('T')
+
+RUN_S = 5.0
+RAMP_S = 0.01
+"""Of each level.  "By default all kernels run for 10msec".  Source: iBench,
+section III-B."""
+VALIDATE_S = 0.5
+LONGEST_S = 86400.0
+SHORTEST_S = 0.001
+_UNITS_S = {'ms': 1e-3, 's': 1.0, 'm': 60.0, 'h': 3600.0}
+
+
+def parser() -> command_line.Parser:
+    """Return the parser with all commands."""
+    top = command_line.program(
+        'scavenger-ibench',
+        description='Makes load on one resource of this host at a chosen '
+                    'intensity: 17 sources of interference (SoIs), such as '
+                    'memory capacity, LLC bandwidth or the TLB. Each is '
+                    'measured alone first, then runs open: beside other '
+                    'work it falls behind, and the table shows by how much. '
+                    'As root it runs in a cgroup of its own.',
+        epilog='Exit code: 0 done, 1 a kernel failed, 2 wrong usage or '
+               'something that cannot be on this host, 130 interrupted. '
+               'Nothing that it makes stays behind. '
+               'Example: scavenger-ibench run llc_capacity --intensity 40 '
+               '--seconds 5 --cpus 1')
+    add = command_line.add_commands(top)
+    listing = add('list', 'show the sources of interference, and what 100 % '
+                          'is of')
+    listing.add_argument('--json', action='store_true',
+                         help='print one JSON document')
+    add('build', 'compile the kernels now, else the first run does')
+    _add_run(add('run', 'hold one intensity', 'The SoI is a number or a '
+                 'name of "scavenger-ibench list".'))
+    _add_ramp(add('ramp', 'go through intensities, one after the other',
+                  'By default each lasts 10 ms, as in the paper.'))
+    _add_mix(add('mix', 'run several at once, each at its intensity',
+                 'Each is measured alone before all begin together. The '
+                 'first runs on the first of --cpus, the second on the '
+                 'second, and so on in turn.'))
+    serve = add('serve', 'be the remote end of network_bandwidth until '
+                         'Ctrl-C', 'Whatever can reach the address can make '
+                         'it answer: use it in a network of your own.')
+    serve.add_argument('--address', required=True, metavar='IP:PORT',
+                       help='where to listen')
+    _add_validate(add('validate', 'measure whether each SoI does to its '
+                      'resource what its intensity says', 'Each SoI has a '
+                      'meter that is not its own report, where this host '
+                      'has one; a line is fitted through it. Takes about 4 '
+                      'minutes; other load on the host spoils it.'))
+    return top
+
+
+def _add_run(parser: command_line.Parser) -> None:
+    parser.add_argument('soi', type=catalogued(catalogue.find_soi),
+                        metavar='SOI')
+    parser.add_argument('--intensity', required=True, metavar='PERCENT',
+                        type=command_line.number(0, 100),
+                        help='0 (idle) to 100')
+    _add_common(parser, RUN_S, 'how long, such as 5, 10ms or 2m')
+
+
+def _add_ramp(parser: command_line.Parser) -> None:
+    parser.add_argument('soi', type=catalogued(catalogue.find_soi),
+                        metavar='SOI')
+    parser.add_argument('--levels', metavar='P,P,...', type=levels,
+                        default=[float(level) for level
+                                 in range(10, 101, 10)],
+                        help='intensities in percent, in order (default '
+                             '10,20,...,100)')
+    _add_common(parser, RAMP_S, 'how long each level lasts')
+
+
+def _add_mix(parser: command_line.Parser) -> None:
+    parser.add_argument('mix', type=catalogued(mix),
+                        metavar='SOI=PERCENT,...',
+                        help='such as llc_capacity=40,2=20')
+    _add_common(parser, RUN_S, 'how long')
+
+
+def _add_validate(parser: command_line.Parser) -> None:
+    parser.add_argument('--only', metavar='SOI,...',
+                        type=catalogued(catalogue.find_sois),
+                        default=list(catalogue.SOIS),
+                        help='these SoIs (default: all)')
+    parser.add_argument('--repeats', metavar='N', default=3,
+                        type=command_line.number(1, 100, whole=True),
+                        help='how often each level is measured (default 3)')
+    parser.add_argument('--no-pairs', action='store_true',
+                        help='leave out all pairs on one core')
+    _add_common(parser, VALIDATE_S, 'how long each level lasts')
+
+
+def _add_common(parser: command_line.Parser, default_s: float, words: str
+                ) -> None:
+    parser.add_argument('--seconds', type=seconds, default=default_s,
+                        metavar='S', help=f'{words} (default {default_s:g})')
+    parser.add_argument('--cpus', metavar='LIST',
+                        help='CPUs to run on, such as 1 or 0-3 (default: '
+                             'the last that this shell may use); a thread '
+                             'for each takes --threads')
+    parser.add_argument('--threads', metavar='N',
+                        type=command_line.number(1, 256, whole=True),
+                        help='threads of a kernel, in turn on --cpus '
+                             '(default 1; interconnect: one per CPU)')
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument('--cgroup', metavar='PATH', default='/',
+                       help='make the cgroup of the kernels below this one, '
+                            'whose limits then hold for them (default /)')
+    where.add_argument('--no-cgroup', action='store_true',
+                       help='stay in the cgroup of this shell')
+    parser.add_argument('--path', metavar='PATH',
+                        help='for storage: a directory, in which a file '
+                             'without a name is made, or a block device, '
+                             'which is only read')
+    parser.add_argument('--address', metavar='IP:PORT',
+                        help='for network_bandwidth: where "scavenger-ibench '
+                             'serve" runs (default, as root: a link of its '
+                             'own between two network namespaces)')
+    parser.add_argument('--size', metavar='SIZE', type=size,
+                        help='what 100 %% is of in place of the whole '
+                             'memory, disk or cache, such as 512M')
+    parser.add_argument('--geometry', metavar='NAME=SIZE,...', default={},
+                        type=sizes,
+                        help='sizes in place of what the host shows: '
+                             + ', '.join(geometry.OVERRIDES))
+    parser.add_argument('--seed', metavar='N', default=1,
+                        type=command_line.number(1, 1e15, whole=True),
+                        help='of the random orders (default 1)')
+    parser.add_argument('--yes', action='store_true',
+                        help=f'take more than {consent.SHARE:.0%} of the '
+                             'free memory or disk without asking'
+                        .replace('%', '%%'))
+    parser.add_argument('--json', action='store_true',
+                        help='print one JSON document at the end')
+    parser.add_argument('--html', metavar='FILE',
+                        help='write a page with plots')
+
+
+def catalogued(read: Callable[[str], T]) -> Callable[[str], T]:
+    """Return a reader of words whose error is one of the command line."""
+    def convert(text: str) -> T:
+        try:
+            return read(text)
+        except errors.ConfigError as exc:
+            raise argparse.ArgumentTypeError(str(exc)) from exc
+    return convert
+
+
+def _readable(read: Callable[[str], T]) -> Callable[[str], T]:
+    """Return a reader whose error keeps its sentence."""
+    def convert(text: str) -> T:
+        try:
+            return read(text)
+        except ValueError as exc:
+            raise argparse.ArgumentTypeError(str(exc)) from exc
+    return convert
+
+
+size = _readable(geometry.parse_bytes)
+sizes = _readable(geometry.parse_overrides)
+
+
+def seconds(text: str) -> float:
+    """Return the seconds of ``5``, ``10ms`` or ``2m``.
+
+    :raises ArgumentTypeError: it is none, or out of range.
+    """
+    match = re.fullmatch(r'([0-9]*\.?[0-9]+)(ms|s|m|h)?', text.strip())
+    duration_s = (float(match[1]) * _UNITS_S[match[2] or 's'] if match
+                  else -1.0)
+    if not SHORTEST_S <= duration_s <= LONGEST_S:
+        raise argparse.ArgumentTypeError(
+            f'{text} is no duration from 1ms to 24h, such as 5, 10ms or 2m')
+    return duration_s
+
+
+def levels(text: str) -> list[float]:
+    """Return the intensities in ``10,20,50``.
+
+    :raises ArgumentTypeError: one is none.
+    """
+    read = command_line.number(0, 100)
+    return [read(part.strip()) for part in text.split(',')]
+
+
+def mix(text: str) -> list[tuple[catalogue.Soi, float]]:
+    """Return the SoIs and intensities in ``6=40,memory_bandwidth=20``.
+
+    :raises ConfigError: there is no such SoI.
+    :raises ArgumentTypeError: an intensity is wrong, or an SoI is twice in
+        it.
+    """
+    read = command_line.number(0, 100)
+    parts = []
+    for part in text.split(','):
+        name, equals, percent = part.partition('=')
+        if not equals:
+            raise argparse.ArgumentTypeError(
+                f'{part!r} is not SOI=PERCENT')
+        parts.append((catalogue.find_soi(name), read(percent.strip())))
+    if len({soi for soi, _ in parts}) < len(parts):
+        raise argparse.ArgumentTypeError(f'{text}: name each SoI once')
+    return parts
