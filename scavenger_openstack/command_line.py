@@ -112,7 +112,7 @@ def add_commands(parser: Parser, dest: str = 'command', *,
 
     def add(name: str, text: str, more: str = '', **kwargs: Any) -> Parser:
         return action.add_parser(
-            name, help=text,
+            name, help=text.replace('%', '%%'),
             description=f'{text[0].upper()}{text[1:]}. {more}', **kwargs)
 
     return add

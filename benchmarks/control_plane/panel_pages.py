@@ -48,14 +48,15 @@ def evaluate(port: int, options: argparse.Namespace) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as top:
         plugins = packages.plugins(pathlib.Path(top, 'plugins'))
         done = subprocess.run(
-            [str(environment / 'bin/python'), '-P', '-W', 'ignore',
-             str(VIEWS), json.dumps({
+            [str(environment / 'bin/python'), '-P', '-W', 'ignore', '-c',
+             'import panel_views, sys; sys.exit(panel_views.main())',
+             json.dumps({
                  'url': f'http://127.0.0.1:{port}', 'times': options.times,
                  'pages': pages(options.incidents)})],
             cwd=top, stdout=subprocess.PIPE, text=True, timeout=VIEWS_S,
             stdin=subprocess.DEVNULL, env={
                 'PATH': '/usr/sbin:/usr/bin:/sbin:/bin', 'HOME': top,
-                'TMPDIR': top, 'PYTHONPATH': str(plugins),
+                'TMPDIR': top, 'PYTHONPATH': f'{plugins}:{VIEWS.parent}',
                 'LC_ALL': 'C.UTF-8', 'PYTHONDONTWRITEBYTECODE': '1'})
     if done.returncode:
         sys.exit(f'panel_pages: {VIEWS.name} ended with {done.returncode}')

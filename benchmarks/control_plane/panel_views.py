@@ -93,7 +93,3 @@ def main() -> int:
         unittest.defaultTestLoader.loadTestsFromTestCase(Pages))
     print(json.dumps(measured))
     return 0 if result.wasSuccessful() else 1
-
-
-if __name__ == '__main__':
-    sys.exit(main())

@@ -17,6 +17,7 @@ from typing import Any
 import fixtures
 
 from scavenger_openstack.tests.functional import base
+from scavenger_openstack.tests import tiers
 from scavenger_openstack.tests.unit.ibench import kernels
 
 END_S = 60.0
@@ -225,6 +226,7 @@ class IbenchTestCase(base.FunctionalTestCase):
                              f'{words}: {err}')
             self.assertIn(mention, err)
 
+    @tiers.only_in_all('it measures, beside nothing else')
     def test_validate(self) -> None:
         document = self.document(
             'validate', '--only', '1,3,4,5,9,13', '--repeats', '1',

@@ -20,17 +20,19 @@ from scavenger_openstack import command_line
 from scavenger_openstack import version
 
 NAMES = ('agent', 'standalone', 'manage', 'status', 'conductor', 'api',
-         'demo', 'replay', 'simulate')
+         'demo', 'replay', 'simulate', 'ibench')
 PARSED = NAMES[:6]
 """Those whose command line says what the program needs to know of a host."""
 
 COMMANDS = {
-    'agent': ('run', 'sample', 'status', 'history', 'stop-all', 'resume'),
+    'agent': ('run', 'sample', 'status', 'metrics', 'history', 'stop-all',
+              'resume'),
+    'ibench': ('list', 'build', 'run', 'ramp', 'mix', 'serve', 'validate'),
     'standalone': ('run', 'env'),
     'manage': ('db upgrade', 'db version', 'db purge', 'host enroll',
                'host unenroll', 'host list', 'host remove',
                'aggregate set', 'aggregate unset', 'aggregate list',
-               'placement remove', 'flavors create'),
+               'placement remove', 'flavors create', 'archive'),
     'status': ('upgrade check',)}
 
 TIMEOUT_S = 60.0
