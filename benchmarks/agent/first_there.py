@@ -46,8 +46,8 @@ from scavenger_openstack.tests.functional import namespaces
 
 SECONDS = 11.0
 """A measurement."""
-SETTLE_S = 20.0
-"""After it is named: limits are tried and adapted."""
+SETTLE_S = 100.0
+"""After it is named: limits are tried and adapted, by the next windows."""
 MOST_S = 60.0
 PORT = 11311
 FILE_BYTES = 1 << 28
