@@ -13,6 +13,7 @@ from typing import NamedTuple
 from scavenger_openstack.drivers.kernel import cgroup_files
 from scavenger_openstack.drivers.kernel import cgroup_members
 from scavenger_openstack.drivers.kernel import cgroup_mounts
+from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack import errors
 from scavenger_openstack.types import parse_cpus
 
@@ -224,12 +225,11 @@ def read_memory(cgroup: str | None = None, root_dir: str = '/') -> Memory:
     """
     root = root_dir.rstrip('/')
     try:
-        text = pathlib.Path(f'{root}/proc/meminfo').read_text()
-        total, available = (
-            int(re.search(rf'^{name}:\s*([0-9]+) kB', text,
-                          re.M)[1]) * 1024            # type: ignore[index]
-            for name in ('MemTotal', 'MemAvailable'))
-    except (OSError, TypeError) as exc:
+        total, available = proc.total_and_available(
+            pathlib.Path(f'{root}/proc/meminfo').read_bytes())
+        if total is None or available is None:
+            raise ValueError('it has no MemTotal or no MemAvailable')
+    except (OSError, ValueError) as exc:
         raise errors.ConfigError(
             f'{root}/proc/meminfo cannot be read: is /proc mounted?'
         ) from exc

@@ -33,7 +33,7 @@ class Index(tabs.TabView):
 OF_URL = ('host', 'workload', 'knob', 'instance', 'scope', 'target',
           'enabled')
 """Fields that a link may fill: what a form is about.  Reasons, amounts and
-confirmations are the operator's own, whoever wrote the link."""
+confirmations are typed by the operator."""
 
 
 class PolicyForm(forms.ModalFormView):

@@ -23,7 +23,7 @@ OWN = frozenset(('info', 'mon_groups', 'mon_data'))
 """Directories at the top that are no groups."""
 
 MOST_GROUPS = 32
-"""At a time; what the others do is nobody's."""
+"""At a time; the bytes of other workloads are counted together."""
 
 FEATURE = 'mbm_total_bytes'
 

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from collections.abc import Sequence
 import contextlib
 import dataclasses
+import functools
 import random
 import statistics
 import time
@@ -177,7 +178,7 @@ def _choose_method(bench: Bench, row: Row) -> Method | None:
         if meter == Meter.RESIDENT or path is None:
             gauge = meters.resident_bytes
         else:
-            gauge = lambda pid: meters.file_bytes(pid, path)  # noqa: E731
+            gauge = functools.partial(meters.file_bytes, directory=path)
         return Method(lambda start, calibrated, level: _held(
             bench, start, calibrated, level, gauge))
     if meter in (Meter.STORAGE, Meter.LINK):
@@ -186,7 +187,7 @@ def _choose_method(bench: Bench, row: Row) -> Method | None:
         if meter == Meter.STORAGE or device is None:
             gauge = meters.storage_bytes
         else:
-            gauge = lambda pid: meters.link_bytes(pid, device)  # noqa: E731
+            gauge = functools.partial(meters.link_bytes, device=device)
         return Method(lambda start, calibrated, level: _rate(
             bench, start, calibrated, level, gauge))
     cpu = bench.probe_cpu if meter == Meter.PROBE else bench.sibling_cpu

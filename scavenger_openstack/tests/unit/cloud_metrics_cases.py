@@ -42,7 +42,7 @@ class Metrics(cloud.Mixin):
         self.served = cloud_metrics.Served('', self.database)
 
     def samples(self) -> dict[tuple[str, ...], float]:
-        """Name and values of labels -> value, read anew."""
+        """Name and values of labels -> value, read again."""
         self.elapsed_s += cloud_metrics.KEEP_S
         return {(sample.name, *sample.labels.values()): sample.value
                 for family in parser.text_string_to_metric_families(

@@ -109,7 +109,7 @@ class Page(Operators):
 
 
 class OwnRules(Operators):
-    """An administrator whom the operator's own rules let look alone."""
+    """An administrator, where the operator's own rules allow reading only."""
 
     def setUp(self) -> None:
         super().setUp()

@@ -64,8 +64,8 @@ class SharesTest(testtools.TestCase):
             host(10, 0, v=0), host(11, 1000, v=100)))
 
     def test_what_is_not_known_is_not_the_hosts(self) -> None:
-        """Of one nobody knows what it sends, one came later, and of one
-        nobody knows over which link."""
+        """What one sends is not known, one came later, and the link of one is
+        not known."""
         full = host(11, 1000, v=100, other=0)
         for first, last in (
                 (host(10, 0, v=0, other=None), host(11, 1000, v=100,
