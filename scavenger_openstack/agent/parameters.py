@@ -21,7 +21,7 @@ from oslo_log import log
 
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack import conf as conf_
-from scavenger_openstack import conf_params
+from scavenger_openstack.conf import params as conf_params
 from scavenger_openstack.decision.controller import Tunable
 from scavenger_openstack.types import printable
 

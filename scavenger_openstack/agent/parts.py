@@ -15,7 +15,7 @@ from stevedore import driver as stevedore_driver
 from stevedore import exception as stevedore_exception
 
 from scavenger_openstack import conf as conf_
-from scavenger_openstack import conf_host
+from scavenger_openstack.conf import host as conf_host
 from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors

@@ -34,8 +34,8 @@ from scavenger_openstack.api.routes import Route
 from scavenger_openstack.api.routes import ROUTES
 from scavenger_openstack.api import validation
 from scavenger_openstack import conf as conf_
-from scavenger_openstack import conf_check
-from scavenger_openstack import conf_control
+from scavenger_openstack.conf import check as conf_check
+from scavenger_openstack.conf import control as conf_control
 from scavenger_openstack.db import connect
 from scavenger_openstack.db.resources.rankings import Rankings
 from scavenger_openstack.db import schema

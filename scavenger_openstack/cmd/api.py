@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
     from scavenger_openstack import cloud_metrics
     from scavenger_openstack.cmd import configuration
     from scavenger_openstack import conf as conf_
-    from scavenger_openstack import conf_control
+    from scavenger_openstack.conf import control as conf_control
     from scavenger_openstack.db import connect
     from scavenger_openstack.db import schema
     from scavenger_openstack import state_report

@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     from scavenger_openstack.conductor import service
     from scavenger_openstack.conductor import silence
     from scavenger_openstack import conf as conf_
-    from scavenger_openstack import conf_control
+    from scavenger_openstack.conf import control as conf_control
     from scavenger_openstack.db import connect
     from scavenger_openstack.db import enrollment
     from scavenger_openstack.db import schema

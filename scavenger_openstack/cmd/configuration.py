@@ -13,8 +13,8 @@ from oslo_config import cfg
 from scavenger_openstack.cmd import exit as exit_
 from scavenger_openstack import command_line
 from scavenger_openstack import conf as conf_
-from scavenger_openstack import conf_check
-from scavenger_openstack import conf_libraries
+from scavenger_openstack.conf import check as conf_check
+from scavenger_openstack.conf import libraries as conf_libraries
 from scavenger_openstack import errors
 
 LOG = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from oslo_log import log
 
 from scavenger_openstack.cmd import standalone_files
 from scavenger_openstack.conductor import service
-from scavenger_openstack import conf_control
+from scavenger_openstack.conf import control as conf_control
 from scavenger_openstack.db import connect
 from scavenger_openstack import errors
 

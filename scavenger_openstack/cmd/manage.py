@@ -174,7 +174,7 @@ def _main(arguments: Sequence[str]) -> int:
 @contextlib.contextmanager
 def _engine(conf: cfg.ConfigOpts, statement_s: float | None = None
             ) -> Iterator[connect.Engine]:
-    from scavenger_openstack import conf_control
+    from scavenger_openstack.conf import control as conf_control
     from scavenger_openstack.db import connect
     engine = connect.engine(
         conf_control.database(conf),

@@ -19,7 +19,7 @@ from scavenger_openstack.conductor import placement
 from scavenger_openstack.conductor import placement_api
 from scavenger_openstack.conductor import placement_writer
 from scavenger_openstack.conductor import sessions
-from scavenger_openstack import conf_control
+from scavenger_openstack.conf import control as conf_control
 from scavenger_openstack.db import claims
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import enrollment

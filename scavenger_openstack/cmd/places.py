@@ -17,7 +17,7 @@ from typing import NamedTuple
 from oslo_config import cfg
 
 from scavenger_openstack import conf as conf_
-from scavenger_openstack import conf_check
+from scavenger_openstack.conf import check as conf_check
 
 MAX_BYTES = 1 << 22
 """No configuration is larger."""

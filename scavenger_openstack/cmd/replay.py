@@ -141,7 +141,7 @@ def _recording(options: argparse.Namespace, path: pathlib.Path) -> int:
 
 def _table(conf: cfg.ConfigOpts, options: argparse.Namespace,
            path: pathlib.Path) -> int:
-    from scavenger_openstack import conf as conf_
+    from scavenger_openstack.conf import cgroups as conf_cgroups
     from scavenger_openstack.laboratory import replay
     from scavenger_openstack.laboratory import replay_settings
     from scavenger_openstack.recording import rates_table
@@ -155,7 +155,7 @@ def _table(conf: cfg.ConfigOpts, options: argparse.Namespace,
             raise errors.ConfigError(
                 f'--{option.replace("_", "-")}: {value} is not a finite '
                 'number')
-    table = table_files.read(path, conf_.floors(conf))
+    table = table_files.read(path, conf_cgroups.floors(conf))
     _note(table.warnings)
     capacity = rates_table.Capacity(options.cpus, options.memory_bytes,
                                     options.link_bytes_per_s)

@@ -119,7 +119,7 @@ def _control_plane(conf: cfg.ConfigOpts
 
     :raises ConfigError: packages are missing, and it is to be here.
     """
-    from scavenger_openstack import conf_check
+    from scavenger_openstack.conf import check as conf_check
     wanted = conf_check.is_set(conf, 'conductor', 'enabled')
     if wanted and not conf.conductor.enabled or conf.conductor.url or any(
             'transport_url' in sections.get('DEFAULT', ())

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from oslo_config import cfg
 
 from scavenger_openstack import conf as conf_
-from scavenger_openstack import conf_agent
+from scavenger_openstack.conf import agent as conf_agent
 from scavenger_openstack import errors
 from scavenger_openstack.restore import files as files_
 

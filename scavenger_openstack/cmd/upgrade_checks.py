@@ -17,7 +17,7 @@ from oslo_upgradecheck.upgradecheck import Result
 from scavenger_openstack import amounts
 from scavenger_openstack.api import auth
 from scavenger_openstack.api import policy_file
-from scavenger_openstack import conf_control
+from scavenger_openstack.conf import control as conf_control
 from scavenger_openstack.db import connect
 from scavenger_openstack.db.resources import hosts
 from scavenger_openstack.db.resources import services

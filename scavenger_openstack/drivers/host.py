@@ -14,8 +14,8 @@ import typing
 
 from oslo_config import cfg
 
-from scavenger_openstack import conf as conf_
-from scavenger_openstack import conf_host
+from scavenger_openstack.conf import cgroups as conf_cgroups
+from scavenger_openstack.conf import host as conf_host
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.cgroup import cgroups
 from scavenger_openstack.drivers.cgroup import cpuset_tree
@@ -89,7 +89,7 @@ def _domains(conf: cfg.ConfigOpts, uri: str, missing: list[str],
     virtual = conf.libvirt
     try:
         return domains.Domains(
-            uri, run_dir=virtual.run_dir, floors=conf_.floors(conf),
+            uri, run_dir=virtual.run_dir, floors=conf_cgroups.floors(conf),
             stats_ticks=virtual.stats_ticks, timeout_s=virtual.timeout_s,
             root_dir=conf.root_dir, pressure=conf.cgroups.pressure,
             logged=logged, mounts=mounts)
@@ -122,7 +122,7 @@ class Host:
             foreground_parents=group.foreground_parents,
             killable_parents=group.killable_parents,
             background_groups=group.background_groups,
-            floors=conf_.floors(conf), memory_root=group.memory_root,
+            floors=conf_cgroups.floors(conf), memory_root=group.memory_root,
             io_devices=group.io_devices, root_dir=conf.root_dir,
             pressure=group.pressure, logged=logged)
         self._proc = proc.Proc(conf.root_dir, logged)

@@ -19,7 +19,7 @@ from oslo_config import cfg
 from scavenger_openstack.agent import parts
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack import conf as conf_
-from scavenger_openstack import conf_params
+from scavenger_openstack.conf import params as conf_params
 from scavenger_openstack.decision.controller import is_detector
 from scavenger_openstack.decision.controller import UNUSABLE
 from scavenger_openstack.decision.decider import Decider

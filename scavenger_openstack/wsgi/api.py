@@ -17,8 +17,8 @@ from oslo_config import cfg
 from scavenger_openstack.api import app
 from scavenger_openstack import cloud_metrics
 from scavenger_openstack import conf as conf_
-from scavenger_openstack import conf_check
-from scavenger_openstack import conf_control
+from scavenger_openstack.conf import check as conf_check
+from scavenger_openstack.conf import control as conf_control
 from scavenger_openstack.db import connect
 from scavenger_openstack import errors
 from scavenger_openstack import state_report

@@ -23,7 +23,7 @@ from scavenger_openstack.conductor import leader
 from scavenger_openstack.conductor import service
 from scavenger_openstack.conductor import silence
 from scavenger_openstack import conf as conf_
-from scavenger_openstack import conf_control
+from scavenger_openstack.conf import control as conf_control
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import schema
 from scavenger_openstack import state_report

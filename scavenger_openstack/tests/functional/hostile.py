@@ -32,7 +32,7 @@ from oslo_config import cfg
 from scavenger_openstack.agent.control_plane import directives
 from scavenger_openstack.agent import service
 from scavenger_openstack import conf
-from scavenger_openstack import conf_params
+from scavenger_openstack.conf import params as conf_params
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
 from scavenger_openstack.wire import codec

@@ -18,7 +18,7 @@ from typing import Any
 from oslo_config import cfg
 
 from scavenger_openstack.conductor import notifications as sending
-from scavenger_openstack import conf_cloud
+from scavenger_openstack.conf import cloud as conf_cloud
 from scavenger_openstack.db import connect
 from scavenger_openstack.db.resources import notifications
 from scavenger_openstack import errors

@@ -24,7 +24,7 @@ from scavenger_openstack.algorithms.cpi2 import cpi2
 from scavenger_openstack.algorithms.cpi2 import specs
 from scavenger_openstack.algorithms.scavenger import scavenger
 from scavenger_openstack import conf as conf_
-from scavenger_openstack import conf_params
+from scavenger_openstack.conf import params as conf_params
 from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack.decision import decider
 from scavenger_openstack.decision import orders

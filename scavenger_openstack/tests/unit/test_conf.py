@@ -17,7 +17,7 @@ import testtools
 from scavenger_openstack.agent import parameters
 from scavenger_openstack.agent import parts
 from scavenger_openstack import conf as conf_
-from scavenger_openstack import conf_host
+from scavenger_openstack.conf import host as conf_host
 from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
@@ -334,8 +334,8 @@ class TestLog(testtools.TestCase):
         self.assertIn(r'c\u2028d', theirs)
 
     def test_all_programs_set_it_up_so(self) -> None:
-        package = pathlib.Path(conf_.__file__).parent
-        self.assertEqual(['conf.py'], [
+        package = pathlib.Path(conf_.__file__).parents[1]
+        self.assertEqual(['conf/__init__.py'], [
             str(path.relative_to(package)) for path in package.rglob('*.py')
             if 'tests' not in path.parts
             and 'log.setup(' in path.read_text()])

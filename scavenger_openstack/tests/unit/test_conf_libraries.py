@@ -15,8 +15,8 @@ import testtools
 
 from scavenger_openstack.cmd import manage
 from scavenger_openstack import conf as conf_
-from scavenger_openstack import conf_check
-from scavenger_openstack import conf_libraries
+from scavenger_openstack.conf import check as conf_check
+from scavenger_openstack.conf import libraries as conf_libraries
 from scavenger_openstack import errors
 from scavenger_openstack import rpc
 from scavenger_openstack import state_report

@@ -25,9 +25,7 @@ LEVELS = {
     'restore': 0, 'amounts': 0, 'host_names': 0, 'log_once': 0, 'text': 0,
     'typed_amounts': 0, 'outcomes': 0, 'grounds': 0, 'plot': 0,
     'algorithms': 1, 'decision': 1,
-    'conf_agent': 1, 'conf_check': 1, 'conf_cloud': 1, 'conf_control': 1,
-    'conf_host': 1, 'conf_libraries': 0, 'conf_params': 1, 'metrics': 1,
-    'conf': 2, 'rpc': 2, 'db': 2, 'drivers': 2, 'recording': 2,
+    'metrics': 1, 'conf': 2, 'rpc': 2, 'db': 2, 'drivers': 2, 'recording': 2,
     'simulator': 2,
     'agent': 3, 'conductor': 3, 'api': 3, 'nova': 3, 'osc': 3,
     'archive': 3, 'cloud_metrics': 3, 'dashboard': 3,
@@ -49,9 +47,7 @@ DRIVERS = {'base': 0, 'calls': 0, 'still_host': 1, 'kernel': 1, 'cgroup': 2,
 """The rooms and modules of ``drivers`` and their levels; likewise."""
 
 HOMES = {
-    'oslo_config': ('conf', 'conf_agent', 'conf_check', 'conf_cloud',
-                    'conf_control', 'conf_host', 'conf_params',
-                    'metrics.options',
+    'oslo_config': ('conf', 'metrics.options',
                     'conductor.sessions', 'rpc', 'agent.parameters',
                     'agent.parts', 'agent.service',
                     'agent.unix_signals', 'api', 'wsgi', 'drivers.host',

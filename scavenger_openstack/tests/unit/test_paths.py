@@ -15,7 +15,7 @@ from oslo_config import cfg
 import testtools
 
 from scavenger_openstack import conf as conf_
-from scavenger_openstack import conf_agent
+from scavenger_openstack.conf import agent as conf_agent
 from scavenger_openstack.restore import options
 from scavenger_openstack.restore import program
 

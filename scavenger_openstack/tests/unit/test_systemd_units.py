@@ -14,8 +14,8 @@ import fixtures
 import testtools
 
 from scavenger_openstack.cmd import standalone_files
-from scavenger_openstack import conf_agent
-from scavenger_openstack import conf_control
+from scavenger_openstack.conf import agent as conf_agent
+from scavenger_openstack.conf import control as conf_control
 
 ETC = pathlib.Path(__file__).parents[3] / 'etc'
 UNITS = ETC / 'systemd'

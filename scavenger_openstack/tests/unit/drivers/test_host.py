@@ -134,7 +134,7 @@ class TestLinks(testtools.TestCase):
         self.addCleanup(libvirtd.close)
         libvirtd.bind(path)
         self.useFixture(fixtures.MonkeyPatch(
-            'scavenger_openstack.conf_host.LIBVIRT_SOCKETS', (path,)))
+            'scavenger_openstack.conf.host.LIBVIRT_SOCKETS', (path,)))
         self.conf.set_override('root_dir', '/')
         self.turn(one)
         self.assertIn('restart the agent', ''.join(one.facts().missing))

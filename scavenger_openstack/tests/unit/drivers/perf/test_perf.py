@@ -17,7 +17,7 @@ from scavenger_openstack.agent import status
 from scavenger_openstack.algorithms import sampling
 from scavenger_openstack.algorithms import signals
 from scavenger_openstack import conf as conf_
-from scavenger_openstack import conf_host
+from scavenger_openstack.conf import host as conf_host
 from scavenger_openstack.drivers.kernel import perf_event
 from scavenger_openstack.drivers.perf import duty as duty_
 from scavenger_openstack.drivers.perf import grade

@@ -2,10 +2,9 @@
 
 """The configuration as a whole: all sections, reading files, what is wrong.
 
-Options of a kind are in the modules beside it (``conf_agent``, ``conf_host``,
-``conf_control``, ``conf_cloud``), those of cgroups here.  What an algorithm
+The options of each group are in a module of this folder.  What an algorithm
 lets an operator tune is a field of its ``Params``: its options are made from
-those (``conf_params``), so that number, help and bounds stand once.
+those (``params``), so that number, help and bounds stand once.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ from oslo_log import log
 
 from scavenger_openstack.algorithms import attribution
 from scavenger_openstack.algorithms.cpi2 import cpi2
-from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
 from scavenger_openstack.algorithms import perfcloud
 from scavenger_openstack.algorithms.perfiso import io_shares
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.algorithms.scavenger import params as scavenger_params
-from scavenger_openstack import conf_agent
-from scavenger_openstack import conf_check
-from scavenger_openstack import conf_cloud
-from scavenger_openstack import conf_control
-from scavenger_openstack import conf_host
-from scavenger_openstack import conf_libraries
-from scavenger_openstack import conf_params
+from scavenger_openstack.conf import agent as conf_agent
+from scavenger_openstack.conf import cgroups as conf_cgroups
+from scavenger_openstack.conf import check as conf_check
+from scavenger_openstack.conf import cloud as conf_cloud
+from scavenger_openstack.conf import control as conf_control
+from scavenger_openstack.conf import host as conf_host
+from scavenger_openstack.conf import libraries as conf_libraries
+from scavenger_openstack.conf import params as conf_params
 from scavenger_openstack import errors
 from scavenger_openstack.metrics import options as metrics_options
 from scavenger_openstack.types import Knob
@@ -76,76 +75,10 @@ DETECTORS: Mapping[str, tuple[Resource, ...]] = {
 UNTRIED = frozenset({'cpi2', 'perfcloud'})
 """Detectors that do not check that a limit helps: their papers do not."""
 
-FLOORS = {
-    Knob.CPU_CORES: 'CPU that every background workload keeps, in cores.',
-    Knob.MEMORY_BYTES: 'Memory that every background container keeps, in '
-                       'bytes.',
-    Knob.EGRESS_BYTES_PER_S: 'Egress that every background workload keeps, '
-                             'in bytes per second.',
-    Knob.IO_BYTES_PER_S: 'Disk throughput that every background workload '
-                         'keeps, in bytes per second; of containers, each '
-                         'direction and device.',
-    Knob.IO_OPS_PER_S: 'Disk operations per second that every background '
-                       'workload keeps; of containers, each direction '
-                       'and device.',
-}
-
-CGROUPS_OPTS: list[cfg.Opt] = [
-    cfg.ListOpt('background_parents', default=[],
-                help='Cgroups, as paths below the cgroup mount, whose '
-                     'direct children are background workloads, such as '
-                     '/batch.'),
-    cfg.ListOpt('background_groups', default=[],
-                help='Cgroups above background_parents that hold nothing '
-                     'else, now and later: what is set for the background '
-                     'as a whole (CPU set, idle scheduling) is set there.  '
-                     'Default: on each of background_parents; nothing '
-                     'above these is ever written to.'),
-    cfg.ListOpt('foreground_parents', default=[],
-                help='Cgroups whose direct children are shown as foreground '
-                     'workloads.  All that is not below '
-                     'background_parents is protected anyway.  VMs of '
-                     '[libvirt] uri, and what holds them, are left '
-                     'out, here and in background_parents.'),
-    cfg.ListOpt('killable_parents', default=[],
-                help='Those of background_parents whose containers may be '
-                     'killed, newest first, when the foreground needs '
-                     'their memory and the kernel cannot take it back.'),
-    cfg.StrOpt('memory_root',
-               help='Cgroup whose memory limit counts as the memory of the '
-                    'host.  Default: the machine itself.'),
-    cfg.ListOpt('io_devices', default=[],
-                help='Disks that I/O limits are set on, such as sda.  '
-                     'Default: all whole disks that are not built on '
-                     'others, and multipath disks instead of their paths.'),
-    cfg.BoolOpt('pressure', default=False,
-                help='Sample the pressure stall information of each '
-                     'workload, where a cgroup v2 directory of the same '
-                     'path exists.  No rule needs it yet; it doubles the '
-                     'cost of sampling.'),
-    cfg.IntOpt('delay_tasks', default=500, min=0, max=1000000,
-               help='How many cgroups, processes and (where the cgroup does '
-                    'not count its own I/O) threads one tick may look at for '
-                    'the signals io_wait and run_delay; each takes some 5 us '
-                    'of CPU.  With more on this host the foreground comes '
-                    'first; of the other workloads some have the signals for '
-                    '60 ticks and then others.  0 leaves them off.  '
-                    'They are off, and cost nothing, while '
-                    'kernel.task_delayacct is 0, too.  Not in the papers.'),
-    cfg.FloatOpt('delay_cpu_s', default=0.005, min=0.0001, max=1,
-                 help='CPU time, in seconds, after which one tick lists no '
-                      'more processes for io_wait and run_delay, those of '
-                      'the foreground first; the other workloads wait for '
-                      'their turn.  Not in the papers.'),
-    *(cfg.FloatOpt(f'floor_{knob}', default=DEFAULT_FLOORS[knob],
-                   min=0, help=f'{text}  No limit goes below.')
-      for knob, text in FLOORS.items()),
-]
-
 SECTIONS: dict[str, list[cfg.Opt]] = {'agent': [
                                           *conf_agent.AGENT_OPTS,
                                           *metrics_options.SECTIONS['agent']],
-                                      'cgroups': CGROUPS_OPTS,
+                                      'cgroups': conf_cgroups.CGROUPS_OPTS,
                                       'network': conf_host.NETWORK_OPTS,
                                       'libvirt': conf_host.LIBVIRT_OPTS,
                                       'perf': conf_host.PERF_OPTS,
@@ -397,7 +330,3 @@ def _kept(conf: cfg.ConfigOpts, given: str | None, default: str
             conf_agent.DEFAULT_STATE_DIR):
         return pathlib.Path(default)
     return state_dir(conf) / pathlib.Path(default).name
-
-
-def floors(conf: cfg.ConfigOpts) -> dict[Knob, float]:
-    return {knob: getattr(conf.cgroups, f'floor_{knob}') for knob in FLOORS}
