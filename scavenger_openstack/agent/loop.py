@@ -140,6 +140,8 @@ class Loop:
         self._orders = orders_.NONE
         self._tags = tags.Tags()
         self._allowed: Mapping[str, Floor] = {}
+        self._fast = settle.NO_FAST_LOOP
+        self._unmet: Mapping[str, int] = {}
         self._blind = ''
         self._held_back = ''
         self._restoring = False
@@ -176,9 +178,10 @@ class Loop:
             self._driver.ask(())
             if tick.stopped or tick.unwatched:
                 # What the fast loop set would come back without a lease.
-                fast = (self._isolation.stop() if self._isolation
-                        else settle.NO_FAST_LOOP)
-                tick.outcome = self._actuator.reconcile({}, taken=fast.keys)
+                if self._isolation:
+                    self._fast = self._isolation.stop()
+                tick.outcome = self._actuator.reconcile(
+                    {}, taken=self._fast.keys)
         else:
             self._say_blind('')
             tick.sample = self._tags.apply(tick.sample, orders)
@@ -212,22 +215,25 @@ class Loop:
 
     def _decide(self, tick: Tick, sample: HostSample) -> None:
         """From a sample to its limits: the core says, the shell does."""
+        tick.unmet, tick.pending = self._unmet, self._actuator.pending
         proposal = self._decider.propose(
             sample, held_back=tick.stopped or tick.unwatched,
-            orders=self._orders)
+            orders=self._orders, taken=self._fast.keys, unmet=tick.unmet,
+            pending=tick.pending)
         tick.reset, tick.rates = proposal.reset, proposal.rates
         self._say_faults(proposal.faults)
         self._driver.ask(() if tick.stopped else proposal.asks)
-        fast = self._follow(proposal)
-        wished = settle.wish(proposal, fast)
-        seen = self._actuator.look(wished.caps)
-        decided = tick.decided = settle.settle(wished, seen.originals)
+        fast = self._fast = self._follow(proposal)
+        seen = self._actuator.look([*proposal.caps, *fast.floors])
+        decided = tick.decided = settle.settle(proposal, seen.originals, fast)
         lost = tick.lost = self._leases.lost()
         wanted = decided.wanted if not lost else {
             key: cap for key, cap in decided.wanted.items()
             if key not in lost}
         tick.outcome = self._actuator.reconcile(wanted, seen, fast.keys)
-        self._answer_refusals(tick, decided)
+        self._unmet = dict(tick.outcome.unmet)
+        self._report_unmet(tick.outcome, decided)
+        self._kill(tick, proposal.kills)
 
     def _say_faults(self, faults: Mapping[str, Exception]) -> None:
         for name, fault in faults.items():
@@ -247,30 +253,25 @@ class Loop:
         return isolation.follow(proposal.wishes, proposal.rates,
                                 proposal.held_back, self._actuator)
 
-    def _answer_refusals(self, tick: Tick, decided: Decided) -> None:
-        """Memory that the kernel did not take back: freeze, or kill.
-
-        A kill needs the consent of the workload's parent cgroup; see
-        killable_parents.
-        """
-        tick.pending = self._actuator.pending
-        if tick.outcome.unmet:
-            tick.unmet = dict(tick.outcome.unmet)
-        answer = self._decider.answer(decided, tick.unmet, tick.pending)
-        if not tick.unmet:
-            return
-        tick.outcome.problems.extend(
+    def _report_unmet(self, outcome: actuator_.Outcome, decided: Decided
+                      ) -> None:
+        """Of an operator's limit: no workload is paused or killed for it."""
+        outcome.problems.extend(
             f'{cap.workload}: memory limit of '
             f'{amounts.of_knob(cap.knob, cap.value)} '
-            f'not in force, {amounts.of_bytes(tick.unmet[cap.workload])} more '
-            'are in use and cannot be reclaimed; it is not paused for an '
-            f'operator\'s limit: raise that, or end the workload: {cap.reason}'
+            f'not in force, {amounts.of_bytes(self._unmet[cap.workload])} '
+            'more are in use and cannot be reclaimed; it is not paused for '
+            'an operator\'s limit: raise that, or end the workload: '
+            f'{cap.reason}'
             for cap in decided.wanted.values()
-            if cap.workload in tick.unmet and cap.knob is Knob.MEMORY_BYTES
+            if cap.workload in self._unmet and cap.knob is Knob.MEMORY_BYTES
             and cap.owner == orders_.OWNER)
-        self._actuator.also(answer.pauses, tick.outcome)
+
+    def _kill(self, tick: Tick, kills: Sequence[Action]) -> None:
+        """Kill, which needs the consent of the workload's parent cgroup; see
+        killable_parents."""
         until = time.monotonic() + KILL_S
-        for action in answer.kills:
+        for action in kills:
             if time.monotonic() > until:
                 break       # the rest in the next tick
             try:
@@ -294,7 +295,8 @@ class Loop:
                         'limits are removed, and decided on again')
         self._driver.ask(())
         if self._isolation:
-            self._isolation.stop()
+            self._fast = self._isolation.stop()
+        self._unmet = {}
         self._leases.reopen()
         self._restoring = self._leases.expired()
         self._actuator.forget_all('the agent stood still for too long')

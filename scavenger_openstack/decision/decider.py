@@ -3,15 +3,12 @@
 
 """What one tick wants: from a sample of a host to its caps.
 
-The core is asked four times in a tick, and never calls out:
+The core is asked twice in a tick, and never calls out:
 
-1. :meth:`Decider.propose` turns the controllers.  The shell brings the fast
-   loop up to date with what they wish.
-2. :func:`.settle.wish` says which caps are left.  The shell reads their
-   knobs, and what each would hold without us.
-3. :func:`.settle.settle` says what should be in force.  The shell writes it.
-4. :meth:`Decider.answer` says what follows from the memory limits that the
-   kernel refused.
+1. :meth:`Decider.propose` turns the controllers, by a sample and by what came
+   of the last tick.  The shell brings the fast loop up to date with what they
+   wish, and reads the knobs of these caps.
+2. :func:`.settle.settle` says what should be in force.  The shell writes it.
 
 The agent's slow loop and the replay of a recording both turn this.  Source:
 DESIGN 3, the data path.
@@ -33,8 +30,8 @@ from scavenger_openstack.decision import linger
 from scavenger_openstack.decision import memory_shortage
 from scavenger_openstack.decision import orders as orders_
 from scavenger_openstack.decision import rates as rates_
-from scavenger_openstack.decision.settle import Decided
 from scavenger_openstack.decision.settle import Proposal
+from scavenger_openstack.types import Action
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import HostSample
@@ -112,21 +109,31 @@ class Decider:
         self._previous = None
 
     def propose(self, sample: HostSample, *, held_back: bool = False,
-                orders: orders_.Orders = orders_.NONE) -> Proposal:
+                orders: orders_.Orders = orders_.NONE,
+                taken: Collection[KnobKey] = (),
+                unmet: Mapping[str, int] = {},
+                pending: Collection[KnobKey] = ()) -> Proposal:
         """Ask every controller, by what happened since the sample before.
 
         :param held_back: nothing may be limited now
         :param orders: what operators ask for
+        :param taken: the knobs that only the fast loop writes
+        :param unmet: bytes above memory limits that the kernel refused in
+            the last tick, by workload
+        :param pending: knobs whose write the kernel has not answered yet
         """
         reset = self._previous is None
         rates = rates_.rates(self._previous, sample)
         self._previous = sample
         return self.propose_from(rates, held_back=held_back, orders=orders,
-                                 reset=reset)
+                                 reset=reset, taken=taken, unmet=unmet,
+                                 pending=pending)
 
     def propose_from(self, rates: Rates, *, held_back: bool = False,
                      orders: orders_.Orders = orders_.NONE,
-                     reset: bool = False) -> Proposal:
+                     reset: bool = False, taken: Collection[KnobKey] = (),
+                     unmet: Mapping[str, int] = {},
+                     pending: Collection[KnobKey] = ()) -> Proposal:
         """As :meth:`propose`, where the rates are known already."""
         decisions: dict[str, Decision] = {}
         faults: dict[str, Exception] = {}
@@ -163,12 +170,18 @@ class Decider:
             would.extend(wishes)
             wishes = []
             self._pauses.clear()
-        self._pauses.forget_ended(rates)
+        resolved = orders_.Resolved() if held_back else orders_.resolve(
+            rates.time_s, rates, orders, self._limited, taken)
+        kills: Sequence[Action] = ()
+        if unmet or self._pauses.caps:
+            kills = self._pauses.follow(rates, decisions, wishes, resolved,
+                                        unmet, pending)
+            wishes += self._pauses.caps
         return Proposal(
             rates=rates, decisions=decisions, faults=faults, wishes=wishes,
-            would=would, observed=observed, pauses=self._pauses.caps,
-            orders=orders, limited=self._limited, held_back=held_back,
-            reset=reset, asks=tuple(dict.fromkeys(
+            would=would, observed=observed, resolved=resolved,
+            limited=self._limited, held_back=held_back, reset=reset,
+            kills=kills, asks=tuple(dict.fromkeys(
                 ask for decision in decisions.values()
                 for ask in decision.asks)))
 
@@ -197,11 +210,6 @@ class Decider:
                 what = f'{type(exc).__name__}: {exc}'
                 self._failed[name] = now, what
         return Decision(facts={'fault': what})
-
-    def answer(self, decided: Decided, unmet: Mapping[str, int],
-               pending: Collection[KnobKey]) -> memory_shortage.Answer:
-        """See :meth:`.memory_shortage.Pauses.answer`."""
-        return self._pauses.answer(decided, unmet, pending)
 
 
 def _of_background(caps: Iterable[Cap], rates: Rates) -> list[Cap]:

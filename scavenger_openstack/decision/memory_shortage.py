@@ -11,26 +11,17 @@ from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 import math
-from typing import NamedTuple
 
 from scavenger_openstack.algorithms.scavenger import scavenger
 from scavenger_openstack.decision import orders as orders_
-from scavenger_openstack.decision.settle import Decided
 from scavenger_openstack.types import Action
 from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
 from scavenger_openstack.types import WorkloadRates
-
-
-class Answer(NamedTuple):
-    """What follows from refused memory limits: caps that pause, and kills,
-    which need the consent of the workload's parent."""
-
-    pauses: Sequence[Cap] = ()
-    kills: Sequence[Action] = ()
 
 
 def pause_or_kill(unmet: Mapping[str, int], shortage: float,
@@ -80,58 +71,49 @@ class Pauses:
     def clear(self) -> None:
         self._paused.clear()
 
-    def forget_ended(self, rates: Rates) -> None:
-        """Of workloads that have ended, or were made again, as at a hard
-        reboot: what runs now has been refused nothing.  Foreground is not
-        paused for anything."""
-        if not self._paused:
-            return
-        runs = {one[0].id: one[0].created_s for one in rates.workloads
-                if one[0].priority is Priority.BACKGROUND}
-        self._paused = {
-            workload: cap for workload, cap in self._paused.items()
-            if workload in runs
-            and runs[workload] == self._runs.get(workload)}
-
-    def answer(self, decided: Decided, unmet: Mapping[str, int],
-               pending: Collection[KnobKey]) -> Answer:
-        """Memory that the kernel did not take back: pause, or kill.
+    def follow(self, rates: Rates, decisions: Mapping[str, Decision],
+               wishes: Collection[Cap], resolved: orders_.Resolved,
+               unmet: Mapping[str, int], pending: Collection[KnobKey]
+               ) -> Sequence[Action]:
+        """Pause where memory could not be reclaimed; return the kills, which
+        need the consent of the workload's parent.
 
         A workload is paused until it is not refused any more, or has no
-        memory limit any more; the next proposals ask for that.  An
-        operator's limit that is refused pauses and kills nothing: it was
-        asked for that workload, not for what the foreground needs.
+        memory limit any more, is foreground, or was made again, as at a hard
+        reboot.  An operator's limit that is refused pauses and kills
+        nothing: it was asked for that workload, not for what the foreground
+        needs.
 
-        :param unmet: bytes above the refused limit, by workload
+        :param unmet: bytes above the limit that was refused, by workload
         :param pending: knobs whose write the kernel has not answered yet
         """
+        runs = {one.workload.id: one.workload.created_s
+                for one in rates.workloads
+                if one.workload.priority is Priority.BACKGROUND}
+        limited = {cap.workload for cap in wishes
+                   if cap.knob is Knob.MEMORY_BYTES
+                   and resolved.overrides.get(cap[:2]) is None
+                   and cap.workload in runs}
         unmet = {workload: size for workload, size in unmet.items()
-                 if not orders_.is_asked_for(decided.wanted, workload)}
+                 if workload in limited}
         # What waits for the kernel stays as it is until that has answered.
         waiting = {workload: cap for workload, cap in self._paused.items()
-                   if (key := (workload, Knob.MEMORY_BYTES)) in pending
-                   and key in decided.wanted
-                   and not orders_.is_asked_for(decided.wanted, workload)}
-        if not unmet:
-            self._paused = waiting
-            return Answer(tuple(waiting.values()))
-        workloads = decided.rates.workloads
+                   if workload in limited
+                   and (workload, Knob.MEMORY_BYTES) in pending
+                   and runs[workload] == self._runs[workload]}
         pauses, kills = pause_or_kill(unmet, max(
-            (one.shortage_bytes for one in decided.decisions.values()),
-            default=0.0), workloads)
+            (decision.shortage_bytes for decision in decisions.values()),
+            default=0.0), rates.workloads)
         self._paused = waiting | {
             workload: Cap(workload, Knob.PAUSED, 1, scavenger.NAME,
                           f'{unmet[workload]} bytes that the foreground '
                           'needs could not be reclaimed')
             for workload in pauses}
-        self._runs = {one[0].id: one[0].created_s for one in workloads
-                      if one[0].id in self._paused}
+        self._runs = {workload: runs[workload] for workload in self._paused}
         why = (f'the foreground needs {sum(unmet.values())} bytes that '
                'could not be reclaimed')
-        return Answer(
-            self.caps,
-            [Action(workload, 'kill', scavenger.NAME, why)
-             for workload in kills if workload not in decided.exempt])
+        return [Action(workload, 'kill', scavenger.NAME, why)
+                for workload in kills if workload not in resolved.exempt]
 
 
 def _known(one: WorkloadRates) -> int:

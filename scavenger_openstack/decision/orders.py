@@ -216,12 +216,6 @@ def exempt(workloads: Iterable[Workload], orders: Orders) -> frozenset[str]:
         for name in (one.id, _group(one)))
 
 
-def is_asked_for(wanted: Mapping[KnobKey, Cap], workload: str) -> bool:
-    """Whether the memory limit of a workload is an operator's."""
-    cap = wanted.get((workload, Knob.MEMORY_BYTES))
-    return cap is not None and cap.owner == OWNER
-
-
 def _by_name(workloads: Iterable[Workload]
              ) -> Mapping[tuple[str, bool], list[Workload]]:
     """Those that a name of an override may mean, by UUID if that is true."""

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from scavenger_openstack.decision import arbitrate
 from scavenger_openstack.decision import orders as orders_
+from scavenger_openstack.types import Action
 from scavenger_openstack.types import Ask
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
@@ -22,13 +23,15 @@ from scavenger_openstack.types import Value
 
 
 class Proposal(NamedTuple):
-    """What the controllers ask for, before any knob is looked at.
+    """What the controllers ask for, before any knob is read.
 
-    ``wishes`` are the caps of those that enforce, ``would`` those of
-    controllers that observe; all are there while nothing may be limited.
+    ``wishes`` are the caps of those that enforce, and the pauses that follow
+    from refused memory limits; ``would`` are the caps of controllers that
+    observe, and all caps while nothing may be limited.
     ``observed`` are the names of these controllers.
     ``faults`` are those of detectors that failed in this tick, by name.
-    ``pauses`` are set for memory limits that were refused before.
+    ``resolved`` is what of the operators' orders counts.
+    ``kills`` follow from refused memory limits, too.
     ``reset``: there was no sample before this one to compare it with.
     ``asks``: of what direct evidence is to be gathered from now on.
     """
@@ -39,12 +42,20 @@ class Proposal(NamedTuple):
     wishes: Sequence[Cap]
     would: Sequence[Cap]
     observed: Collection[str]
-    pauses: Sequence[Cap]
-    orders: orders_.Orders
+    resolved: orders_.Resolved
     limited: Collection[Knob]
     held_back: bool
     reset: bool
+    kills: Sequence[Action] = ()
     asks: Collection[Ask] = ()
+
+    @property
+    def caps(self) -> Sequence[Cap]:
+        """The caps whose knobs are to be read: what is wished, then what
+        operators ask for."""
+        overrides = self.resolved.overrides
+        return [*self.wishes, *(cap for cap in overrides.values() if cap)
+                ] if overrides else self.wishes
 
 
 class FastLoopState(NamedTuple):
@@ -63,20 +74,6 @@ class FastLoopState(NamedTuple):
 
 
 NO_FAST_LOOP = FastLoopState()
-
-
-class WishedCaps(NamedTuple):
-    """What the slow loop is to set, as far as each knob allows it.
-
-    ``caps`` are those whose knobs are to be looked at: what is wished, then
-    what operators ask for (``resolved``).
-    """
-
-    proposal: Proposal
-    fast: FastLoopState
-    wishes: Sequence[Cap]
-    resolved: orders_.Resolved
-    caps: Sequence[Cap]
 
 
 class Decided(NamedTuple):
@@ -103,44 +100,30 @@ class Decided(NamedTuple):
     unlimited: Collection[KnobKey] = ()
 
 
-def wish(proposal: Proposal, fast: FastLoopState = NO_FAST_LOOP
-         ) -> WishedCaps:
-    """What is to be set, once it is known what the fast loop does."""
-    wishes, taken = proposal.wishes, fast.keys
+def settle(proposal: Proposal, originals: Mapping[KnobKey, Value | None],
+           fast: FastLoopState = NO_FAST_LOOP) -> Decided:
+    """Return what should be in force.
+
+    :param originals: what each of the proposal's knobs, and of the fast
+        loop's floors, would hold without us
+    :param fast: what the fast loop does from this tick on
+    """
+    rates, resolved, taken = proposal.rates, proposal.resolved, fast.keys
+    wishes, overrides = proposal.wishes, resolved.overrides
     if taken or fast.floors:
         wishes = [*(cap for cap in wishes if cap[:2] not in taken),
                   *fast.floors]
-    if proposal.pauses:
-        wishes = [*wishes, *proposal.pauses]
-    resolved = (
-        orders_.Resolved() if proposal.held_back else orders_.resolve(
-            proposal.rates.time_s, proposal.rates, proposal.orders,
-            proposal.limited, taken))
-    caps = wishes
-    if resolved.overrides:
-        caps = [*wishes, *(cap for cap in resolved.overrides.values() if cap)]
-    return WishedCaps(proposal, fast, wishes, resolved, caps)
-
-
-def settle(wished: WishedCaps, originals: Mapping[KnobKey, Value | None]
-           ) -> Decided:
-    """What should be in force.
-
-    :param originals: what each of these knobs would hold without us
-    """
-    proposal, resolved = wished.proposal, wished.resolved
-    rates = proposal.rates
+        overrides = {key: cap for key, cap in overrides.items()
+                     if key not in taken}
     floors = {one.workload.id: one.workload.floor
-              for one in rates.workloads
-              } if wished.wishes or resolved.overrides else {}
+              for one in rates.workloads} if wishes or overrides else {}
     return Decided(
         rates=rates, decisions=proposal.decisions, would=proposal.would,
-        observed=proposal.observed, limited=proposal.limited,
-        fast=wished.fast, originals=originals,
+        observed=proposal.observed, limited=proposal.limited, fast=fast,
+        originals=originals,
         wanted=arbitrate.arbitrate(
-            wished.wishes, arbitrate.in_effect(originals, rates.topology),
-            floors, overrides=resolved.overrides, exempt=resolved.exempt,
+            wishes, arbitrate.in_effect(originals, rates.topology), floors,
+            overrides=overrides, exempt=resolved.exempt,
             stopped=proposal.held_back),
         exempt=resolved.exempt, refused=resolved.refused,
-        unlimited=[key for key, cap in resolved.overrides.items()
-                   if cap is None])
+        unlimited=[key for key, cap in overrides.items() if cap is None])

@@ -105,6 +105,7 @@ class Player:
         self._decider = settings.decider(host, interval_s)
         self.settings = settings
         self._asked: set[KnobKey] = set()
+        self._fast = settle.NO_FAST_LOOP
         self._changes = changes.Changes()
 
     def step(self, moment: Moment) -> Step:
@@ -115,12 +116,8 @@ class Player:
         time_s = moment.time_s
         if isinstance(moment, line_format.RecordedTick):
             self._tune(moment)
-            for key, cap in moment.decided.wanted.items():
-                (self._asked.discard if cap is None
-                 else self._asked.add)(key)
         if isinstance(moment, Rates):
-            decided = settle.settle(
-                settle.wish(self._decider.propose_from(moment)), {})
+            decided = settle.settle(self._decider.propose_from(moment), {})
         elif moment.sample is not None:
             time_s = moment.sample.time_s
             decided = self._turn(moment)
@@ -128,6 +125,10 @@ class Player:
             changed = self._changes.of_none()
         if decided is not None:
             changed = self._changes.of(decided)
+        if isinstance(moment, line_format.RecordedTick):
+            for key, cap in moment.decided.wanted.items():
+                (self._asked.discard if cap is None
+                 else self._asked.add)(key)
         return Step(time_s, self._host, changed, decided,
                     self._changes.wanted, self._changes.would, before)
 
@@ -144,19 +145,16 @@ class Player:
             self._decider.forget_sample()
         proposal = self._decider.propose(
             turn.sample, held_back=turn.stopped or turn.unwatched,
-            orders=turn.orders)
-        decided = settle.settle(settle.wish(proposal, settle.FastLoopState(
-            tuple(turn.fast_sets), turn.floors)), turn.originals)
-        self._decider.answer(decided, self._unmet(turn, decided),
-                             turn.pending)
-        return decided
+            orders=turn.orders, taken=self._fast.keys,
+            unmet=self._unmet(turn), pending=turn.pending)
+        self._fast = settle.FastLoopState(tuple(turn.fast_sets), turn.floors)
+        return settle.settle(proposal, turn.originals, self._fast)
 
-    def _unmet(self, turn: line_format.RecordedTick, decided: Decided
-               ) -> Mapping[str, int]:
-        """What was refused, without what is not asked for in this replay."""
+    def _unmet(self, turn: line_format.RecordedTick) -> Mapping[str, int]:
+        """What was refused, without what this replay did not ask for."""
         if not self.settings.what_if:
             return turn.unmet
-        gone = self._asked.difference(decided.wanted)
+        gone = self._asked.difference(self._changes.wanted)
         return {workload: size for workload, size in turn.unmet.items()
                 if (workload, Knob.MEMORY_BYTES) not in gone}
 

@@ -249,24 +249,6 @@ class Actuator:
                 self._timed_out.append((keys, one))
         return outcome
 
-    def also(self, caps: Iterable[Cap], outcome: Outcome) -> None:
-        """Set further caps in the same tick."""
-        queues = queues_.by_name()
-        for cap in caps:
-            key = (cap.workload, cap.knob)
-            if key in self._worker.pending:
-                continue
-            try:
-                current = self._driver.read(*key)
-            except errors.ScavengerError as exc:
-                self._failed(cap, exc, outcome)
-                continue
-            if arbitrate.worth_writing(cap.knob, current, cap.value):
-                queues[self._queue_of(key, queues_.TIGHTEN)].tighten.append(
-                    cap)
-        self._write_all(queues.pop('', queues_.WriteQueue()).tighten, outcome)
-        self._in_queues(queues, outcome)
-
     def hold(self, workload: str, knob: Knob) -> None:
         """Lease a knob before it is first written, and groups born below.
 

@@ -443,6 +443,7 @@ class MemoryTest(LoopTestCase):
         self.hold_memory('/services/s', 520)
         tick = self.turn(loop)
         self.assertIn(self.id('/batch/a'), tick.outcome.unmet)
+        self.turn(loop)
         self.assertEqual('FROZEN', self.tree.get('frozen', '/batch/a'))
         self.assertEqual(0, loop.counters['kills'])
         # The foreground goes: the job may run again.
@@ -455,6 +456,7 @@ class MemoryTest(LoopTestCase):
         found = orders_.NONE
         loop = self.settle(orders=lambda: found)
         self.hold_memory('/services/s', 520)
+        self.turn(loop)
         self.turn(loop)
         self.assertEqual('FROZEN', self.tree.get('frozen', '/batch/a'))
         found = orders_.Orders(foreground=frozenset(('',)))     # no VM: all
@@ -480,6 +482,7 @@ class MemoryTest(LoopTestCase):
         # Nor where the foreground needs what it has.
         self.hold_memory('/services/s', 520)
         self.turn(loop)
+        self.turn(loop)
         self.assertEqual('THAWED', self.tree.get('frozen', '/batch/a'))
         self.assertEqual(0, loop.counters['kills'])
         # Without it, the foreground's need counts.
@@ -488,9 +491,11 @@ class MemoryTest(LoopTestCase):
                       and loop.counters['kills'], 8)
         self.assertEqual(1, loop.counters['kills'])
 
-    def test_refused_memory_kills_with_consent_in_the_same_tick(self) -> None:
+    def test_refused_memory_kills_with_consent_in_the_next_tick(self) -> None:
         loop = self.settle(f'killable_parents = {self.tree.name}/batch')
         self.hold_memory('/services/s', 520)
+        self.turn(loop)
+        self.assertEqual(0, loop.counters['kills'])
         self.turn(loop)
         self.wait_for('the memory is free', lambda: int(
             self.tree.get('memory_use', '/batch/a')) < 10 * MIB, 8)

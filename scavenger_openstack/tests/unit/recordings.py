@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import pathlib
@@ -137,6 +138,8 @@ class Host:
                      memory_allotment_bytes=GIB, created_s=8.0)]
         self.used = dict.fromkeys((one.id for one in self.workloads), 0.0)
         self.originals: dict[KnobKey, Value] = {}
+        self.wanted: Mapping[KnobKey, Cap] = {}
+        self.fast_state = settle.NO_FAST_LOOP
 
     def ticks(self, count: int) -> list[loop_.Tick]:
         return [self.tick() for _ in range(count)]
@@ -203,20 +206,23 @@ class Host:
         dice = self.dice
         tick.sample = sample
         held_back = tick.stopped or tick.unwatched
-        proposal = self.decider.propose(sample, held_back=held_back,
-                                        orders=self.orders)
-        tick.reset, tick.rates = proposal.reset, proposal.rates
-        wished = settle.wish(proposal, self.fast(held_back)
-                               if dice.random() < 0.3 else settle.NO_FAST_LOOP)
-        tick.decided = settle.settle(wished, self.found(wished.caps))
         if dice.random() < 0.2:
             tick.unmet = {workload: dice.choice((0, dice.randrange(GIB)))
-                          for workload, knob in tick.decided.wanted
+                          for workload, knob in self.wanted
                           if knob is Knob.MEMORY_BYTES}
         if dice.random() < 0.2:
             tick.pending = frozenset({('/batch/b', Knob.MEMORY_BYTES),
                                       (ODD, Knob.MEMORY_BYTES)})
-        self.decider.answer(tick.decided, tick.unmet, tick.pending)
+        proposal = self.decider.propose(
+            sample, held_back=held_back, orders=self.orders,
+            taken=self.fast_state.keys, unmet=tick.unmet,
+            pending=tick.pending)
+        tick.reset, tick.rates = proposal.reset, proposal.rates
+        self.fast_state = (self.fast(held_back) if dice.random() < 0.3
+                           else settle.NO_FAST_LOOP)
+        tick.decided = settle.settle(
+            proposal, self.found(proposal.caps), self.fast_state)
+        self.wanted = tick.decided.wanted
 
     def found(self, wished: Iterable[Cap]) -> dict[KnobKey, Value | None]:
         if self.dice.random() < 0.1:

@@ -188,8 +188,7 @@ class JournalTest(limits.LimitsTestCase):
                 antagonists=('/a',), action='limit /a'),))
             proposal = decider.Decider([(fixed, mode)]).propose_from(
                 Rates(1.0, 1.0, ()))
-            [line] = self.told(decided=settle.settle(
-                settle.wish(proposal), {}))
+            [line] = self.told(decided=settle.settle(proposal, {}))
             self.assertIn(f'action: {action};', line)
 
     def test_incidents_end_with_the_agent(self) -> None:
@@ -202,8 +201,8 @@ class JournalTest(limits.LimitsTestCase):
         fixed = Fixed('owner')
         fixed.decision = Decision(incidents=(Incident(
             'i', 1.0, 'h', 'v', signal, 2.0, 1.5, 'cache', **incident),))
-        return self.told(decided=settle.settle(settle.wish(decider.Decider(
-            [(fixed, Mode.ENFORCE)]).propose_from(Rates(1.0, 1.0, ()))), {}))
+        return self.told(decided=settle.settle(decider.Decider(
+            [(fixed, Mode.ENFORCE)]).propose_from(Rates(1.0, 1.0, ())), {}))
 
     def ended_lines(self) -> list[str]:
         log = self.useFixture(fixtures.FakeLogger())

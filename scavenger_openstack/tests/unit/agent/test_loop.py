@@ -256,6 +256,8 @@ class LoopTest(testtools.TestCase):
         """Without its parent's consent nothing is killed."""
         loop = self.loop()
         tick = self.turn(loop, (B, MEMORY, 64 * host_tree.MIB))
+        self.assertEqual(36 * host_tree.MIB, tick.outcome.unmet[B])
+        tick = self.turn(loop, (B, MEMORY, 64 * host_tree.MIB))
         self.assertEqual(36 * host_tree.MIB, tick.unmet[B])
         self.assertEqual('1', self.host.read(B, 'cgroup.freeze'))
         self.assertEqual(0, loop.counters['kills'])
@@ -277,7 +279,7 @@ class LoopTest(testtools.TestCase):
         self.host.before_write = lambda: found.append(
             [one['knob'] for one in self.records()])
         self.wish.shortage_bytes = 1.0
-        self.turn(loop, (B, MEMORY, 64 * host_tree.MIB))
+        self.turn(loop, (B, MEMORY, 64 * host_tree.MIB), ticks=2)
         self.assertEqual((1, '1'), (loop.counters['kills'],
                                     self.host.read(B, 'cgroup.kill')))
         self.assertIn(Knob.PAUSED, found[-1])

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from collections.abc import Mapping
 import dataclasses
 from typing import Any
@@ -18,6 +19,7 @@ from scavenger_openstack.decision.controller import DETECTOR
 from scavenger_openstack.decision.controller import REGULATOR
 from scavenger_openstack.decision.controller import UNUSABLE
 from scavenger_openstack.decision import decider
+from scavenger_openstack.decision import orders
 from scavenger_openstack.decision import settle
 from scavenger_openstack.tests.unit.decision.controllers import Fixed
 from scavenger_openstack.types import Cap
@@ -70,17 +72,18 @@ def rates(*background: str, killable: bool = False, created_s: float = 0.0,
 
 
 class DeciderTestCase(testtools.TestCase):
-    """Decides once, and keeps what was proposed and wished."""
+    """Decides once, and keeps what was proposed."""
 
     def decide(self, one: decider.Decider, seen: Rates | None = None, *,
                held_back: bool = False, now: float = 1.0,
                originals: Mapping[KnobKey, Value | None] | None = None,
-               fast: settle.FastLoopState = settle.NO_FAST_LOOP
-               ) -> settle.Decided:
-        self.proposal = one.propose_from(dataclasses.replace(
-            seen or rates('/a'), time_s=now), held_back=held_back)
-        self.wished = settle.wish(self.proposal, fast)
-        return settle.settle(self.wished, originals or {})
+               fast: settle.FastLoopState = settle.NO_FAST_LOOP,
+               unmet: Mapping[str, int] = {},
+               pending: Collection[KnobKey] = ()) -> settle.Decided:
+        self.proposal = one.propose_from(
+            dataclasses.replace(seen or rates('/a'), time_s=now),
+            held_back=held_back, unmet=unmet, pending=pending)
+        return settle.settle(self.proposal, originals or {}, fast)
 
 
 class DecideTest(DeciderTestCase):
@@ -94,7 +97,7 @@ class DecideTest(DeciderTestCase):
         self.assertEqual({('/a', Knob.CPU_CORES): wish}, found.wanted)
         self.assertEqual([other], found.would)
         self.assertEqual(['one', 'two'], list(found.decisions))
-        self.assertEqual([wish], self.wished.caps)
+        self.assertEqual([wish], self.proposal.caps)
 
     @staticmethod
     def actions(found: settle.Decided) -> list[str]:
@@ -193,14 +196,16 @@ class DecideTest(DeciderTestCase):
             [(faulty, Mode.ENFORCE)]))
 
     def test_held_back_wants_nothing_and_says_what_it_would(self) -> None:
-        one = decider.Decider([(Fixed('one', HALF), Mode.ENFORCE)])
-        one.answer(self.decide(one), {'/a': 100}, ())
-        found = self.decide(one, held_back=True)
-        self.assertEqual(({}, [HALF], ()), (
-            found.wanted, found.would, self.proposal.pauses))
-        self.assertEqual([], self.wished.caps)
+        limit = Cap('/a', Knob.MEMORY_BYTES, 400, scavenger.NAME, 'because')
+        one = decider.Decider([(Fixed('one', limit), Mode.ENFORCE)])
+        self.decide(one, unmet={'/a': 100})
+        self.assertIn(('/a', Knob.PAUSED),
+                      [cap[:2] for cap in self.proposal.wishes])
+        decided = self.decide(one, held_back=True, unmet={'/a': 100})
+        self.assertEqual(({}, [limit], []), (
+            decided.wanted, decided.would, self.proposal.caps))
         self.decide(one)
-        self.assertEqual((), self.proposal.pauses)
+        self.assertEqual([limit], self.proposal.wishes)
 
     def test_originals_and_floors_bound_a_wish(self) -> None:
         one = decider.Decider([(Fixed('one', HALF), Mode.ENFORCE)])
@@ -232,18 +237,17 @@ class DecideTest(DeciderTestCase):
 
         found = self.decide(one, fast=settle.FastLoopState(('/g',), (floor,)))
         self.assertEqual([cpus, HALF], self.proposal.wishes)
-        self.assertEqual([HALF, floor], self.wished.caps)
         self.assertEqual({('/a', Knob.CPU_CORES): floor}, found.wanted)
 
-    def test_what_was_wished_may_be_settled_again(self) -> None:
-        """What was proposed and wished are values."""
+    def test_what_was_proposed_may_be_settled_again(self) -> None:
+        """It is a value."""
         one = decider.Decider([(Fixed('one', HALF), Mode.ENFORCE)])
         key = ('/a', Knob.CPU_CORES)
         first = self.decide(one)
-        wished = self.wished
+        proposal = self.proposal
         self.decide(one, held_back=True)
-        self.assertEqual(first, settle.settle(wished, {}))
-        self.assertEqual({}, settle.settle(wished, {key: 0.4}).wanted)
+        self.assertEqual(first, settle.settle(proposal, {}))
+        self.assertEqual({}, settle.settle(proposal, {key: 0.4}).wanted)
 
     def test_state_goes_to_its_controller(self) -> None:
         controllers = [Fixed('one'), Fixed('two'), Fixed('three')]
@@ -269,68 +273,70 @@ class DecideTest(DeciderTestCase):
         self.assertTrue(one.propose(second).reset)
 
 
-class AnswerTest(DeciderTestCase):
-    """Memory that the kernel did not give back."""
+class RefusedMemoryTest(DeciderTestCase):
+    """Memory that could not be reclaimed in the last tick."""
 
     def setUp(self) -> None:
         super().setUp()
-        self.controller = Fixed(scavenger.NAME, shortage_bytes=400.0)
+        limits = [Cap(name, Knob.MEMORY_BYTES, 400, scavenger.NAME, 'because')
+                  for name in ('/a', '/b')]
+        self.controller = Fixed(scavenger.NAME, *limits, shortage_bytes=400.0)
         self.one = decider.Decider([(self.controller, Mode.ENFORCE)])
 
-    def paused(self, seen: Rates | None = None) -> list[str]:
-        """What is paused by the next proposal."""
-        self.decide(self.one, seen or rates('/a', '/b'))
-        return [cap.workload for cap in self.proposal.pauses]
+    def paused(self, seen: Rates | None = None, **last_tick: Any
+               ) -> list[str]:
+        self.decided = self.decide(self.one, seen or rates('/a', '/b'),
+                                   **last_tick)
+        return [cap.workload for cap in self.proposal.wishes
+                if cap.knob is Knob.PAUSED]
 
     def test_a_refused_workload_is_paused_until_it_is_not(self) -> None:
-        seen = self.decide(self.one, rates('/a', '/b'))
-        found = self.one.answer(seen, {'/a': 100}, ())
-        [pause] = found.pauses
-        self.assertEqual(('/a', Knob.PAUSED, 1), pause[:3])
+        self.assertEqual(['/a'], self.paused(unmet={'/a': 100}))
+        pause = self.decided.wanted['/a', Knob.PAUSED]
+        self.assertEqual(1, pause.value)
         self.assertIn('100 bytes', pause.reason)
-        self.assertEqual([], found.kills)
-        seen = self.decide(self.one, rates('/a', '/b'))
-        self.assertEqual({('/a', Knob.PAUSED): pause}, seen.wanted)
-        self.assertEqual([pause], self.wished.caps)
-        self.assertEqual((), self.one.answer(seen, {}, ()).pauses)
+        self.assertIn(pause, self.proposal.caps)
+        self.assertEqual([], self.proposal.kills)
         self.assertEqual([], self.paused())
 
     def test_it_stays_paused_until_the_kernel_has_answered(self) -> None:
-        limit = Cap('/a', Knob.MEMORY_BYTES, 400, scavenger.NAME, 'because')
-        self.one.controllers.append((Fixed('memory', limit), Mode.ENFORCE))
-        seen = self.decide(self.one, rates('/a', '/b'))
-        self.one.answer(seen, {'/a': 100}, ())
+        self.paused(unmet={'/a': 100})
         pending = {('/a', Knob.MEMORY_BYTES)}
-        self.one.answer(seen, {}, pending)
-        self.assertEqual(['/a'], self.paused())
-        self.one.answer(seen, {'/b': 1}, pending)
-        self.assertEqual(['/a', '/b'], self.paused())
-        # A limit that is not wanted any more is no reason to pause, though
-        # it is still being removed.
-        self.one.controllers.pop()
-        self.one.answer(self.decide(self.one, rates('/a', '/b')), {}, pending)
-        self.assertEqual([], self.paused())
+        self.assertEqual(['/a'], self.paused(pending=pending))
+        self.assertEqual(['/a', '/b'], self.paused(
+            unmet={'/b': 1}, pending=pending))
+
+    def test_without_a_limit_it_is_not_paused(self) -> None:
+        """Though the limit may still be being removed."""
+        self.paused(unmet={'/a': 100})
+        self.controller.decision = Decision(shortage_bytes=400.0)
+        self.assertEqual([], self.paused(
+            unmet={'/a': 100}, pending={('/a', Knob.MEMORY_BYTES)}))
 
     def test_one_that_is_made_again_is_not_paused(self) -> None:
         """As by a hard reboot: its new run was refused nothing."""
+        pending = {('/a', Knob.MEMORY_BYTES)}
         for now in (rates('/a', created_s=8.0), rates('/b')):
-            seen = self.decide(self.one, rates('/a', created_s=7.0))
-            self.one.answer(seen, {'/a': 100}, ())
-            again = self.decide(self.one, rates('/a', created_s=7.0))
-            self.assertIn(('/a', Knob.PAUSED), again.wanted)
-            found = self.decide(self.one, now)
-            self.assertEqual({}, found.wanted)
-            self.assertEqual((), self.proposal.pauses)
+            self.assertEqual(['/a'], self.paused(
+                rates('/a', created_s=7.0), unmet={'/a': 100}))
+            self.assertEqual([], self.paused(now, pending=pending))
 
-    def test_who_opted_in_is_killed_for_a_shortage_only(self) -> None:
-        seen = self.decide(self.one, rates('/a', '/b', killable=True))
-        found = self.one.answer(seen, {'/a': 100}, ())
-        [kill] = found.kills
+    def test_an_override_that_is_refused_pauses_nothing(self) -> None:
+        override = orders.Override('1', '/a', '', Knob.MEMORY_BYTES, 300,
+                                   'because', 9.0)
+        self.proposal = self.one.propose_from(
+            rates('/a', killable=True), unmet={'/a': 100},
+            orders=orders.Orders(overrides=orders.Overrides((override,))))
+        self.assertEqual([], self.proposal.kills)
+        self.assertNotIn(Knob.PAUSED, {
+            cap.knob for cap in self.proposal.wishes})
+
+    def test_killable_workloads_are_killed_for_a_shortage_only(self) -> None:
+        seen = rates('/a', '/b', killable=True)
+        self.assertEqual([], self.paused(seen, unmet={'/a': 100}))
+        [kill] = self.proposal.kills
         self.assertEqual(('/a', 'kill', 'scavenger'), kill[:3])
-        self.assertEqual((), found.pauses)
-        self.controller.decision = Decision(
-            facts={'memory': {'rule': 'holding', 'budget': 0.0}})
-        seen = self.decide(self.one, rates('/a', '/b', killable=True))
-        found = self.one.answer(seen, {'/a': 100}, ())
-        self.assertEqual((['/a'], []), (
-            [cap.workload for cap in found.pauses], found.kills))
+        self.controller.decision = self.controller.decision._replace(
+            shortage_bytes=0.0)
+        self.assertEqual(['/a'], self.paused(seen, unmet={'/a': 100}))
+        self.assertEqual([], self.proposal.kills)

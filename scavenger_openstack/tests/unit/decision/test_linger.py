@@ -65,10 +65,10 @@ class LingerTest(testtools.TestCase):
         """The knobs that are limited after one more second."""
         self.now += 1
         self.one.decision = Decision(caps, **decision)  # type: ignore
-        self.decided = settle.settle(settle.wish(self.decider.propose_from(
+        self.decided = settle.settle(self.decider.propose_from(
             Rates(self.now, 1.0, () if self.job is None else (
                 WorkloadRates(self.job, 1.0),)), orders=self.orders,
-            held_back=self.held_back)), {})
+            held_back=self.held_back), {})
         return {knob for _, knob in self.decided.wanted}
 
     def test_one_that_comes_and_goes_is_one(self) -> None:

@@ -241,10 +241,10 @@ class Overrides(testtools.TestCase):
 
 def decide(asked: Orders, *caps: Cap, mode: Mode = Mode.ENFORCE
            ) -> settle.Decided:
-    wished = settle.wish(decider.Decider([(
-        Fixed('one', *caps), mode)]).propose_from(RATES, orders=asked))
-    return settle.settle(wished, {(cap.workload, cap.knob): None
-                                  for cap in wished.caps})
+    proposal = decider.Decider([(
+        Fixed('one', *caps), mode)]).propose_from(RATES, orders=asked)
+    return settle.settle(proposal, {(cap.workload, cap.knob): None
+                                    for cap in proposal.caps})
 
 
 class Knobs(testtools.TestCase):

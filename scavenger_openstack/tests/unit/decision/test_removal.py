@@ -39,10 +39,10 @@ class RemovalTest(testtools.TestCase):
         one = Fixed(name)
         one.decision = decision or Decision()
         wished = orders.Orders(**asked)
-        decided = settle.settle(settle.wish(decider.Decider(
+        decided = settle.settle(decider.Decider(
             [(one, mode)]).propose_from(Rates(1.0, 1.0, (WorkloadRates(
                 Workload('/a', priority, project='p', instance='u'), 1.0),)),
-            orders=wished), fast), {cap[:2]: original})
+            orders=wished), {cap[:2]: original}, fast)
         self.assertNotIn(cap[:2], decided.wanted)
         return removal.why(cap, decided, wished, isolation)
 
