@@ -12,10 +12,12 @@ from typing import Any
 
 from scavenger_openstack.grounds import Ground
 from scavenger_openstack.grounds import GroundKind
+from scavenger_openstack.knobs import KNOBS
+from scavenger_openstack.knobs import MB_PER_S
+from scavenger_openstack.knobs import RESOURCE_OF
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import printable
 from scavenger_openstack.types import Resource
-from scavenger_openstack.types import RESOURCE_OF
 from scavenger_openstack.types import THE_HOST
 from scavenger_openstack.types import Value
 
@@ -53,7 +55,7 @@ def of_knob(knob: str, value: Value | None) -> str:
     :param knob: or another name that ends with its unit
     """
     if value is None:
-        return 'unlimited'
+        return 'no limit'
     if isinstance(value, str):
         return f'CPUs {value}' if knob == Knob.CPU_SET else value
     if knob == Knob.MEMORY_BYTES:
@@ -74,17 +76,13 @@ def unit(name: str) -> tuple[float, str]:
 
 
 def _unit_of_knob(knob: str) -> tuple[float, str]:
-    return (1e6, 'MB/s') if knob.endswith('_bytes_per_s') else \
-        _KNOB_UNITS.get(knob, (1.0, ''))
+    return (KNOBS[Knob(knob)].unit if knob in set(Knob) else
+            MB_PER_S if knob.endswith('_bytes_per_s') else (1.0, ''))
 
 
 def _in_unit(value: float, size: float, words: str) -> str:
     return f'{of_number(value / size)} {words}'.rstrip()
 
-
-_KNOB_UNITS: dict[str, tuple[float, str]] = {
-    Knob.CPU_CORES: (1.0, 'cores'), Knob.MEMORY_BYTES: (2.0 ** 20, 'MiB'),
-    Knob.IO_OPS_PER_S: (1.0, 'operations/s'), Knob.LLC_WAYS: (1.0, 'ways')}
 
 _SIGNAL_UNITS: dict[str, tuple[float, str]] = {
     'run_delay': (1.0, 's waited per s of CPU time'),

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Amounts with their units, as people type and read them."""
+"""Amounts with their units, as people type and read them.
+
+The table of knobs is imported where it is used: the ``openstack`` command
+loads all commands of a plug-in to run one.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +15,13 @@ _FACTORS = {'': 1, 'k': 10 ** 3, 'M': 10 ** 6, 'G': 10 ** 9, 'T': 10 ** 12,
             'Ki': 2 ** 10, 'Mi': 2 ** 20, 'Gi': 2 ** 30, 'Ti': 2 ** 40}
 _NUMBER = r'([0-9]+(?:\.[0-9]*)?|\.[0-9]+) ?([kMGT]?i?)(B?)((?:/s)?)'
 
-_UNITS = {'cpu_cores': 'cores', 'io_ops_per_s': 'operations/s'}
-
-_BYTES = ('memory_bytes', 'io_bytes_per_s', 'egress_bytes_per_s')
-_SCALED = (*_BYTES, 'io_ops_per_s')
-
-HOW = ('cpu_cores: a number of cores (0.5). cpu_set: a CPU list (0-1,4). '
-       'memory_bytes: bytes (512MiB). io_bytes_per_s and '
-       'egress_bytes_per_s: bytes per second (20M, 20MB/s). io_ops_per_s: '
-       'operations per second (200). cpu_idle: 0 or 1. k, M, G, T are '
-       'powers of 1000, with i of 1024')
-"""For the help of options."""
+def how() -> str:
+    """Return what may be typed, for the help of options."""
+    from scavenger_openstack.knobs import KNOBS
+    from scavenger_openstack.knobs import OVERRIDABLE
+    return ', '.join(f'{knob} (such as {KNOBS[knob].example})'
+                     for knob in OVERRIDABLE) + (
+        '. k, M, G, T are powers of 1000, with i of 1024')
 
 
 def parse(knob: str, text: str) -> float | str | None:
@@ -31,31 +31,27 @@ def parse(knob: str, text: str) -> float | str | None:
     """
     if text == 'none':
         return None
-    if knob == 'cpu_set':
-        from scavenger_openstack.types import parse_cpus
-        try:
-            if parse_cpus(text):
-                return text
-        except ValueError:
-            pass
-        raise ValueError(f'{text!r} is not a CPU list such as 0-1,4')
+    from scavenger_openstack import knobs
+    from scavenger_openstack.types import Knob
+    facts = knobs.KNOBS[Knob(knob)]
+    if knob == Knob.CPU_SET:
+        if mistake := knobs.mistake(Knob.CPU_SET, text):
+            raise ValueError(f'{text!r} is not {mistake}')
+        return text
+    in_bytes = 'bytes' in knob
     # What human() writes may be typed again.
-    found = re.fullmatch(_NUMBER, text.removesuffix(
-        _UNITS.get(knob, '')).rstrip(' '))
-    if found is None or any(found.groups()[1:]) and knob not in _SCALED \
-            or found[3] and knob not in _BYTES \
-            or found[4] and knob == 'memory_bytes' \
-            or found[2] not in _FACTORS:
+    match = re.fullmatch(_NUMBER, text if in_bytes else text.removesuffix(
+        facts.unit[1]).rstrip(' '))
+    if (match is None
+            or any(match.groups()[1:]) and not (
+                in_bytes or knob == Knob.IO_OPS_PER_S)
+            or match[3] and not in_bytes
+            or match[4] and knob == Knob.MEMORY_BYTES
+            or match[2] not in _FACTORS):
         raise ValueError(f'{text!r} is not a value of {knob}, such as '
-                         f'{_EXAMPLES.get(knob, "1")} or none')
-    value = float(found[1]) * _FACTORS[found[2]]
+                         f'{facts.example} or none')
+    value = float(match[1]) * _FACTORS[match[2]]
     return int(value) if value == math.floor(value) else value
-
-
-_EXAMPLES = {
-    'cpu_cores': '0.5', 'memory_bytes': '512MiB',
-    'io_bytes_per_s': '20MB/s', 'io_ops_per_s': '200',
-    'egress_bytes_per_s': '10MB/s'}
 
 
 _KNOBS = {'memory': 'memory_bytes', 'disk': 'io_bytes_per_s',
@@ -70,11 +66,12 @@ def human(name: str, value: object) -> str:
     """
     if value is None:
         return 'no limit'
+    from scavenger_openstack import amounts
+    from scavenger_openstack import knobs
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return str(value)
-    from scavenger_openstack import amounts
     if not isinstance(value, str):
-        if name in ('cpu_idle', 'paused'):
+        if name in knobs.SWITCHES:
             return 'yes' if value else 'no'
         if name in ('io_wait', 'llc_misses_per_s'):
             return amounts.of_signal(name, value)

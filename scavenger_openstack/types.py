@@ -82,15 +82,6 @@ PROTECTED = (Resource.CPU, Resource.MEMORY, Resource.NETWORK, Resource.DISK)
 """Those that an operator can name: the cache is protected with the CPUs."""
 
 
-RESOURCE_OF: Mapping[Knob, Resource] = {
-    Knob.CPU_CORES: Resource.CPU, Knob.CPU_SET: Resource.CPU,
-    Knob.CPU_IDLE: Resource.CPU, Knob.LLC_WAYS: Resource.CPU,
-    Knob.MEMORY_BYTES: Resource.MEMORY, Knob.PAUSED: Resource.MEMORY,
-    Knob.IO_BYTES_PER_S: Resource.DISK, Knob.IO_OPS_PER_S: Resource.DISK,
-    Knob.EGRESS_BYTES_PER_S: Resource.NETWORK}
-"""The resource that a limit is set on for the foreground's sake."""
-
-
 class Cpu(NamedTuple):
     """Where one logical CPU sits: its physical core, LLC and NUMA node.
 

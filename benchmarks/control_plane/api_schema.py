@@ -37,11 +37,11 @@ from werkzeug.test import Client
 
 from scavenger_openstack.api import app
 from scavenger_openstack.api.resources import audit
-from scavenger_openstack.api.resources import caps
 from scavenger_openstack.api.resources import incidents
 from scavenger_openstack.api.routes import ROUTES
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import schema
+from scavenger_openstack.knobs import OVERRIDABLE
 from scavenger_openstack.tests.unit.api import cloud
 
 USER, PASSWORD = 'ann', 'of no worth'
@@ -54,7 +54,7 @@ KNOWN = {
     'expires_at': [cloud.at(86400)],
     'host': [cloud.HOST, cloud.SILENT],
     'id': [cloud.INCIDENT, cloud.PRIORITY, cloud.EXEMPTION],
-    'knob': [str(knob) for knob in caps.OVERRIDABLE],
+    'knob': [str(knob) for knob in OVERRIDABLE],
     'name': [cloud.HOST, cloud.SILENT],
     'project': [cloud.ONE, cloud.OTHER],
     'target': [cloud.HOST, cloud.NOISY, cloud.OTHER, 'racks'],

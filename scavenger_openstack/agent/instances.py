@@ -16,6 +16,7 @@ from typing import Any
 from scavenger_openstack.agent import names
 from scavenger_openstack import amounts
 from scavenger_openstack.decision import tags
+from scavenger_openstack.knobs import KNOBS
 from scavenger_openstack import text
 from scavenger_openstack.types import Instance
 from scavenger_openstack.types import Knob
@@ -31,12 +32,6 @@ OWN_LIMIT = 'own_limit'
 """The cause of a victim that its own quota holds back."""
 USE = ('cpu_cores', 'memory_bytes', 'io_bytes_per_s', 'io_ops_per_s',
        'net_tx_bytes_per_s')
-_WORDS = {
-    Knob.CPU_SET: '{}', Knob.CPU_CORES: '{}',
-    Knob.CPU_IDLE: 'CPU only when idle', Knob.MEMORY_BYTES: 'memory {}',
-    Knob.IO_BYTES_PER_S: 'disk {}', Knob.IO_OPS_PER_S: 'disk {}',
-    Knob.EGRESS_BYTES_PER_S: 'sends {}', Knob.LLC_WAYS: '{} of cache',
-    Knob.PAUSED: 'paused'}
 
 
 class InstanceRows:
@@ -131,7 +126,7 @@ def _known(value: float | None, form: str) -> str:
 
 
 def _limits(row: Mapping[str, Any], stale: bool) -> str:
-    found = [_WORDS[Knob(knob)].format(amounts.of_knob(Knob(knob), value))
+    found = [KNOBS[Knob(knob)].words.format(amounts.of_knob(Knob(knob), value))
              for knob, value in row['limits'].items()]
     title = 'limits at the last tick' if stale else 'limits'
     return f'{title}: ' + ', '.join(found) if found else 'no limits'

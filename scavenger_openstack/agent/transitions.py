@@ -369,13 +369,18 @@ def _of_limits(events: Sequence[LimitEvent]) -> str:
     first, removed = events[0], events[0].what == 'removed'
     reasons = dict.fromkeys(one.why for one in events if one.why)
     limits = ', '.join(
-        f'{one.knob} ' + ('is' if removed else '=') + ' ' + amounts.of_knob(
-            one.knob, one.original if removed else one.value)
-        for one in events)
+        f'{event.knob} ' + (_original(event) if removed else
+                            f'= {amounts.of_knob(event.knob, event.value)}')
+        for event in events)
     return (f'{len(events)} limits {first.what}: {first.workload} {limits}'
             + (f': {"; ".join(reasons)}' if reasons else '')
             + f' ({", ".join(dict.fromkeys(one.owner for one in events))}); '
             'see scavenger-agent history for each')
+
+
+def _original(event: LimitEvent) -> str:
+    value = amounts.of_knob(event.knob, event.original)
+    return f'has {value}' if event.original is None else f'is {value}'
 
 
 def _of_limit(event: LimitEvent) -> str:
@@ -386,7 +391,7 @@ def _of_limit(event: LimitEvent) -> str:
     spread = ('' if event.lowest == event.highest else
               f', from {lowest} to {highest} since the last line')
     if event.what == 'removed':
-        return (f'{what} is {before} again; it was {value}{spread} '
+        return (f'{what} {_original(event)} again; it was {value}{spread} '
                 f'for {event.wall_time_s - event.since_s:.0f} s'
                 + (f': {event.why}' if event.why else '')
                 + f' ({event.owner})')

@@ -12,21 +12,12 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from scavenger_openstack.knobs import DEFAULT_FLOORS
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import incident_id
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import LIMIT
 from scavenger_openstack.types import WorkloadRates
-
-DEFAULT_FLOORS: Mapping[Knob, float] = {
-    Knob.CPU_CORES: 0.1,
-    Knob.MEMORY_BYTES: 64.0 * 2 ** 20,
-    Knob.EGRESS_BYTES_PER_S: 125_000.0,
-    Knob.IO_BYTES_PER_S: 1_000_000.0,
-    Knob.IO_OPS_PER_S: 10.0,
-}
-"""Floors of a batch container that has none of its own: DESIGN 7.6.  A
-VM's memory floor is the RAM of its flavor."""
 
 
 def floors(background: Iterable[WorkloadRates], knob: Knob) -> list[float]:

@@ -38,12 +38,12 @@ from scavenger_openstack.conf import host as conf_host
 from scavenger_openstack.conf import libraries as conf_libraries
 from scavenger_openstack.conf import params as conf_params
 from scavenger_openstack import errors
+from scavenger_openstack.knobs import RESOURCE_OF
 from scavenger_openstack.metrics import options as metrics_options
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import printable
 from scavenger_openstack.types import Resource
-from scavenger_openstack.types import RESOURCE_OF
 
 LOG = logging.getLogger(__name__)
 

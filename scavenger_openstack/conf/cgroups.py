@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from oslo_config import cfg
 
-from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
+from scavenger_openstack.knobs import DEFAULT_FLOORS
 from scavenger_openstack.types import Knob
 
 FLOORS = {

@@ -14,15 +14,13 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import math
 
+from scavenger_openstack.knobs import SWITCHES
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import parse_cpus
 from scavenger_openstack.types import Value
-
-SWITCHES = frozenset((Knob.CPU_IDLE, Knob.PAUSED))
-"""Knobs that hold 0 or 1, where 1 is tighter."""
 
 SLACK = 0.02
 """Loosening by less than this share is not worth a write.  Ours: demand

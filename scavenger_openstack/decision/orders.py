@@ -19,7 +19,9 @@ from typing import NamedTuple
 
 from scavenger_openstack.algorithms.allowance import Budget
 from scavenger_openstack.algorithms.cpi2.specs import Specs
-from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
+from scavenger_openstack.knobs import DEFAULT_FLOORS
+from scavenger_openstack.knobs import OF_GROUPS
+from scavenger_openstack.knobs import OVERRIDABLE
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Floor
 from scavenger_openstack.types import Knob
@@ -32,12 +34,6 @@ from scavenger_openstack.types import Workload
 from scavenger_openstack.wire import fit
 
 OWNER = 'operator'
-
-OF_GROUPS = frozenset((Knob.CPU_SET, Knob.CPU_IDLE))
-"""Knobs that are set on the group of a workload."""
-OVERRIDABLE = OF_GROUPS | DEFAULT_FLOORS.keys()
-"""Knobs that an operator may set: those with a floor, and those that leave
-a workload all CPU time that nothing else needs."""
 
 _CAREFUL = (Mode.OFF, Mode.OBSERVE, Mode.ENFORCE)
 

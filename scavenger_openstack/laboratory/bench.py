@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 from scavenger_openstack.agent.apply.actuator import Actuator
 from scavenger_openstack.agent.loop import Loop
-from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
 from scavenger_openstack.algorithms.scavenger import scavenger
 from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack.decision import rates as rates_
 from scavenger_openstack import errors
+from scavenger_openstack.knobs import DEFAULT_FLOORS
 from scavenger_openstack.laboratory.inline_executor import InlineExecutor
 from scavenger_openstack.laboratory.isolation import SimulatedIsolation
 from scavenger_openstack.laboratory.leases import SimulatedLeases

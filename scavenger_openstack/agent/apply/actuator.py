@@ -31,9 +31,9 @@ from scavenger_openstack.agent.apply import write_queue as queues_
 from scavenger_openstack.agent import base as base_
 from scavenger_openstack import amounts
 from scavenger_openstack.decision import arbitrate
-from scavenger_openstack.decision.orders import OF_GROUPS
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
+from scavenger_openstack.knobs import OF_GROUPS
 from scavenger_openstack import log_once
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob

@@ -12,8 +12,8 @@ from __future__ import annotations
 import collections
 import dataclasses
 
-from scavenger_openstack.decision import arbitrate
 from scavenger_openstack.drivers import base
+from scavenger_openstack.knobs import SWITCHES
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
@@ -62,7 +62,7 @@ def at(queue: str, what: str) -> str:
 
 def tightens(cap: Cap, current: Value | None) -> bool:
     """Whether the cap takes something away from what is in force."""
-    if current is None or cap.knob in arbitrate.SWITCHES:
+    if current is None or cap.knob in SWITCHES:
         return True
     if cap.knob is Knob.CPU_SET:
         return not parse_cpus(str(current)) <= parse_cpus(str(cap.value))

@@ -20,14 +20,13 @@ from scavenger_openstack.agent.control_plane import tries
 from scavenger_openstack.agent import status
 from scavenger_openstack.algorithms import allowance
 from scavenger_openstack.algorithms.cpi2 import specs
-from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
 from scavenger_openstack.algorithms import signals
-from scavenger_openstack.decision import arbitrate
 from scavenger_openstack.decision import orders as orders_
 from scavenger_openstack import errors
+from scavenger_openstack import knobs
+from scavenger_openstack.knobs import DEFAULT_FLOORS
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
-from scavenger_openstack.types import parse_cpus
 from scavenger_openstack.types import printable
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import fit
@@ -38,7 +37,6 @@ LOG = log.getLogger(__name__)
 FILE = 'directives.json'
 GOOD = 'directives.good.json'
 """The last ones that the agent has gone on with for some ticks."""
-MOST = 2.0 ** 53
 """More than any host has of anything; what is reckoned from it is finite."""
 NOT_UNDERSTOOD = '-'
 """The digest of directives of which only the kill switch is followed: the
@@ -355,8 +353,9 @@ def _stopped(reason: str, note: str = '') -> report.Directives:
 
 def _possible(one: report.Spec) -> bool:
     """Whether a signal can be like that; nothing overflows then."""
-    return (one.signal in signals.SIGNALS and 0 < one.mean <= MOST
-            and one.stddev <= MOST and (one.cpu_cores or 0.0) <= MOST)
+    most = knobs.MOST
+    return (one.signal in signals.SIGNALS and 0 < one.mean <= most
+            and one.stddev <= most and (one.cpu_cores or 0.0) <= most)
 
 
 def _floor(tag: report.Tag) -> tuple[dict[Knob, float], str]:
@@ -366,8 +365,8 @@ def _floor(tag: report.Tag) -> tuple[dict[Knob, float], str]:
     for name, value in tag.floor.items():
         if name not in DEFAULT_FLOORS:
             wrong.append(f'{name} has no floor')
-        elif value > MOST:
-            wrong.append(f'{name}: not a number from 0 to {MOST:g}')
+        elif value > knobs.MOST:
+            wrong.append(f'{name}: not a number from 0 to {knobs.MOST:g}')
         else:
             floor[Knob(name)] = value
     return floor, fit.sentence('; '.join(wrong))
@@ -382,19 +381,7 @@ def _unsound(one: report.Override) -> str:
     if one.knob not in set(Knob):
         return f'{one.knob!r} is no knob of this agent'
     knob, value = Knob(one.knob), one.value
-    if knob not in orders_.OVERRIDABLE:
+    if knob not in knobs.OVERRIDABLE:
         return f'{knob} has no floor, so no override sets it'
-    if value is None:
-        return ''
-    if knob is Knob.CPU_SET:
-        try:
-            if isinstance(value, str) and parse_cpus(value):
-                return ''
-        except ValueError:
-            pass
-        return 'not a list of CPUs'
-    if isinstance(value, str) or not 0 <= value <= MOST:
-        return f'not a number from 0 to {MOST:g}'
-    if knob in arbitrate.SWITCHES and value not in (0, 1):
-        return 'neither 0 nor 1'
-    return ''
+    mistake = '' if value is None else knobs.mistake(knob, value)
+    return f'the value is not {mistake}' if mistake else ''

@@ -24,18 +24,14 @@ from scavenger_openstack.db.resources import caps
 from scavenger_openstack.db.resources import hosts as db_hosts
 from scavenger_openstack.db.resources import notifications
 from scavenger_openstack.db.resources import workloads
+from scavenger_openstack import knobs
+from scavenger_openstack.knobs import OVERRIDABLE
 from scavenger_openstack.types import Knob
-from scavenger_openstack.types import parse_cpus
 from scavenger_openstack.types import Priority
 from scavenger_openstack.wire import fit
 
 LONGEST_S = 366 * 86400.0
 """An override that lasts longer is a configuration."""
-LARGEST = 2.0 ** 53
-
-OVERRIDABLE = tuple(knob for knob in Knob
-                    if knob not in (Knob.PAUSED, Knob.LLC_WAYS))
-"""What agents follow: those of :mod:`.decision.orders`."""
 
 FILTERS = {
     'host': schemas.NAME,
@@ -259,22 +255,10 @@ def _value(knob: Knob, value: Any) -> float | str | None:
     """
     if value is None:
         return None
-    if knob is Knob.CPU_SET:
-        try:
-            if isinstance(value, str) and parse_cpus(value):
-                return value
-        except ValueError:
-            pass
-        raise faults.bad('value is not a CPU list.', 'value',
-                         'a CPU list such as 0-1,4, or null')
-    if knob is Knob.CPU_IDLE:
-        if value in (0, 1) and not isinstance(value, str):
-            return float(value)
-        raise faults.bad('value is neither 0 nor 1.', 'value', [0, 1, None])
-    if isinstance(value, str) or not 0 <= value <= LARGEST:
-        raise faults.bad('value is not a number that this knob holds.',
-                         'value', 'a number from 0 to 2^53, or null')
-    return float(value)
+    if mistake := knobs.mistake(knob, value):
+        raise faults.bad(f'value is not {mistake}.', 'value',
+                         f'{mistake}, or null')
+    return value if isinstance(value, str) else float(value)
 
 
 def _check_limited(knob: Knob, host: Mapping[str, Any]) -> None:

@@ -90,7 +90,7 @@ class SetLimit(PolicyForm):
         asked = self.request.POST or self.request.GET
         if self.get_form_class() is admin_forms.Choose:
             return {**context, 'submit_label': _('Next')}
-        return {**context, 'how': typed_amounts.HOW.split('. '),
+        return {**context, 'how': typed_amounts.how().split('. '),
                 'host': asked.get('host', ''),
                 **self._floors(asked.get('host', ''),
                                asked.get('workload', ''))}

@@ -20,10 +20,10 @@ from scavenger_openstack import amounts
 from scavenger_openstack.dashboard import fragment
 from scavenger_openstack.dashboard import incident as incident_
 from scavenger_openstack.dashboard import names
+from scavenger_openstack.knobs import RESOURCE_OF
 from scavenger_openstack import typed_amounts
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Resource
-from scavenger_openstack.types import RESOURCE_OF
 
 Fields = Mapping[str, Any]
 

@@ -18,7 +18,6 @@ from collections.abc import Sequence
 import dataclasses
 import logging
 
-from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
 from scavenger_openstack.algorithms.kubelet import is_of_kubelet
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.cgroup import counters as cgroup_counters
@@ -34,6 +33,7 @@ from scavenger_openstack.drivers.cgroup import own_limits
 from scavenger_openstack.drivers.kernel import cgroup_files
 from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack import errors
+from scavenger_openstack.knobs import DEFAULT_FLOORS
 from scavenger_openstack import log_once
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob

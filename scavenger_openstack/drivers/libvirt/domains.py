@@ -19,7 +19,6 @@ from collections.abc import Sequence
 import logging
 import time
 
-from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.kernel import cgroup_files
 from scavenger_openstack.drivers.kernel import cgroup_mounts
@@ -43,6 +42,7 @@ from scavenger_openstack.drivers.qemu import counters as domain_counters
 from scavenger_openstack.drivers.qemu import domain_cgroup
 from scavenger_openstack.drivers.qemu import process
 from scavenger_openstack import errors
+from scavenger_openstack.knobs import DEFAULT_FLOORS
 from scavenger_openstack import log_once
 from scavenger_openstack.types import Floor
 from scavenger_openstack.types import Knob

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 import dataclasses
 import math
 
-from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
 from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack.drivers.libvirt.domain_cache import Snapshot
 from scavenger_openstack.drivers.libvirt import file_knobs
 from scavenger_openstack.drivers.qemu import counters as domain_counters
+from scavenger_openstack.knobs import DEFAULT_FLOORS
 from scavenger_openstack.types import Floor
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority

@@ -20,7 +20,6 @@ import re
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
 from scavenger_openstack.drivers.libvirt import cputune
 from scavenger_openstack.drivers.libvirt import metadata as domain_record
 from scavenger_openstack.drivers.libvirt import nova_metadata
@@ -30,6 +29,7 @@ from scavenger_openstack.drivers.libvirt.safe_xml import cpus
 from scavenger_openstack.drivers.libvirt.safe_xml import shown
 from scavenger_openstack.drivers.libvirt.safe_xml import some
 from scavenger_openstack import errors
+from scavenger_openstack.knobs import DEFAULT_FLOORS
 from scavenger_openstack.restore import grammar
 from scavenger_openstack.types import Instance
 from scavenger_openstack.types import Knob

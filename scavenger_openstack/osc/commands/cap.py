@@ -68,7 +68,8 @@ class ListCaps(command.Lister):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         listing.add_arguments(parser)
-        knobs = _knobs()
+        from scavenger_openstack.types import Knob
+        knobs = [str(knob) for knob in Knob]
         which = parser.add_mutually_exclusive_group()
         which.add_argument(
             '--past', action='store_true',
@@ -126,9 +127,9 @@ class SetCap(command.ShowOne):
         parser = super().get_parser(prog_name)
         _add_knob(parser)
         parser.add_argument(
-            'value', metavar='<value>',
-            help='The limit, or "none": the workload is not limited on this '
-                 f'knob, whatever the controllers want. {typed_amounts.HOW}.')
+            'value', metavar='<value>', help='The limit, or "none": no limit '
+            'on this knob, whatever the controllers want. '
+            f'{typed_amounts.how()}.')
         parser.add_argument(
             '--expires', metavar='<time>', type=times.until, required=True,
             help=f'When the override ends: {times.HOW}. A duration counts '
@@ -164,18 +165,9 @@ class UnsetCap(command.Command):
             query={'reason': parsed_args.reason})
 
 
-def _knobs() -> list[str]:
-    from scavenger_openstack import types
-    return [knob.value for knob in types.Knob]
-
-
-def settable() -> list[str]:
-    """The knobs on which agents follow overrides."""
-    return [knob for knob in _knobs() if knob not in ('paused', 'llc_ways')]
-
-
 def _add_knob(parser: argparse.ArgumentParser) -> None:
-    knobs = settable()
+    from scavenger_openstack.knobs import OVERRIDABLE
+    knobs = [str(knob) for knob in OVERRIDABLE]
     parser.add_argument(
         'host', metavar='<host>',
         help='The name of the host that the workload is on. Example: '

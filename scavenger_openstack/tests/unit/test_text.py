@@ -124,7 +124,7 @@ class Amounts(testtools.TestCase):
                 (Knob.IO_BYTES_PER_S, 2.5e9, '2,500 MB/s'),
                 (Knob.IO_BYTES_PER_S, 5.0, '0.000005 MB/s'),
                 (Knob.CPU_IDLE, 1, '1'), (Knob.CPU_SET, '', 'CPUs '),
-                (Knob.MEMORY_BYTES, None, 'unlimited')):
+                (Knob.MEMORY_BYTES, None, 'no limit')):
             self.assertEqual(wanted, amounts.of_knob(knob, value))
             self.assertEqual(wanted, amounts.of_knob(str(knob), value))
 

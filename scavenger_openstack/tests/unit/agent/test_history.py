@@ -80,11 +80,11 @@ class LimitsTest(testtools.TestCase):
 
     def test_begin_and_end(self) -> None:
         self.assertEqual(
-            ['limit set: /batch/a cpu_cores = 0.5 cores, before: unlimited: '
+            ['limit set: /batch/a cpu_cores = 0.5 cores, before: no limit: '
              'why (o)'], self.step(0, cap(0.5, 'why')))
         self.assertEqual([], self.step(1, cap(0.5, 'other numbers')))
         self.assertEqual(
-            ['limit removed: /batch/a cpu_cores is unlimited again; it was '
+            ['limit removed: /batch/a cpu_cores has no limit again; it was '
              '0.5 cores for 300 s: the agent ends (o)'],
             self.step(300, why='the agent ends'))
         self.assertEqual([], self.step(301))
@@ -499,8 +499,8 @@ class FilesTest(testtools.TestCase):
                      for knob, value in knobs.items()
                      for workload in ('vm1', 'vm2')])
         self.assertEqual([line for workload in ('vm1', 'vm2') for line in (
-            f'3 limits removed: {workload} cpu_cores is unlimited, '
-            'memory_bytes is unlimited, io_bytes_per_s is unlimited: it '
+            f'3 limits removed: {workload} cpu_cores has no limit, '
+            'memory_bytes has no limit, io_bytes_per_s has no limit: it '
             'ended (o); see scavenger-agent history for each',
             f'3 limits set: {workload} cpu_cores = 0.5 cores, memory_bytes = '
             '64 MiB, io_bytes_per_s = 10 MB/s (o); see scavenger-agent '
@@ -530,7 +530,7 @@ class FilesTest(testtools.TestCase):
             LimitEvent(0.0, 'removed', '/batch/a', knob, 'o', 'r', why=why)
             for knob, why in ((Knob.CPU_CORES, 'x'), (Knob.CPU_SET, 'y'),
                               (Knob.PAUSED, 'x'), (Knob.LLC_WAYS, ''))])
-        self.assertIn('llc_ways is unlimited: x; y (o); see', line)
+        self.assertIn('llc_ways has no limit: x; y (o); see', line)
 
     def test_none_is_wanted(self) -> None:
         self.history(0).add(self.some(0, 1))

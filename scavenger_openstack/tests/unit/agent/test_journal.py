@@ -37,8 +37,8 @@ from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
 
 WISHES = ((CORES, 0.5), (OPS, 100.0))
-REMOVED = (f'2 limits removed: {UUID} cpu_cores is unlimited, io_ops_per_s '
-           'is unlimited: {} (owner); see scavenger-agent history for each')
+REMOVED = (f'2 limits removed: {UUID} cpu_cores has no limit, io_ops_per_s '
+           'has no limit: {} (owner); see scavenger-agent history for each')
 
 
 class JournalTest(limits.LimitsTestCase):
@@ -147,13 +147,13 @@ class JournalTest(limits.LimitsTestCase):
         self.assertEqual(removal.EXEMPT, self.orders(exempt={UUID}))
 
     def orders(self, **found: Any) -> str:
-        """Why it is unlimited while these orders hold."""
+        """Why it has no limit while these orders hold."""
         nothing: Any = None
         self.machine.stop()     # or virsh would be asked
         self.tick()
         [line] = self.told(decided=settle.Decided(
             nothing, {}, (), (), (), nothing, {}, {}, **found))
-        return line.partition('is unlimited: ')[2].partition(' (')[0]
+        return line.partition('has no limit: ')[2].partition(' (')[0]
 
     def test_an_override_that_ended(self) -> None:
         for _ in range(9):

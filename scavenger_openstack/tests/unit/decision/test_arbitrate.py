@@ -11,11 +11,11 @@ import random
 
 import testtools
 
-from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
 from scavenger_openstack.algorithms.max_min import split
 from scavenger_openstack.decision.arbitrate import arbitrate
 from scavenger_openstack.decision.arbitrate import tightest
 from scavenger_openstack.decision.arbitrate import worth_writing
+from scavenger_openstack.knobs import DEFAULT_FLOORS
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Value

@@ -15,6 +15,7 @@ from scavenger_openstack.decision import decider
 from scavenger_openstack.decision.linger import HOLD_TIMES
 from scavenger_openstack.decision import orders
 from scavenger_openstack.decision import settle
+from scavenger_openstack import knobs
 from scavenger_openstack.tests.unit.decision.controllers import Fixed
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
@@ -88,7 +89,7 @@ class LingerTest(testtools.TestCase):
     def test_how_long_each_stays(self) -> None:
         for knob in Knob:
             self.now += 1e6
-            cap = Cap('/batch' if knob in orders.OF_GROUPS else '/batch/a',
+            cap = Cap('/batch' if knob in knobs.OF_GROUPS else '/batch/a',
                       knob, '0' if knob is Knob.CPU_SET else 1, 'one', 'why')
             self.turn(cap)
             stays = 0

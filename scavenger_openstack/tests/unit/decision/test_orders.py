@@ -11,14 +11,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 import testtools
 
-from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
-from scavenger_openstack.api.resources import caps
 from scavenger_openstack.decision import decider
 from scavenger_openstack.decision import orders
 from scavenger_openstack.decision.orders import Orders
 from scavenger_openstack.decision.orders import Override
 from scavenger_openstack.decision import settle
-from scavenger_openstack.osc.commands import cap as cap_command
+from scavenger_openstack.knobs import DEFAULT_FLOORS
 from scavenger_openstack.tests.unit.decision.controllers import Fixed
 from scavenger_openstack.tests.unit.examples import ENCODABLE
 from scavenger_openstack.types import Cap
@@ -245,13 +243,6 @@ def decide(asked: Orders, *caps: Cap, mode: Mode = Mode.ENFORCE
         Fixed('one', *caps), mode)]).propose_from(RATES, orders=asked)
     return settle.settle(proposal, {(cap.workload, cap.knob): None
                                     for cap in proposal.caps})
-
-
-class Knobs(testtools.TestCase):
-
-    def test_what_may_be_asked_for_is_what_is_followed(self) -> None:
-        self.assertEqual(orders.OVERRIDABLE, set(caps.OVERRIDABLE))
-        self.assertEqual(orders.OVERRIDABLE, set(cap_command.settable()))
 
 
 class Precedence(testtools.TestCase):

@@ -16,9 +16,9 @@ import testtools
 
 from scavenger_openstack.decision.arbitrate import arbitrate
 from scavenger_openstack.decision.arbitrate import SLACK
-from scavenger_openstack.decision.arbitrate import SWITCHES
 from scavenger_openstack.decision.arbitrate import tightest
 from scavenger_openstack.decision.arbitrate import worth_writing
+from scavenger_openstack.knobs import SWITCHES
 from scavenger_openstack.tests.unit.algorithms import strategies
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import format_cpus

@@ -198,7 +198,7 @@ class AfterDrift(testtools.TestCase):
                  {'values': {'vda.read_bytes_sec': '2000000',
                              'vda.write_bytes_sec': '4000000'}}))
         self.assertEqual(
-            'in part: 8:0 wbps from 4 MB/s to unlimited',
+            'in part: 8:0 wbps from 4 MB/s to no limit',
             said(limits('rbps=4000000 wbps=4000000'),
                  limits('rbps=4000000 wbps=max')))
         self.assertEqual(

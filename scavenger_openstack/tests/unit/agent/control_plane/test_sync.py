@@ -27,6 +27,7 @@ from scavenger_openstack.algorithms.allowance import Budget
 from scavenger_openstack.algorithms.cpi2 import specs
 from scavenger_openstack.decision import orders
 from scavenger_openstack import errors
+from scavenger_openstack import knobs
 from scavenger_openstack.restore import records
 from scavenger_openstack.tests.unit.wire import messages
 from scavenger_openstack.types import Action
@@ -1023,7 +1024,7 @@ class DirectivesTest(SyncTestCase):
             'acknowledged': answer.acknowledged}
         self.sync.turn()
         for one in self.sync.orders.overrides:
-            self.assertIn(one.knob, orders.OVERRIDABLE)
+            self.assertIn(one.knob, knobs.OVERRIDABLE)
         self.conductor.answer = {}
         self.sync.turn()
         self.assertEqual('', self.sync.facts()['fault'])

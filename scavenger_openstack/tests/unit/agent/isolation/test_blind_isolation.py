@@ -18,10 +18,10 @@ import testtools
 
 from scavenger_openstack.agent.isolation import blind_isolation
 from scavenger_openstack.agent.lease import leases
-from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.decision import settle
 from scavenger_openstack import errors
+from scavenger_openstack.knobs import DEFAULT_FLOORS
 from scavenger_openstack.restore import cgroup
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Cpu

@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 import testtools
 
-from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
 from scavenger_openstack.algorithms.perfiso.deficit import deficit
 from scavenger_openstack.algorithms.perfiso.deficit import fair_part
 from scavenger_openstack.algorithms.perfiso.deficit import parts_of
@@ -27,6 +26,7 @@ from scavenger_openstack.algorithms.perfiso.io_budget import strain
 from scavenger_openstack.algorithms.perfiso.io_budget import tolerated
 from scavenger_openstack.algorithms.perfiso.io_shares import Controller
 from scavenger_openstack.algorithms.perfiso.io_shares import Params
+from scavenger_openstack.knobs import DEFAULT_FLOORS
 from scavenger_openstack.tests.unit.algorithms import strategies
 from scavenger_openstack.tests.unit.algorithms.strategies import caps
 from scavenger_openstack.types import Decision

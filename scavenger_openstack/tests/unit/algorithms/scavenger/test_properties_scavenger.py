@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 import testtools
 
-from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
 from scavenger_openstack.algorithms.scavenger.scavenger import Controller
 from scavenger_openstack.algorithms.scavenger.scavenger import Params
+from scavenger_openstack.knobs import DEFAULT_FLOORS
 from scavenger_openstack.tests.unit.algorithms import strategies
 from scavenger_openstack.tests.unit.algorithms.strategies import caps
 from scavenger_openstack.tests.unit.algorithms.strategies import EGRESS

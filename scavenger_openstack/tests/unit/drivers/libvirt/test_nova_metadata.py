@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import testtools
 
-from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
 from scavenger_openstack.drivers.libvirt import nova_metadata
 from scavenger_openstack.drivers.libvirt import xml
+from scavenger_openstack.knobs import DEFAULT_FLOORS
 from scavenger_openstack.tests.unit.drivers.libvirt.domain_texts import domain
 from scavenger_openstack.tests.unit.drivers.libvirt.domain_texts import MIB
 from scavenger_openstack.tests.unit.drivers.libvirt.domain_texts import nova

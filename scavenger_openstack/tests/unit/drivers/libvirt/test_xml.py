@@ -12,9 +12,9 @@ from collections.abc import Mapping
 
 import testtools
 
-from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
 from scavenger_openstack.drivers.libvirt import metadata
 from scavenger_openstack.drivers.libvirt import xml
+from scavenger_openstack.knobs import DEFAULT_FLOORS
 from scavenger_openstack.tests.unit.drivers.libvirt.domain_texts import domain
 from scavenger_openstack.tests.unit.drivers.libvirt.domain_texts import MIB
 from scavenger_openstack.tests.unit.drivers.libvirt.domain_texts import nova
