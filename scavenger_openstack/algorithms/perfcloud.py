@@ -447,14 +447,14 @@ class Controller:
             return self._decision
         self._time_s = now
         cores = float(len(rates.topology)) or math.fsum(
-            number(one.workload.vcpus) or 0.0
-            for one in rates.workloads) or 1.0
+            number(rated.workload.vcpus) or 0.0
+            for rated in rates.workloads) or 1.0
         for control in self._controls:
             sample = control.sampler.add(now, rates)
             if sample is not None:
                 control.turn(sample, cores, self.params,
                              lambda: self._allowance.take(now))
-        alive = {one.workload.id for one in rates.workloads}
+        alive = {rated.workload.id for rated in rates.workloads}
         caps: dict[KnobKey, Cap] = {}
         for cap in [cap for control in self._controls
                     for cap in control.caps(cores) if cap.workload in alive]:

@@ -77,29 +77,29 @@ class Sampler:
         passed = now - (self._began_s or 0.0)
         if passed <= self._interval_s - self._duration_s + SLACK_S:
             return None
-        for one in rates.workloads:
-            name = one.workload.id
+        for rated in rates.workloads:
+            name = rated.workload.id
             sums = self._sums.get(name)
             if sums is None:
                 sums = self._sums[name] = [0.0] * 6
-            self._rates[name] = one
-            value = signal.value(one)
+            self._rates[name] = rated
+            value = signal.value(rated)
             if value is not None:
-                share = weight(signal, one)
+                share = weight(signal, rated)
                 sums[0] += value * share
                 sums[1] += share
-            use = signal.use(one)
+            use = signal.use(rated)
             if use is not None:
                 sums[2] += use
                 sums[3] += 1
             if self._correlated is not None:
-                use = self._correlated(one)
+                use = self._correlated(rated)
                 if use is not None:
                     sums[4] += use
                     sums[5] += 1
         if passed < self._interval_s - SLACK_S:
             return None
-        found = Sample(
+        sample = Sample(
             now,
             {name: sums[0] / sums[1] for name, sums in self._sums.items()
              if sums[1] > 0},
@@ -109,7 +109,7 @@ class Sampler:
             {name: sums[4] / sums[5] for name, sums in self._sums.items()
              if sums[5]})
         self._restart(now)
-        return found
+        return sample
 
     def _restart(self, now: float) -> None:
         self._began_s = now

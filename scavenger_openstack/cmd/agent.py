@@ -53,13 +53,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parser() -> command_line.Parser:
-    found = command_line.program(
+    program = command_line.program(
         PROG, 'The agent of one hypervisor: it keeps background work from '
               'disturbing the foreground. "COMMAND --help" shows the options '
               'of a command.')
-    command_line.add_configuration(found, before=True)
-    command_line.add_logging(found, before=True)
-    add = command_line.add_commands(found)
+    command_line.add_configuration(program, before=True)
+    command_line.add_logging(program, before=True)
+    add = command_line.add_commands(program)
     one = add('run', 'regulate this host until SIGTERM',
               'SIGHUP reads the log levels and the modes of the controllers '
               'again.')
@@ -103,7 +103,7 @@ def parser() -> command_line.Parser:
     command_line.add_configuration(one)
     one = add('resume', 'end "stop-all"; limits may be set again')
     command_line.add_configuration(one)
-    return found
+    return program
 
 
 def add_record(parser: argparse.ArgumentParser) -> None:

@@ -31,20 +31,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parser() -> command_line.Parser:
-    found = command_line.program(
+    program = command_line.program(
         PROG, 'The API of one host, on 127.0.0.1. In production a WSGI '
               'server runs scavenger_openstack.wsgi.api instead. SIGTERM ends '
               'it, SIGHUP reads the log levels again, SIGUSR2 prints a report '
               'of its state.')
-    found.add_argument('--user', metavar='NAME',
-                       help='answer requests as this user, without any '
+    program.add_argument('--user', metavar='NAME',
+                         help='answer requests as this user, without any '
                             'privilege; files are loaded before; it takes '
                             'root')
-    found.add_argument('--parent', metavar='PID', help=argparse.SUPPRESS,
-                       type=command_line.number(1, whole=True))
-    command_line.add_configuration(found, host=False, before=True)
-    command_line.add_logging(found)
-    return found
+    program.add_argument('--parent', metavar='PID', help=argparse.SUPPRESS,
+                         type=command_line.number(1, whole=True))
+    command_line.add_configuration(program, host=False, before=True)
+    command_line.add_logging(program)
+    return program
 
 
 def run(options: argparse.Namespace) -> int:

@@ -55,14 +55,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parser() -> command_line.Parser:
-    found = command_line.program(
+    program = command_line.program(
         PROG, 'Takes the reports of agents, keeps them in the database, and '
               'answers with what operators ask for. SIGTERM ends it, SIGHUP '
               'reads the log levels again, SIGUSR2 prints a report of its '
               'state.')
-    command_line.add_configuration(found, host=False, before=True)
-    command_line.add_logging(found)
-    return found
+    command_line.add_configuration(program, host=False, before=True)
+    command_line.add_logging(program)
+    return program
 
 
 def run(options: argparse.Namespace) -> int:

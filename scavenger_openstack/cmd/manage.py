@@ -45,11 +45,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parser() -> command_line.Parser:
-    found = command_line.program(
+    program = command_line.program(
         PROG, 'The database of the control plane, its hosts, and what it has '
               'in other services. It needs [database] connection.')
-    command_line.add_configuration(found, host=False, before=True)
-    add = command_line.add_commands(found)
+    command_line.add_configuration(program, host=False, before=True)
+    add = command_line.add_commands(program)
     action = command_line.add_commands(
         add('db', 'the tables of the control plane'), 'action')
     _add(action, 'upgrade', 'make the tables, or bring them to the version '
@@ -140,7 +140,7 @@ def parser() -> command_line.Parser:
                           '"openstack flavor set --project"')
     one.add_argument('--dry-run', action='store_true',
                      help='only print what would be made')
-    return found
+    return program
 
 
 def _add(action: Callable[..., command_line.Parser], name: str, text: str,
@@ -301,9 +301,9 @@ def _aggregates(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
     with _engine(conf) as engine, connect.reading(engine) as connection:
         schema.check(connection)
         members = aggregates.members(connection)
-    for name, found in members.items():
+    for name, member in members.items():
         print(printable(
-            f'{name}{_source(found)}: {" ".join(found.hosts)}'))
+            f'{name}{_source(member)}: {" ".join(member.hosts)}'))
     if not members:
         print(f'{PROG}: no aggregate has a host: "aggregate set" names some, '
               'and with [nova] enabled a conductor reads those of Nova',

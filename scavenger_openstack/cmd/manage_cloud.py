@@ -79,11 +79,11 @@ def remove(conf: cfg.ConfigOpts, prog: str) -> int:
 
 def size(text: str) -> tuple[int, int]:
     """Virtual CPUs and MiB of "2x4096"."""
-    found = _SIZE.fullmatch(text)
-    if found is None:
+    match = _SIZE.fullmatch(text)
+    if match is None:
         raise argparse.ArgumentTypeError(
             f'{text!r} is no size such as 2x4096: virtual CPUs x MiB')
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 def background_specs(vcpus: int, ram_mib: int) -> dict[str, str]:

@@ -52,14 +52,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parser() -> command_line.Parser:
-    found = command_line.program(
+    program = command_line.program(
         PROG, 'Agent, watcher, conductor and API of one host, in one go: for '
               'a look, a demo or an embedded host. Without a command it is '
               '"run".')
-    agent.add_record(found)
-    command_line.add_configuration(found, before=True)
-    command_line.add_logging(found, before=True)
-    add = command_line.add_commands(found, required=False)
+    agent.add_record(program)
+    command_line.add_configuration(program, before=True)
+    command_line.add_logging(program, before=True)
+    add = command_line.add_commands(program, required=False)
     one = add('run', 'regulate this host until SIGTERM, with the API on '
                      'loopback')
     agent.add_record(one)
@@ -74,7 +74,7 @@ def parser() -> command_line.Parser:
     one.add_argument('--undo', action='store_true',
                      help='print what sets the shell back')
     command_line.add_configuration(one)
-    return found
+    return program
 
 
 def _main(arguments: Sequence[str]) -> int:

@@ -121,9 +121,9 @@ def make(files: Files, conf: cfg.ConfigOpts, user: pwd.struct_passwd) -> None:
 
 def _make_directory(path: pathlib.Path, group: int) -> None:
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = path.stat(follow_symlinks=False)
-    if (not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o022
-            or found.st_uid != os.geteuid()):
+    info = path.stat(follow_symlinks=False)
+    if (not stat.S_ISDIR(info.st_mode) or info.st_mode & 0o022
+            or info.st_uid != os.geteuid()):
         raise errors.ScavengerError(
             f'{path} is no directory that only user {os.geteuid()} can write '
             'to: remove it')
@@ -144,17 +144,17 @@ def _check_above(path: pathlib.Path, user: pwd.struct_passwd, can: str
             (*pathlib.Path(os.path.abspath(path)).parents,
              *pathlib.Path(os.path.realpath(path)).parents)):
         try:
-            found = above.stat()
+            info = above.stat()
         except FileNotFoundError:
             continue            # root makes it
-        if above != above.parent and (found.st_uid not in owners
-                                      or found.st_uid == user.pw_uid):
+        if above != above.parent and (info.st_uid not in owners
+                                      or info.st_uid == user.pw_uid):
             raise errors.ScavengerError(
-                f'{above} belongs to user {_name(found.st_uid)}, which could '
+                f'{above} belongs to user {_name(info.st_uid)}, which could '
                 f'{can}: chown root {shlex.quote(str(above))}')
-        may = stat.S_IWOTH | (stat.S_IWGRP if found.st_gid == user.pw_gid
+        may = stat.S_IWOTH | (stat.S_IWGRP if info.st_gid == user.pw_gid
                               else 0)
-        if found.st_mode & may and not found.st_mode & stat.S_ISVTX:
+        if info.st_mode & may and not info.st_mode & stat.S_ISVTX:
             raise errors.ScavengerError(
                 f'{above} can be written to by user {user.pw_name} of the '
                 f'API, which could {can}: chmod go-w '

@@ -132,19 +132,19 @@ def _holders(socket: str) -> list[int]:
 
     :raises OSError: a process cannot be looked at, and none was found.
     """
-    found, refused = [], None
+    holders, refused = [], None
     for process in pathlib.Path('/proc').glob('[0-9]*'):
         try:
             if any(os.readlink(file) == socket
                    for file in os.scandir(process / 'fd')):
-                found.append(int(process.name))
+                holders.append(int(process.name))
         except PermissionError as exc:
             refused = exc
         except OSError:
             continue            # it has ended, or a file was closed
-    if refused is not None and not found:
+    if refused is not None and not holders:
         raise refused
-    return found
+    return holders
 
 
 def _parent(pid: int) -> int:

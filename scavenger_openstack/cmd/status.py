@@ -26,11 +26,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parser() -> command_line.Parser:
-    found = command_line.program(
+    program = command_line.program(
         PROG, 'Whether the control plane is ready for this release. For an '
               'agent see scavenger-agent status.')
-    command_line.add_configuration(found, host=False, before=True)
-    add = command_line.add_commands(found)
+    command_line.add_configuration(program, host=False, before=True)
+    add = command_line.add_commands(program)
     action = command_line.add_commands(
         add('upgrade', 'what an upgrade needs'), 'action')
     one = action('check', 'look at database, policy, authentication and '
@@ -39,7 +39,7 @@ def parser() -> command_line.Parser:
                         'or a configuration that cannot work, 255 a fault.')
     one.add_argument('--json', action='store_true', help='print JSON')
     command_line.add_configuration(one, host=False)
-    return found
+    return program
 
 
 def _main(arguments: Sequence[str]) -> int:

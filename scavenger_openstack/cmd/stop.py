@@ -88,9 +88,9 @@ def resume(places: places_.Places) -> int:
     stop_files = _stop_files(_targets(places, _agents(places)[0]))
     for stop_file in stop_files:
         try:
-            found = os.lstat(stop_file)
+            info = os.lstat(stop_file)
             if stop_file != places.stop_file and (
-                    found.st_size or not stat.S_ISREG(found.st_mode)):
+                    info.st_size or not stat.S_ISREG(info.st_mode)):
                 raise OSError('it is not an empty file')
             stop_file.unlink()
             _sync(stop_file.parent)

@@ -85,11 +85,11 @@ def no_directories(paths: Iterable[str]) -> list[str]:
 
 def unparsed(exc: cfg.ConfigFileParseError) -> str:
     """Why a file has no sections and options, and in which line."""
-    found = _PARSED.fullmatch(exc.msg or '')
-    if not found or found['what'] not in _LINES:
+    match = _PARSED.fullmatch(exc.msg or '')
+    if not match or match['what'] not in _LINES:
         return f'{exc.config_file}: {exc.msg}'
-    return f'{found["where"]}: ' + _LINES[found['what']].format(
-        line=found['line'])
+    return f'{match["where"]}: ' + _LINES[match['what']].format(
+        line=match['line'])
 
 
 def refused(text: str, words: Sequence[str]) -> str:

@@ -169,11 +169,11 @@ def _sound(knob: Knob, value: Value) -> bool:
         return False
 
 
-def _tighter(one: Cap, two: Cap) -> Cap:
-    if not _sound(two.knob, two.value):
-        return one
-    return (one if tightest(one.knob, (one.value, two.value)) == one.value
-            else two)
+def _tighter(cap: Cap, other: Cap) -> Cap:
+    if not _sound(other.knob, other.value):
+        return cap
+    return (cap if tightest(cap.knob, (cap.value, other.value)) == cap.value
+            else other)
 
 
 def _meet(claims: Sequence[Cap]) -> Cap:

@@ -97,8 +97,8 @@ class Changes:
                           of_incidents(self.incidents, incidents))
         self.wanted, self.would = decided.wanted, would
         # Grounds are compared with those that were told: they drift.
-        told = {(one.controller, one.incident.id)
-                for one in changed.incidents}
+        told = {(incident.controller, incident.incident.id)
+                for incident in changed.incidents}
         self.incidents = {
             key: incident if key in told
             or incident.grounds is self.incidents[key].grounds

@@ -215,6 +215,6 @@ class Decider:
 def _of_background(caps: Iterable[Cap], rates: Rates) -> list[Cap]:
     """The caps without those of foreground workloads: a detector may name
     one as an antagonist, and none is ever limited."""
-    foreground = {one.workload.id for one in rates.workloads
-                  if one.workload.priority is Priority.FOREGROUND}
+    foreground = {rated.workload.id for rated in rates.workloads
+                  if rated.workload.priority is Priority.FOREGROUND}
     return [cap for cap in caps if cap.workload not in foreground]

@@ -113,7 +113,7 @@ class Linger:
 
 def _present(rates: Rates) -> dict[str, float]:
     """When each background workload was made; 0 for groups of some."""
-    background = [one.workload for one in rates.workloads
-                  if one.workload.priority is Priority.BACKGROUND]
+    background = [rated.workload for rated in rates.workloads
+                  if rated.workload.priority is Priority.BACKGROUND]
     return {**{one.group: 0.0 for one in background if one.group},
             **{one.id: one.created_s for one in background}}

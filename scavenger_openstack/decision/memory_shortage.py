@@ -39,19 +39,19 @@ def pause_or_kill(unmet: Mapping[str, int], shortage: float,
     Source: Scavenger, section 4.2 ("pauses or kills ... a subset of
     tasks"); DESIGN 7.9.
     """
-    present = {one.workload.id for one in workloads
-               if one.workload.priority is Priority.BACKGROUND}
+    present = {rated.workload.id for rated in workloads
+               if rated.workload.priority is Priority.BACKGROUND}
     refused = [name for name, size in unmet.items()
                if name in present and size > 0]
     kill: list[str] = []
-    for one in sorted(workloads, key=lambda one: (
+    for rated in sorted(workloads, key=lambda one: (
             one.workload.id not in refused, -one.workload.created_s,
             one.workload.id)):
         if not (refused and shortage > 0):      # NaN is no shortage
             break
-        used = _known(one)
-        if used and one.workload.killable and one.workload.id in present:
-            kill.append(one.workload.id)
+        used = _known(rated)
+        if used and rated.workload.killable and rated.workload.id in present:
+            kill.append(rated.workload.id)
             shortage -= used
     return tuple(name for name in refused if name not in kill), tuple(kill)
 
@@ -87,9 +87,9 @@ class Pauses:
         :param unmet: bytes above the limit that was refused, by workload
         :param pending: knobs whose write the kernel has not answered yet
         """
-        runs = {one.workload.id: one.workload.created_s
-                for one in rates.workloads
-                if one.workload.priority is Priority.BACKGROUND}
+        runs = {rated.workload.id: rated.workload.created_s
+                for rated in rates.workloads
+                if rated.workload.priority is Priority.BACKGROUND}
         limited = {cap.workload for cap in wishes
                    if cap.knob is Knob.MEMORY_BYTES
                    and resolved.overrides.get(cap[:2]) is None
@@ -116,7 +116,7 @@ class Pauses:
                 for workload in kills if workload not in resolved.exempt]
 
 
-def _known(one: WorkloadRates) -> int:
+def _known(workload_rates: WorkloadRates) -> int:
     """Bytes that it is known to use; 0 for what is no such number."""
-    used = one.memory_bytes
+    used = workload_rates.memory_bytes
     return used if used is not None and 0 <= used < math.inf else 0

@@ -170,7 +170,7 @@ def resolve(now: float, rates: Rates, orders: Orders,
     """
     if not orders.overrides and not orders.exempt:
         return Resolved()
-    workloads = [one.workload for one in rates.workloads]
+    workloads = [rated.workload for rated in rates.workloads]
     named = _by_name(workloads)
     overrides = orders.overrides
     found: dict[KnobKey, Cap | None] = {}
@@ -206,21 +206,21 @@ def exempt(workloads: Iterable[Workload], orders: Orders) -> frozenset[str]:
     if not orders.exempt:
         return frozenset()
     return frozenset(
-        name for one in workloads
-        if one.instance in orders.exempt
-        or fit.project(one.project) in orders.exempt
-        for name in (one.id, _group(one)))
+        name for workload in workloads
+        if workload.instance in orders.exempt
+        or fit.project(workload.project) in orders.exempt
+        for name in (workload.id, _group(workload)))
 
 
 def _by_name(workloads: Iterable[Workload]
              ) -> Mapping[tuple[str, bool], list[Workload]]:
     """Those that a name of an override may mean, by UUID if that is true."""
     found: dict[tuple[str, bool], list[Workload]] = {}
-    for one in workloads:
-        for name in {fit.name(one.id), fit.name(_group(one))}:
-            found.setdefault((name, False), []).append(one)
-        if one.instance:
-            found.setdefault((one.instance, True), []).append(one)
+    for workload in workloads:
+        for name in {fit.name(workload.id), fit.name(_group(workload))}:
+            found.setdefault((name, False), []).append(workload)
+        if workload.instance:
+            found.setdefault((workload.instance, True), []).append(workload)
     return found
 
 

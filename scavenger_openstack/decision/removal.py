@@ -81,9 +81,9 @@ def _of_workload(removed: Removed) -> str:
     if cap.workload in decided.exempt:
         return EXEMPT
     return FOREGROUND if any(
-        one.workload.id == cap.workload
-        and one.workload.priority is Priority.FOREGROUND
-        for one in decided.rates.workloads) else ''
+        rated.workload.id == cap.workload
+        and rated.workload.priority is Priority.FOREGROUND
+        for rated in decided.rates.workloads) else ''
 
 
 def _of_controller(removed: Removed) -> str:
@@ -108,7 +108,7 @@ def _of_need(removed: Removed) -> str:
             decision.removal_reasons[key]
             if key in decision.removal_reasons else
             TIGHTER if key not in decided.wanted and any(
-                one[:2] == key for one in decision.caps) else '')
+                cap[:2] == key for cap in decision.caps) else '')
 
 
 CAUSES: tuple[Callable[[Removed], str], ...] = (

@@ -115,8 +115,8 @@ def settle(proposal: Proposal, originals: Mapping[KnobKey, Value | None],
                   *fast.floors]
         overrides = {key: cap for key, cap in overrides.items()
                      if key not in taken}
-    floors = {one.workload.id: one.workload.floor
-              for one in rates.workloads} if wishes or overrides else {}
+    floors = {rated.workload.id: rated.workload.floor
+              for rated in rates.workloads} if wishes or overrides else {}
     return Decided(
         rates=rates, decisions=proposal.decisions, would=proposal.would,
         observed=proposal.observed, limited=proposal.limited, fast=fast,

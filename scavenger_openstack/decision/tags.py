@@ -51,9 +51,9 @@ class Tags:
                 orders.unprotected)
         elif len(self._done) > 2 * len(sample.workloads):
             self._done = {}     # most of them are gone
-        places = [index for index, one in enumerate(sample.workloads)
-                  if one[0].instance in self._tagged
-                  or one[0].source == SOURCE]
+        places = [index for index, rated in enumerate(sample.workloads)
+                  if rated[0].instance in self._tagged
+                  or rated[0].source == SOURCE]
         refused: dict[str, str] = {}
         changed: dict[int, Workload] = {}
         for index in places:

@@ -207,7 +207,7 @@ def _fleet(options: argparse.Namespace) -> dict[str, Any]:
 
 def _summed(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     rows = summary.rows(records)
-    return {'fast': all(one['fast'] for one in records),
+    return {'fast': all(record['fast'] for record in records),
             'controllers': {name: row and row.as_dict()
                             for name, row in rows.items()},
             'records': list(records)}

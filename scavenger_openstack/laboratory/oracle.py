@@ -95,8 +95,8 @@ class Oracle:
         self._limit = max(LIMIT, NEAR + min([
             score.p99_ratio or 1.0 for score in least]))
         for idle in idles:
-            found = self._search(idle)
-            if found.idle and self._fine(found._replace(idle=False)):
+            allocation = self._search(idle)
+            if allocation.idle and self._fine(allocation._replace(idle=False)):
                 break   # without it there is no more room, only more use
         allocation = max(self._tried, key=self._rank)
         score = self._tried[allocation]
@@ -107,21 +107,21 @@ class Oracle:
     def _search(self, idle: bool) -> Allocation:
         """No limit if that is fine; else the largest share of everything
         that is, and then of each resource by itself."""
-        found = Allocation(idle=idle)
-        if self._fine(found):
-            return found
-        found = self._together(0.0, idle)
-        if not self._fine(found) or self._most() >= 1 - NEAR:
-            return found    # hardly more is to be had
+        allocation = Allocation(idle=idle)
+        if self._fine(allocation):
+            return allocation
+        allocation = self._together(0.0, idle)
+        if not self._fine(allocation) or self._most() >= 1 - NEAR:
+            return allocation    # hardly more is to be had
         share = self._largest(
             lambda share: self._together(share, idle), 0.0)
-        found = self._together(share, idle)
+        allocation = self._together(share, idle)
         if len(self._whole) > 1:
             for name in self._whole:
-                found = self._widen(found, name, share)
+                allocation = self._widen(allocation, name, share)
         for name in SHARED_IN_TURN:
-            found = self._narrow(found, name)
-        return found
+            allocation = self._narrow(allocation, name)
+        return allocation
 
     def _most(self) -> float:
         """The most work so far that the foreground can live with."""
@@ -157,10 +157,10 @@ class Oracle:
 
     def _together(self, share: float, idle: bool) -> Allocation:
         """The same share of everything that the background uses."""
-        found = Allocation(idle=idle)
+        allocation = Allocation(idle=idle)
         for name, whole in self._whole.items():
-            found = _with(found, name, share * whole)
-        return found
+            allocation = _with(allocation, name, share * whole)
+        return allocation
 
     def _largest(self, make: Callable[[float], Allocation],
                  low: float) -> float:

@@ -129,7 +129,7 @@ def ours(drawn: Drawn) -> CapPolicy:
 def constant(limits: Wanted, after_s: float) -> CapPolicy:
     """Fixed caps from a moment on."""
     def step(now: float, rates: Rates) -> tuple[Wanted, Sequence[Ask]]:
-        there = {one.workload.id for one in rates.workloads}
+        there = {rated.workload.id for rated in rates.workloads}
         return {key: max(value, bench.FLOORS[key[1]])
                 for key, value in limits.items()
                 if now >= after_s and key[0] in there}, ()
@@ -228,10 +228,10 @@ def _key(tenant: Tenant) -> KnobKey:
 def _full(ticks: Iterable[Rates], key: KnobKey) -> float:
     """What it uses while it works: the 90th percentile of its use."""
     uses = sorted([
-        (one.cpu_cores if key[1] is Knob.CPU_CORES
-         else one.io_bytes_per_s) or 0.0
-        for rates in ticks for one in rates.workloads
-        if one.workload.id == key[0]])
+        (rated.cpu_cores if key[1] is Knob.CPU_CORES
+         else rated.io_bytes_per_s) or 0.0
+        for rates in ticks for rated in rates.workloads
+        if rated.workload.id == key[0]])
     return uses[int(0.9 * len(uses))] if uses else 0.0
 
 

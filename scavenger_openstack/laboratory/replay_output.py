@@ -98,7 +98,7 @@ class Table:
         self._begun = False
 
     def lines(self, step: Step) -> Iterator[str]:
-        rows = [self._row(one) for one in documents(step)]
+        rows = [self._row(document) for document in documents(step)]
         if rows and not self._begun:
             self._begun = True
             rows.insert(0, ('TIME_S', 'HOST' if self._several else '',

@@ -102,12 +102,12 @@ class Settings:
         :raises ConfigError: a controller does not take its parameters.
         """
         made = []
-        for one in self.controllers:
-            if one.mode is Mode.OFF:
+        for controller in self.controllers:
+            if controller.mode is Mode.OFF:
                 continue
-            made.append((one.kind(
-                self.params(one.name), host=host, boot_id=self.boot_id,
-                interval_s=interval_s or self.interval_s), one.mode))
+            made.append((controller.kind(
+                self.params(controller.name), host=host, boot_id=self.boot_id,
+                interval_s=interval_s or self.interval_s), controller.mode))
         enforcing = Mode.ENFORCE in (self.isolation,
                                      *(one.mode for one in self.controllers))
         decider = Decider(made, conf_.limited_knobs(self.protect)

@@ -95,16 +95,16 @@ def rows(records: Sequence[Mapping[str, Any]]) -> dict[str, Row | None]:
     :param records: of :func:`~.compare.record`, all of one scenario; some
         may lack a controller
     """
-    names = {name: None for one in records for name in one['scores']}
+    names = {name: None for record in records for name in record['scores']}
     draws = resamples(len(records))
-    columns = {name: [one['scores'].get(name) for one in records]
+    columns = {name: [record['scores'].get(name) for record in records]
                for name in names}
     verdicts = _verdicts({name: scores for name, scores in columns.items()
                           if name != ORACLE and any(scores)}, draws)
     best = _values(columns.get(ORACLE, [None] * len(records)), 'work_ratio')
     found: dict[str, Row | None] = {}
     for name, scores in columns.items():
-        played = [one for one in scores if one is not None]
+        played = [score for score in scores if score is not None]
         if not played:
             found[name] = None
             continue
@@ -125,7 +125,7 @@ Column = Sequence[Mapping[str, Any] | None]
 
 
 def _values(scores: Column, key: str) -> list[float | None]:
-    return [one[key] if one is not None else None for one in scores]
+    return [score[key] if score is not None else None for score in scores]
 
 
 def _verdicts(columns: Mapping[str, Column],
@@ -143,19 +143,19 @@ def _verdicts(columns: Mapping[str, Column],
     most = LIMIT if least <= LIMIT else least + NEAR
     fit = [name for name in columns if hurts[name] <= most]
     best = max(fit, key=work.__getitem__)
-    found = dict.fromkeys(columns, HURTS)
+    verdicts = dict.fromkeys(columns, HURTS)
     for name in fit:
         lost = interval(
             [None if a is None or b is None else a - b for a, b in zip(
                 _values(columns[best], 'work_ratio'),
                 _values(columns[name], 'work_ratio'), strict=True)], draws)
         if lost is None or lost.value <= NEAR or lost.low <= 0:
-            found[name] = TIED
+            verdicts[name] = TIED
         else:
-            found[name] = LESS
-    if list(found.values()).count(TIED) == 1:
-        found[best] = BEST
-    return found
+            verdicts[name] = LESS
+    if list(verdicts.values()).count(TIED) == 1:
+        verdicts[best] = BEST
+    return verdicts
 
 
 def resamples(count: int) -> Draws:

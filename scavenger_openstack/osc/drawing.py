@@ -126,16 +126,16 @@ def lines(incident: Mapping[str, Any], *, width: int, ink: Ink
     yield clocks(axis)
 
 
-def _rank(one: Series, victim: str,
+def _rank(series: Series, victim: str,
           suspects: Mapping[Any, Mapping[str, Any]]) -> tuple[bool, float]:
-    score = (suspects.get(one.workload) or {}).get('score')
-    return one.workload != victim, -(score or 0)
+    score = (suspects.get(series.workload) or {}).get('score')
+    return series.workload != victim, -(score or 0)
 
 
-def _title(one: Series, incident: Mapping[str, Any],
+def _title(series: Series, incident: Mapping[str, Any],
            suspect: Mapping[str, Any] | None, first: bool) -> str:
-    known = [value for _, value in one.points if value is not None]
-    low, high = (typed_amounts.human(one.signal, value)
+    known = [value for _, value in series.points if value is not None]
+    low, high = (typed_amounts.human(series.signal, value)
                  for value in (min(known), max(known)))
     if first:
         name, role = incident.get('victim_name'), 'victim'
@@ -146,10 +146,10 @@ def _title(one: Series, incident: Mapping[str, Any],
         role = 'antagonist' if suspect.get('antagonist') else 'suspect'
         if suspect.get('score') is not None:
             role += f', score {suspect["score"]:.2f}'
-    called = name or one.workload or 'another workload'
+    called = name or series.workload or 'another workload'
     if role:
         called += f' ({role})'
-    return f'{called}: {one.signal} {low} to {high}'
+    return f'{called}: {series.signal} {low} to {high}'
 
 
 def chart(points: Sequence[tuple[float, float | None]], axis: Axis, ink: Ink,

@@ -104,10 +104,10 @@ class Client:
                 return found, marker
 
     def _field(self, answer: Mapping[str, Any], noun: str, kind: type) -> Any:
-        found = answer.get(noun)
-        if not isinstance(found, kind):
+        field = answer.get(noun)
+        if not isinstance(field, kind):
             raise exceptions.CommandError(self.foreign())
-        return found
+        return field
 
     def foreign(self) -> str:
         """What to say of an answer that is of something else."""

@@ -143,12 +143,12 @@ def _interval(value: Any, where: str) -> float:
 
 
 def _controllers(value: Any, where: str) -> tuple[RecordedController, ...]:
-    found = tuple(_controller(item, f'{where}[{place}]')
-                  for place, item in enumerate(array(value, where)))
-    names = [one.name for one in found]
+    controllers = tuple(_controller(item, f'{where}[{place}]')
+                        for place, item in enumerate(array(value, where)))
+    names = [one.name for one in controllers]
     if len(set(names)) < len(names):
         raise bad(where, names, 'a list of different controllers')
-    return found
+    return controllers
 
 
 def _controller(value: Any, where: str) -> RecordedController:
@@ -226,7 +226,7 @@ def _fast(value: Any, where: str) -> dict[str, Any]:
 
 def _caps(value: Any, where: str) -> dict[tuple[str, str, Knob], Cap | None]:
     """Caps with the same knob, owner and reason stand together."""
-    found: dict[tuple[str, str, Knob], Cap | None] = {}
+    caps: dict[tuple[str, str, Knob], Cap | None] = {}
     for place, item in enumerate(array(value, where)):
         here = f'{where}[{place}]: '
         group = fields(item, here, {
@@ -234,21 +234,21 @@ def _caps(value: Any, where: str) -> dict[tuple[str, str, Knob], Cap | None]:
             ('knob', 'owner', 'values'))
         for workload, one in group['values'].items():
             key = (group['owner'], workload, group['knob'])
-            found[key] = None if one is None else Cap(
+            caps[key] = None if one is None else Cap(
                 workload, group['knob'], json_fields.knob_value(
                     one, f'{here}values: {workload}', group['knob']),
                 group['owner'], group.get('reason', ''))
-    return found
+    return caps
 
 
 def _originals(value: Any, where: str) -> dict[KnobKey, Value]:
-    found: dict[KnobKey, Value] = {}
+    originals: dict[KnobKey, Value] = {}
     for name, values in mapping(value, where).items():
         which = knob(name, where)
         for workload, one in mapping(values, f'{where}: {name}').items():
-            found[workload, which] = json_fields.knob_value(
+            originals[workload, which] = json_fields.knob_value(
                 one, f'{where}: {name}: {workload}', which)
-    return found
+    return originals
 
 
 def _keys(value: Any, where: str) -> tuple[KnobKey, ...]:
@@ -262,16 +262,16 @@ def _keys(value: Any, where: str) -> tuple[KnobKey, ...]:
 
 def _written(value: Any, where: str
              ) -> dict[KnobKey, tuple[Value, Value | None]]:
-    found = {}
+    written = {}
     for item in array(value, where):
         if len(array(item, where)) != 4:
             raise bad(where, item, '[workload, knob, value, read back]')
         which = knob(item[1], where)
-        found[text(item[0], where), which] = (
+        written[text(item[0], where), which] = (
             json_fields.knob_value(item[2], where, which),
             None if item[3] is None else json_fields.knob_value(
                 item[3], where, which))
-    return found
+    return written
 
 
 def _incidents(value: Any, where: str) -> tuple[IncidentChange, ...]:

@@ -212,14 +212,14 @@ class Table:
                 + ' (or empty, which is foreground)') from None
         key = (name, said, _text(cells, 'project'),
                _text(cells, 'application'), repr(vcpus))
-        found = self._workloads.get(key)
-        if found is None:
-            found = self._workloads[key] = Workload(
+        workload = self._workloads.get(key)
+        if workload is None:
+            workload = self._workloads[key] = Workload(
                 name, priority, source='table' if said else 'default',
                 project=key[2], application=key[3],
                 vcpus=1.0 if vcpus is None else vcpus, group=name,
                 floor=self._floor, interfaces=(LINK,))
-        return found
+        return workload
 
 
 def _text(cells: Cells, column: str) -> str | None:

@@ -250,7 +250,7 @@ class Recorder:
         if sample.direct:
             found['direct'] = as_json(sample.direct)
         found['workloads'] = list(map(self._workload, sample.workloads))
-        self._known = {one[0].id: one[0] for one in sample.workloads}
+        self._known = {rated[0].id: rated[0] for rated in sample.workloads}
         return found
 
     def _workload(self, sample: WorkloadSample) -> dict[str, Any]:

@@ -69,10 +69,10 @@ def of_mount(point: str) -> str:
     :raises RestoreError: it is gone.
     """
     try:
-        found = os.stat(point)
+        info = os.stat(point)
     except OSError as exc:
         raise RestoreError(f'cgroup mount {point}: {exc.strerror}') from None
-    return f'cgroup {found.st_dev}:{found.st_ino} {point}'
+    return f'cgroup {info.st_dev}:{info.st_ino} {point}'
 
 
 def of_libvirt(uri: str) -> str:

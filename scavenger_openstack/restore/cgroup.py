@@ -125,7 +125,7 @@ def validate(action: RestoreAction, mounts: Sequence[Mount]) -> None:
     path = action['dir']
     mount = _mounted(path, mounts)
     if mount is None:
-        if os.path.lexists(path) or any(path == one[0] for one in mounts):
+        if os.path.lexists(path) or any(path == mount[0] for mount in mounts):
             raise Refused(f'dir {path!r:.99} is not below a cgroup mount')
     elif action['file'] not in FILES[mount[1]]:
         raise Refused(f'{mount[1]} has no file {action["file"]!r:.99}')
@@ -319,10 +319,10 @@ def _enter(action: RestoreAction, mounts: Sequence[Mount]) -> int:
         for part in path[len(point):].strip('/').split('/'):
             above, fd = fd, os.open(part, DIRECTORY, dir_fd=fd)
             os.close(above)
-        found = os.fstat(fd)
-        if found.st_dev != device:
+        info = os.fstat(fd)
+        if info.st_dev != device:
             raise Refused(f'{path} is not on the cgroup mount {point}')
-        if found.st_ino != action['inode']:
+        if info.st_ino != action['inode']:
             raise Gone(f'{path} was deleted and made again')
     except BaseException as exc:
         os.close(fd)

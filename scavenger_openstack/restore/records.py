@@ -168,15 +168,15 @@ def load(directory: int, name: str, owners: set[int]) -> Lease:
             raise Refused(f'cannot be opened ({exc.strerror})') from None
         raise               # out of descriptors, or of memory: not now
     try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
+        info = os.fstat(fd)
+        if not stat.S_ISREG(info.st_mode):
             raise Refused('not a regular file')
-        if found.st_uid not in owners or found.st_mode & 0o022:
-            raise Refused(f'owner {found.st_uid}, mode '
-                          f'{stat.S_IMODE(found.st_mode):o}: others may '
+        if info.st_uid not in owners or info.st_mode & 0o022:
+            raise Refused(f'owner {info.st_uid}, mode '
+                          f'{stat.S_IMODE(info.st_mode):o}: others may '
                           'have written it')
-        if found.st_size > MAX_BYTES:
-            raise Refused(f'{found.st_size} bytes, at most {MAX_BYTES}')
+        if info.st_size > MAX_BYTES:
+            raise Refused(f'{info.st_size} bytes, at most {MAX_BYTES}')
         return parse(os.read(fd, MAX_BYTES), name)
     finally:
         os.close(fd)

@@ -58,21 +58,21 @@ class StateDir:
         :raises OSError: it cannot be used; the message says why.
         """
         try:
-            found = os.stat(self.path, follow_symlinks=False)
-            if (found.st_dev, found.st_ino) != self.id:
+            info = os.stat(self.path, follow_symlinks=False)
+            if (info.st_dev, info.st_ino) != self.id:
                 self.close()
                 self.fd = os.open(self.path, DIRECTORY)
-                found = os.fstat(self.fd)   # another one may be there by now
-                self.id = (found.st_dev, found.st_ino)
+                info = os.fstat(self.fd)   # another one may be there by now
+                self.id = (info.st_dev, info.st_ino)
         except FileNotFoundError:
             self.close()
             return False
         above = os.stat(self._above)
-        if above.st_mode & 0o022 and found.st_uid != os.geteuid():
-            raise OSError(f'user {found.st_uid} made it where everyone may '
+        if above.st_mode & 0o022 and info.st_uid != os.geteuid():
+            raise OSError(f'user {info.st_uid} made it where everyone may '
                           'make one; use a directory in /run')
-        if found.st_mode & 0o022:
-            raise OSError(f'others may write there (mode {found.st_mode:o}): '
+        if info.st_mode & 0o022:
+            raise OSError(f'others may write there (mode {info.st_mode:o}): '
                           'chmod 700, and look at the leases in it')
         _check_above(self._above)
         return True
@@ -214,9 +214,9 @@ def is_restoring(leases: int) -> bool:
 
 def _lock(fd: int, what: int, kind: int) -> int:
     """Lock an open file as a whole, or ask what keeps us from that."""
-    found: int = _FLOCK.unpack(fcntl.fcntl(
+    lock: int = _FLOCK.unpack(fcntl.fcntl(
         fd, what, _FLOCK.pack(kind, os.SEEK_SET, 0, 0, 0)))[0]
-    return found
+    return lock
 
 
 def _check_above(path: str) -> None:

@@ -51,8 +51,8 @@ class Publisher:
         self._kinds: Mapping[str, str] | None = None
         self._body = b''
         try:
-            found = os.fstat(self._fd)
-            if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+            info = os.fstat(self._fd)
+            if not stat.S_ISREG(info.st_mode) or info.st_nlink != 1:
                 raise OSError(f'{NAME} is not a file of its own: delete it')
             os.fchmod(self._fd, 0o600)
         except OSError:
@@ -102,9 +102,9 @@ class Reader:
         except FileNotFoundError:
             return None
         try:
-            found = os.fstat(fd)
-            if (not stat.S_ISREG(found.st_mode) or found.st_mode & 0o022
-                    or found.st_uid not in (0, os.geteuid())):
+            info = os.fstat(fd)
+            if (not stat.S_ISREG(info.st_mode) or info.st_mode & 0o022
+                    or info.st_uid not in (0, os.geteuid())):
                 return None
             for _ in range(_TRIES):
                 data = os.pread(fd, MAX_BYTES + 1, 0)
@@ -122,12 +122,12 @@ class Reader:
         if body != self._body:
             self._body, self._kinds = body, None
             try:
-                found = json.loads(body)
-                kinds = found['kinds']
-                if found['boot_id'] == boot_id() and all(
+                answer = json.loads(body)
+                kinds = answer['kinds']
+                if answer['boot_id'] == boot_id() and all(
                         isinstance(why, str) for why in kinds.values()):
                     self._kinds = kinds
-                    if found.get('closed_set') != actions.CLOSED_SET:
+                    if answer.get('closed_set') != actions.CLOSED_SET:
                         self._kinds = dict.fromkeys(kinds, OTHER_VERSION)
             except (ValueError, KeyError, TypeError, AttributeError,
                     RecursionError):
@@ -154,8 +154,8 @@ class Wanted:
     def look(self, directory: int) -> object:
         """What is in the file: anything, it has to be checked."""
         try:
-            found = os.stat(WANTED, dir_fd=directory, follow_symlinks=False)
-            seen = found.st_ino, found.st_mtime_ns
+            info = os.stat(WANTED, dir_fd=directory, follow_symlinks=False)
+            seen = info.st_ino, info.st_mtime_ns
             if seen != self._seen:
                 self._seen, self._kinds = seen, _read(directory)
         except OSError:

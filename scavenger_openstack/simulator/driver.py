@@ -210,13 +210,13 @@ class Simulator(StillHost):
     def _members(self, name: str) -> list[Guest]:
         guests = self.plant.guests
         if name == GROUP:
-            found = [guest for guest in guests
-                     if guest.spec.priority is Priority.BACKGROUND]
+            members = [guest for guest in guests
+                       if guest.spec.priority is Priority.BACKGROUND]
         else:
-            found = [guest for guest in guests if guest.spec.id == name]
-        if not found:
+            members = [guest for guest in guests if guest.spec.id == name]
+        if not members:
             raise errors.WorkloadGone(f'{name} is not there')
-        return found
+        return members
 
     def _limit(self, guest: Guest) -> None:
         """Put together what limits one guest, its own and its group's."""

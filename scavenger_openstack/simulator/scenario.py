@@ -164,11 +164,11 @@ class Scenario:
     def _draws(self, values: Any, random_: random.Random) -> dict[str, Any]:
         if not isinstance(values, dict):
             raise self._wrong('draws', 'not a mapping')
-        found: dict[str, Any] = {}
+        draws: dict[str, Any] = {}
         for name, value in values.items():
-            found[f'${name}'] = self._number(value, f'draws.{name}', random_,
+            draws[f'${name}'] = self._number(value, f'draws.{name}', random_,
                                              least=-math.inf)
-        return found
+        return draws
 
     def _machine(self, values: Any, random_: random.Random) -> Machine:
         where = 'machine'

@@ -239,7 +239,7 @@ def _victims(signal: str, names: Iterable[str], samples: Sequence[Points],
     A member that came later, and was never seen undisturbed, is compared
     with those that stand before it.
     """
-    found, rests = {}, []
+    victims, rests = {}, []
     for name in names:
         rest, busy = _rest_and_busy(
             [sample[name].level(signal) if name in sample else None
@@ -250,8 +250,8 @@ def _victims(signal: str, names: Iterable[str], samples: Sequence[Points],
             rest = sum(rests) / len(rests)
         if (rest is not None and busy is not None
                 and effect(signal, rest, busy) >= least):
-            found[name] = above(signal, rest, least)
-    return found
+            victims[name] = above(signal, rest, least)
+    return victims
 
 
 def _thresholds(signal: str, found: Pool, base: float, least: float

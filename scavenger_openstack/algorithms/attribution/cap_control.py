@@ -99,8 +99,8 @@ class CapControl:
 
     def remembers(self, disturbance: Disturbance) -> bool:
         """Whether an antagonist would be limited for it, or is."""
-        return any(disturbance in one.trials
-                   for one in self.antagonists.values())
+        return any(disturbance in antagonist.trials
+                   for antagonist in self.antagonists.values())
 
     def remembered(self, now: float) -> dict[str, float]:
         """Seconds since each limit was removed that is only remembered, by
@@ -154,12 +154,12 @@ class CapControl:
                     is not Priority.BACKGROUND):
                 continue
             key = name, knob
-            one = self.antagonists.setdefault(key, Antagonist())
-            if now < one.alone.get(pair_of(disturbance), (now, 0.0))[0]:
+            antagonist = self.antagonists.setdefault(key, Antagonist())
+            if now < antagonist.alone.get(pair_of(disturbance), (now, 0.0))[0]:
                 continue
-            if one.limit is not None:
-                if disturbance not in one.trials:
-                    one.trials[disturbance] = None
+            if antagonist.limit is not None:
+                if disturbance not in antagonist.trials:
+                    antagonist.trials[disturbance] = None
                     effects.limited.add(disturbance)
                 continue
             use = use_.working(samples, name, knob)
@@ -168,11 +168,11 @@ class CapControl:
                 continue
             if not self.one_more(now):
                 break
-            one.reason = disturbance.reason(name)
+            antagonist.reason = disturbance.reason(name)
             self._set(key, Event.NAMED, self._first(
                 now, key, disturbance, use,
                 point.workload.floor.get(knob, 0.0)))
-            one.trials = {**one.trials, disturbance: trial}
+            antagonist.trials = {**antagonist.trials, disturbance: trial}
             effects.limited.add(disturbance)
         return effects
 
@@ -185,13 +185,13 @@ class CapControl:
 
     def examine(self, keys: Collection[KnobKey]) -> None:
         """These are in an experiment, and no others are any more."""
-        for key, one in self.antagonists.items():
-            if one.state is State.EXAMINED and key not in keys:
-                one.move(Event.CLEARED)
+        for key, antagonist in self.antagonists.items():
+            if antagonist.state is State.EXAMINED and key not in keys:
+                antagonist.move(Event.CLEARED)
         for key in keys:
-            one = self.antagonists.setdefault(key, Antagonist())
-            if one.state is State.SUSPECTED:
-                one.move(Event.EXAMINED)
+            antagonist = self.antagonists.setdefault(key, Antagonist())
+            if antagonist.state is State.SUSPECTED:
+                antagonist.move(Event.EXAMINED)
 
     def step(self, now: float, sample: Points,
              disturbances: Collection[Disturbance]) -> Effects:
@@ -231,9 +231,9 @@ class CapControl:
         return self._max_caps_per_min > 0 and not self.allowance.closed(now)
 
     def _limited(self) -> Iterator[tuple[KnobKey, Antagonist, Limit]]:
-        for key, one in self.antagonists.items():
-            if one.limit is not None:
-                yield key, one, one.limit
+        for key, antagonist in self.antagonists.items():
+            if antagonist.limit is not None:
+                yield key, antagonist, antagonist.limit
 
     def _set(self, key: KnobKey, event: Event, cap: Cubic) -> None:
         """Set a limit; it is looked at after those that were set before."""
@@ -267,18 +267,18 @@ class CapControl:
 
     def _remember(self, now: float, key: KnobKey, value: float,
                   event: Event) -> None:
-        one = self.antagonists[key]
-        assert one.limit is not None
-        self._good[key] = GoodLimit(value, one.limit.cap.proved,
+        antagonist = self.antagonists[key]
+        assert antagonist.limit is not None
+        self._good[key] = GoodLimit(value, antagonist.limit.cap.proved,
                                     now + self._remember_s)
-        one.move(event)
+        antagonist.move(event)
 
     def _forget(self, key: KnobKey) -> None:
         """The last good limit tells nothing any more."""
         del self._good[key]
-        one = self.antagonists.get(key)
-        if one is not None and one.state is State.REMEMBERED:
-            one.move(Event.FORGOTTEN)
+        antagonist = self.antagonists.get(key)
+        if antagonist is not None and antagonist.state is State.REMEMBERED:
+            antagonist.move(Event.FORGOTTEN)
 
     def one_more(self, now: float) -> bool:
         """Whether a new limit may be set; if so it is counted."""
@@ -331,24 +331,24 @@ class CapControl:
 
     def _adapt(self, now: float, key: KnobKey, limit: Limit, use: float,
                effects: Effects) -> None:
-        one = self.antagonists[key]
-        suffering = [each for each in one.trials
+        antagonist = self.antagonists[key]
+        suffering = [each for each in antagonist.trials
                      if each.suffers and each not in effects.limited]
-        if one.state is not State.ON_TRIAL:
+        if antagonist.state is not State.ON_TRIAL:
             if suffering and use >= use_.WORKING * limit.cap.value:
-                self._cut_more(one, limit, use, suffering, effects)
+                self._cut_more(antagonist, limit, use, suffering, effects)
                 return
             if all(each.at_ease and each not in effects.limited
-                   for each in one.trials):
-                one.move(Event.AT_EASE, use=use, room=min(
-                    [each.room for each in one.trials], default=1.0))
+                   for each in antagonist.trials):
+                antagonist.move(Event.AT_EASE, use=use, room=min(
+                    [each.room for each in antagonist.trials], default=1.0))
         limit.loose = (limit.loose + 1 if limit.cap.value >= LOOSE * use
                        else 0)
         if limit.loose >= min(MOST_LOOSE_SAMPLES,
-                              LOOSE_SAMPLES * 2 ** one.returns):
+                              LOOSE_SAMPLES * 2 ** antagonist.returns):
             self._remember(now, key, limit.cap.good, Event.RESTS)
 
-    def _cut_more(self, one: Antagonist, limit: Limit, use: float,
+    def _cut_more(self, antagonist: Antagonist, limit: Limit, use: float,
                   suffering: Sequence[Disturbance], effects: Effects) -> None:
         """Less for an antagonist, unless less has not helped before."""
         limit.futile += limit.cap.at_floor
@@ -356,10 +356,10 @@ class CapControl:
                   for each in suffering if each.latest is not None]
         if (limit.futile >= FUTILE_SAMPLES
                 and all(now > before / 2 for before, now in levels)):
-            one.move(Event.IN_VAIN)
+            antagonist.move(Event.IN_VAIN)
             effects.undisturbed.update(suffering)
         else:
-            one.move(Event.SUFFERS, use=use, cut=self._cut)
+            antagonist.move(Event.SUFFERS, use=use, cut=self._cut)
         effects.limited.update(suffering)
 
     def _meet(self, now: float, sample: Points, effects: Effects) -> None:
@@ -390,9 +390,9 @@ class CapControl:
         """What was learnt about antagonists; plain JSON values."""
         return {'good': [[*key, *good] for key, good in self._good.items()],
                 'backs_off': [[list(group), signal, key[0], *times]
-                              for key, one in self.antagonists.items()
+                              for key, antagonist in self.antagonists.items()
                               for (group, signal), times
-                              in one.alone.items()],
+                              in antagonist.alone.items()],
                 'tally': dataclasses.asdict(self.tally)}
 
     def load(self, state: Mapping[str, Any]) -> None:

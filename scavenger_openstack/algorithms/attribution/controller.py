@@ -131,8 +131,8 @@ class Controller:
                                  free=len(self._searches.examined) < 2):
                 self._judge(now, rates)
             if self._searches.pair not in (None, *(
-                    pair for pair, one in self._disturbances.items()
-                    if one.begun_s)):
+                    pair for pair, disturbance in self._disturbances.items()
+                    if disturbance.begun_s)):
                 # Its victims are gone.
                 self._searches.end(now, self.params.back_off_s)
             for disturbance in self._disturbances.values():
@@ -159,9 +159,9 @@ class Controller:
              'would_examine': list(self._searches.would),
              'tried': dataclasses.asdict(self._caps.tally)},
             removal_reasons={
-                key: str(one.removed) for key, one
+                key: str(antagonist.removed) for key, antagonist
                 in self._caps.antagonists.items()
-                if one.limit is None and one.removed is not None
+                if antagonist.limit is None and antagonist.removed is not None
                 } | dict.fromkeys(self._searches.examined, A_TURN),
             asks=self._direct.asks(self._time_s, self._wanted,
                                    self.params.direct_share))
@@ -170,7 +170,7 @@ class Controller:
         """Also those whose id another workload has now."""
         presence = self._presence
         changes = presence.follow(
-            now, [one.workload for one in rates.workloads],
+            now, [rated.workload for rated in rates.workloads],
             self.params.remember_s)
         if changes is None:
             return
@@ -248,8 +248,8 @@ class Controller:
         self._suffering = suffering.unexplained(
             self._history, self._direct, self._sample_s,
             self.params.min_effect,
-            {name for one in self._disturbances.values()
-             for name in one.begun_s})
+            {name for disturbance in self._disturbances.values()
+             for name in disturbance.begun_s})
 
     def _begin_search(self, now: float, rates: Rates) -> None:
         """Search for what disturbs those that nothing explains."""

@@ -153,7 +153,7 @@ def _chance(name: str, material: Sequence[str], level: evidence.Residuals,
                                    evidence.memory(level.target)), known)
     others = [one for one in material if one != name]
     there = set(material)
-    others += [one for one in timing.names if one not in there]
+    others += [name for name in timing.names if name not in there]
     shifted = [name, *others[:MOST_SHIFTED - 1]]
 
     def any_of(timely: float) -> float:

@@ -177,9 +177,9 @@ def _link_uses(rates: Rates) -> dict[str, float]:
     for link, capacity in rates.links.items():
         used = rates.link_tx_bytes_per_s.get(link)
         if used is None:
-            sent = [one.net_tx_bytes_per_s for one in rates.workloads
-                    if one.net_tx_bytes_per_s is not None
-                    and link_of(one.workload, rates.link_of) == link]
+            sent = [rated.net_tx_bytes_per_s for rated in rates.workloads
+                    if rated.net_tx_bytes_per_s is not None
+                    and link_of(rated.workload, rates.link_of) == link]
             used = sum(sent) if sent else None
         if used is not None and capacity > 0:
             uses[link] = min(1.0, used / capacity)
@@ -249,13 +249,13 @@ class History:
                  for answer in rates.direct
                  if answer.resource is Resource.MEMORY
                  and answer.window_s > 0}
-        for one in rates.workloads:
-            sums = self._sums.get(one.workload.id)
+        for rated in rates.workloads:
+            sums = self._sums.get(rated.workload.id)
             if sums is None:
-                sums = self._sums[one.workload.id] = _Sums()
-            sums.add(one, _link_use(one.workload, rates.link_of, links)
+                sums = self._sums[rated.workload.id] = _Sums()
+            sums.add(rated, _link_use(rated.workload, rates.link_of, links)
                      if links else None,
-                     waits.get(one.workload.id) if waits else None)
+                     waits.get(rated.workload.id) if waits else None)
         if now - self._began_s < self._sample_s - SLACK_S:
             return False
         sample = {name: sums.point() for name, sums in self._sums.items()}

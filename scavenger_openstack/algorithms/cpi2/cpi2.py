@@ -103,12 +103,12 @@ def rank(victim: str, samples: Iterable[Sample],
     """All but the victim with the correlation, highest first."""
     weights: dict[str, list[float]] = {}
     used: dict[str, list[float]] = {}
-    for one in samples:
-        value = one.values.get(victim)
+    for sample in samples:
+        value = sample.values.get(victim)
         if value is None:
             continue
         weight = _weight(value, c_threshold)
-        for name, use in one.uses.items():
+        for name, use in sample.uses.items():
             weights.setdefault(name, []).append(weight)
             used.setdefault(name, []).append(use)
     return sorted([(name, _weighted(weights[name], u))
@@ -187,10 +187,10 @@ class Controller:
         window.  Source: CPI2, figures 8 to 11."""
         samples = list(self._samples)
         return series.of(
-            incident, [one.time_s for one in samples],
-            [one.values.get(incident.victim) for one in samples],
+            incident, [sample.time_s for sample in samples],
+            [sample.values.get(incident.victim) for sample in samples],
             lambda name: (str(self._signal.knob),
-                          [one.uses.get(name) for one in samples]))
+                          [sample.uses.get(name) for sample in samples]))
 
     def step(self, now: float, rates: Rates) -> Decision:
         """All caps that should be in force, and the open incidents."""
@@ -202,7 +202,7 @@ class Controller:
                 self._samples.append(sample)
                 self._judge(sample)
             self._analyse(now)
-        alive = {one.workload.id for one in rates.workloads}
+        alive = {rated.workload.id for rated in rates.workloads}
         self._capped = {
             (name, victim): limit
             for (name, victim), limit in self._capped.items()
@@ -234,15 +234,15 @@ class Controller:
             ) or self.specs_of.get((application, self._cpu_model))
             if given is not None:
                 return given
-            tasks = {key[0]: one.history
-                     for key, one in self._victims.items()
+            tasks = {key[0]: victim.history
+                     for key, victim in self._victims.items()
                      if self._applications.get(key[0]) == application}
             found = specs.of_application(
                 tasks, min_tasks=self.params.min_tasks,
                 min_samples=self.params.min_samples)
             if found is not None:
                 return found
-        own = [one.history for key, one in self._victims.items()
+        own = [victim.history for key, victim in self._victims.items()
                if key[0] == name]
         return specs.of_own(
             own[0], min_samples=self.params.min_own_samples) if own else None
@@ -359,7 +359,7 @@ class Controller:
     def state(self) -> dict[str, Any]:
         """The learnt statistics; plain JSON values."""
         return {'signal': self._signal.name, 'cpu_model': self._cpu_model,
-                'histories': [[*key, list(one.history)] for key, one
+                'histories': [[*key, list(victim.history)] for key, victim
                               in self._victims.items()]}
 
     def load(self, state: Mapping[str, Any], now: float) -> None:

@@ -115,7 +115,7 @@ def of_application(tasks: Mapping[str, Statistics], *,
     ``None`` for fewer than ``min_tasks`` tasks with ``min_samples`` each.
     Source: CPI2, section 3.1.
     """
-    enough = [one for one in tasks.values() if one.n >= min_samples]
+    enough = [task for task in tasks.values() if task.n >= min_samples]
     if len(enough) < min_tasks:
         return None
     total = Statistics()

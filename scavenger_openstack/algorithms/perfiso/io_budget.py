@@ -348,8 +348,8 @@ class IoBudget:
             return {'rule': 'off', 'why': 'no io_wait of any foreground '
                                           'workload is measurable here; '
                                           'cgroups need delay accounting'}
-        learning = sum(1 for one in self._levels.values()
-                       if not one.window.full)
+        learning = sum(1 for level in self._levels.values()
+                       if not level.window.full)
         return {'rule': self.rule, 'budget_ops_per_s': self.total,
                 'verdict': self.verdict.name.lower(), 'by': self.by,
                 'slower': self.ratio, 'strain': self.strain,

@@ -232,8 +232,8 @@ class Controller:
         if gap_s > max(2 * self._interval_s, self.params.wait_window_s):
             self._forget()
         self._time_s = now
-        some = _Background([one for one in rates.workloads
-                            if one[0].priority is Priority.BACKGROUND])
+        some = _Background([rated for rated in rates.workloads
+                            if rated[0].priority is Priority.BACKGROUND])
         budget, facts = self._observe(rates, some)
         caps: list[Cap] = []
         found: dict[str, tuple[float, float]] = {}
@@ -256,8 +256,8 @@ class Controller:
         quiet = some.used is not None and some.used <= QUIET * some.allowed
         most = self.params.max_ops_per_s or MOST_OPS_PER_S
         self._budget.observe(
-            [one for one in rates.workloads
-             if one[0].priority is not Priority.BACKGROUND],
+            [rated for rated in rates.workloads
+             if rated[0].priority is not Priority.BACKGROUND],
             used=some.used, floors=some.least, most=most, quiet=quiet,
             binding=any(
                 use is not None and part > 0

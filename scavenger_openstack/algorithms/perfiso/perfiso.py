@@ -179,8 +179,8 @@ def quota_floors(rates: Rates) -> tuple[Cap, ...]:
 
     Source: DESIGN 7.7.
     """
-    background = [one for one in rates.workloads
-                  if one.workload.priority is Priority.BACKGROUND]
+    background = [rated for rated in rates.workloads
+                  if rated.workload.priority is Priority.BACKGROUND]
     return tuple(
         Cap(one.workload.id, Knob.CPU_CORES, floor, Controller.name,
             'the background has one CPU left and the foreground still lacks '

@@ -295,4 +295,4 @@ class Leftover:
 
 
 def _runs(workloads: Iterable[Workload]) -> set[tuple[str, float]]:
-    return {(one.id, one.created_s) for one in workloads}
+    return {(workload.id, workload.created_s) for workload in workloads}

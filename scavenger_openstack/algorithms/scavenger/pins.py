@@ -67,8 +67,8 @@ def of(workloads: Iterable[WorkloadRates], cpus: Iterable[int]) -> Pins:
     :param cpus: those of the host that are online, and :func:`usable`
     """
     every = frozenset(cpus)
-    foreground = [one[0] for one in workloads
-                  if one[0].priority is Priority.FOREGROUND]
+    foreground = [rated[0] for rated in workloads
+                  if rated[0].priority is Priority.FOREGROUND]
     confined: list[frozenset[int]] = []
     dedicated: set[int] = set()
     shared: set[int] = set()

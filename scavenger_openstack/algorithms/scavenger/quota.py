@@ -228,8 +228,8 @@ class Quota:
         if self.cores is None:
             return {'rule': 'off', 'why': 'no IPC of any foreground workload '
                                           'is measurable here'}
-        learning = sum(1 for one in self._baselines.values()
-                       if one.mu is None)
+        learning = sum(1 for baseline in self._baselines.values()
+                       if baseline.mu is None)
         return {'rule': 'learning' if learning else 'holding',
                 'quota_cores': self.cores,
                 'verdict': self.verdict.name.lower(), 'by': self.by,

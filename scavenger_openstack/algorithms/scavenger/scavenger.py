@@ -157,9 +157,9 @@ class Controller:
         self._time_s = now
         params = self.params
         tick = _Tick(rates)
-        for one in rates.workloads:
-            (tick.background if one[0].priority is Priority.BACKGROUND
-             else tick.foreground).append(one)
+        for rated in rates.workloads:
+            (tick.background if rated[0].priority is Priority.BACKGROUND
+             else tick.foreground).append(rated)
         facts: dict[str, Any] = {}
         if params.use_memory:
             facts['memory'] = self._regulate_memory(tick)
@@ -259,7 +259,7 @@ class Controller:
             if link not in rates.links and not senders:
                 del self._links[link]
                 continue
-            sent = usage.known(one.net_tx_bytes_per_s for one in senders)
+            sent = usage.known(sender.net_tx_bytes_per_s for sender in senders)
             known = [rate for rate in sent if rate is not None]
             resource.observe(
                 usage.foreground_rate(
@@ -279,7 +279,7 @@ class Controller:
             budget = resource.budget()
             if rule == 'holding':
                 shares = split(budget, self._demands(sent),
-                               [one[0].vcpus for one in senders], floors)
+                               [sender[0].vcpus for sender in senders], floors)
             if rule != 'blind':
                 tick.check(f'{Knob.EGRESS_BYTES_PER_S} {link}', floors,
                            budget)

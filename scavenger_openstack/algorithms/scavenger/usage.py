@@ -74,8 +74,8 @@ def by_link(workloads: Iterable[WorkloadRates],
     :param link_of: interface -> link
     """
     found: dict[str, list[WorkloadRates]] = {}
-    for one in workloads:
-        link = sharing.link_of(one[0], link_of)
+    for rated in workloads:
+        link = sharing.link_of(rated[0], link_of)
         if link is not None:
-            found.setdefault(link, []).append(one)
+            found.setdefault(link, []).append(rated)
     return found

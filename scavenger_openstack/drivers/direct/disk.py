@@ -83,7 +83,7 @@ class DiskEvidence(thread_windows.ThreadWindows[DiskWaits]):
         """The same, and what made dirty what the host wrote."""
         sample = self._sample
         workloads = {} if sample is None else {
-            one[0].id: one[0] for one in sample.workloads}
+            rated[0].id: rated[0] for rated in sample.workloads}
         victim = workloads.get(answer.workload)
         return writeback.attributed(answer, {
             workload: part for workload, part in writeback.shares(

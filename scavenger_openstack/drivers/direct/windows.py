@@ -170,8 +170,8 @@ class Windows(abc.ABC, Generic[C]):
             self._end(window, now)
             self._done |= asked
         # In the order in which they are asked.
-        if wanted := [one for one in dict.fromkeys(victims)
-                      if one not in self._done][:MOST_VICTIMS]:
+        if wanted := [victim for victim in dict.fromkeys(victims)
+                      if victim not in self._done][:MOST_VICTIMS]:
             self._window = self._open(wanted, now)
 
     def close(self) -> None:

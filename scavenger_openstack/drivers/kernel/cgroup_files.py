@@ -169,10 +169,10 @@ class CgroupDirectory:
                                parent=self)
 
     def _file(self, name: str, flags: int) -> Fd:
-        found = self._files.get((name, flags))
-        if found is None:
+        file = self._files.get((name, flags))
+        if file is None:
             try:
-                found = open_fd(name, flags, self._fd)
+                file = open_fd(name, flags, self._fd)
             except OSError as exc:
                 if exc.errno not in ABSENT:
                     raise explain(exc, f'cannot open {self.path}/{name}'
@@ -183,8 +183,8 @@ class CgroupDirectory:
                 raise errors.Unsupported(
                     f'{self.path}/{name} does not exist: {cure}',
                     cause=f'{name}: {cure}') from exc
-            self._files[name, flags] = found
-        return found
+            self._files[name, flags] = file
+        return file
 
     def _with_file(self, name: str, flags: int, do: Callable[[Fd], T]) -> T:
         """What ``do``, which holds it, returns for a file, which is opened

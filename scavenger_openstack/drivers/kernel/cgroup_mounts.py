@@ -48,7 +48,7 @@ def find_mounts(root_dir: str = '/',
     except OSError as exc:
         raise errors.DriverError(
             f'cannot read {table}: {exc.strerror}; is /proc mounted?') from exc
-    found: dict[str, Mount] = {}
+    mounts: dict[str, Mount] = {}
     rows = [row for row in (line.split(' ') for line in lines)
             if len(row) >= 4]
     parts = _parts(f'{root}/proc/self/mountinfo')
@@ -58,18 +58,18 @@ def find_mounts(root_dir: str = '/',
         if fields[2] == 'cgroup':
             for name in fields[3].split(','):
                 if name in V1_CONTROLLERS:
-                    found.setdefault(name, Mount(path, 1))
+                    mounts.setdefault(name, Mount(path, 1))
         elif fields[2] == 'cgroup2':
-            found.setdefault('unified', Mount(path, 2))
-    if 'unified' in found:
-        for name in _v2_controllers(found['unified'],
+            mounts.setdefault('unified', Mount(path, 2))
+    if 'unified' in mounts:
+        for name in _v2_controllers(mounts['unified'],
                                     logged or log_once.LogOnce()):
-            found.setdefault(name, found['unified'])
-        if found['unified'] == found.get('cpu'):
+            mounts.setdefault(name, mounts['unified'])
+        if mounts['unified'] == mounts.get('cpu'):
             # Programs mount these two in version 1 beside version 2, where
             # containers are.  It does not take them out of version 2.
-            found['freezer'] = found['cpuacct'] = found['unified']
-    return found
+            mounts['freezer'] = mounts['cpuacct'] = mounts['unified']
+    return mounts
 
 
 class Mounts(dict[str, Mount]):

@@ -77,7 +77,7 @@ class OnlineCpus:
             data = os.pread(self._fd, _SIZE, 0)
             if data == self._data:
                 return False
-            found = parse_cpus(data.decode('ascii'))
+            cpus = parse_cpus(data.decode('ascii'))
         except (OSError, ValueError) as exc:
             if self._logged.due(self._path):
                 LOG.warning('cannot tell which CPUs are online: %s; counting '
@@ -86,9 +86,9 @@ class OnlineCpus:
             return False
         self._logged.over(self._path)
         self._data = data
-        if not found or found == self.now:
+        if not cpus or cpus == self.now:
             return False
-        self.now = found
+        self.now = cpus
         return True
 
     def close(self) -> None:
