@@ -37,7 +37,7 @@ def classify(*, instance: str | None = None, flavor: str | None = None,
     source ``default``.  Any other text is passed over and told in
     ``warnings``, also when a stronger source has already spoken.
     """
-    found: Classified | None = None
+    chosen: Classified | None = None
     warnings = []
     for source, text in (('instance', instance), ('flavor', flavor),
                          ('project', project), ('aggregate', aggregate),
@@ -51,8 +51,8 @@ def classify(*, instance: str | None = None, flavor: str | None = None,
                 f'{source} says priority {text!r:.40}, which is ignored: '
                 f'use {Priority.FOREGROUND} or {Priority.BACKGROUND}')
             continue
-        if found is None:
-            found = Classified(priority, source)
-    if found is None:
-        found = Classified(Priority.FOREGROUND, 'default')
-    return found._replace(warnings=tuple(warnings))
+        if chosen is None:
+            chosen = Classified(priority, source)
+    if chosen is None:
+        chosen = Classified(Priority.FOREGROUND, 'default')
+    return chosen._replace(warnings=tuple(warnings))

@@ -23,7 +23,7 @@ from scavenger_openstack.types import WorkloadRates
 def floors(background: Iterable[WorkloadRates], knob: Knob) -> list[float]:
     """The floor of each on one knob, in its unit."""
     default = DEFAULT_FLOORS[knob]
-    return [one[0].floor.get(knob, default) for one in background]
+    return [rated[0].floor.get(knob, default) for rated in background]
 
 
 QUIET_S = 300.0
@@ -49,7 +49,7 @@ class Overcommitted:
         self._short: dict[str, Shortage] = {}
 
     def incidents(self, now: float,
-                  found: Mapping[str, tuple[float, float]],
+                  short: Mapping[str, tuple[float, float]],
                   ) -> tuple[Incident, ...]:
         """The same incident for as long as it lasts.
 
@@ -58,18 +58,18 @@ class Overcommitted:
         """
         before = self._short
         self._short = {
-            **{signal: one for signal, one in before.items()
-               if now - one.last_s < QUIET_S},
+            **{signal: shortage for signal, shortage in before.items()
+               if now - shortage.last_s < QUIET_S},
             **{signal: Shortage(least, budget, before[signal].since_s
                                 if signal in before else now, now)
-               for signal, (least, budget) in found.items()}}
+               for signal, (least, budget) in short.items()}}
         return tuple(
             Incident(
                 id=incident_id(self._host, self._boot_id, 'foreground',
-                               signal, one.since_s),
-                time_s=one.since_s, host=self._host,
-                victim='foreground', signal=signal, value=one.least,
-                threshold=one.budget, cause='overcommitted',
+                               signal, shortage.since_s),
+                time_s=shortage.since_s, host=self._host,
+                victim='foreground', signal=signal, value=shortage.least,
+                threshold=shortage.budget, cause='overcommitted',
                 action=LIMIT + 'all background to its floors: move some of '
                        'it away, or lower its floors')
-            for signal, one in self._short.items())
+            for signal, shortage in self._short.items())

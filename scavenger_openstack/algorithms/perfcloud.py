@@ -159,12 +159,12 @@ def pearsons(x: Sequence[float | None],
         return [0.0 for _ in others]
     a = _centred(x)
     square = sum(map(mul, a, a))
-    found = []
+    antagonists = []
     for other in others:
         b = _centred(other)
         norm = math.sqrt(square * sum(map(mul, b, b)))
-        found.append(sum(map(mul, a, b)) / norm if norm > 0 else 0.0)
-    return found
+        antagonists.append(sum(map(mul, a, b)) / norm if norm > 0 else 0.0)
+    return antagonists
 
 
 def _centred(series: Sequence[float | None]) -> list[float]:
@@ -265,26 +265,27 @@ class _Loop:
         names = list(self.intervals[-1][1].capped)
         scores = pearsons(
             [level for level, _ in self.intervals],
-            [[one.correlated.get(name) for _, one in self.intervals]
+            [[interval.correlated.get(name) for _, interval in self.intervals]
              for name in names])
         return {name: score for name, score
                 in zip(names, scores, strict=True) if score >= least}
 
     def _move(self, name: str, use: float | None, contention: bool,
               params: Params) -> None:
-        one = self.antagonists[name]
+        antagonist = self.antagonists[name]
         if contention:
             if name not in self.scores:
                 return
-            one.highest, one.since = one.cap, 0
+            antagonist.highest, antagonist.since = antagonist.cap, 0
         else:
-            one.since += 1
-        one.cap = next_cap(one.cap, one.highest, one.since,
-                           contention=contention, beta=params.beta,
-                           gamma=params.gamma)
-        one.loose = (one.loose + 1 if use is None
-                     or one.cap >= params.remove_factor * use else 0)
-        if one.loose >= params.remove_intervals and not contention:
+            antagonist.since += 1
+        antagonist.cap = next_cap(
+            antagonist.cap, antagonist.highest, antagonist.since,
+            contention=contention, beta=params.beta, gamma=params.gamma)
+        antagonist.loose = (
+            antagonist.loose + 1 if use is None
+            or antagonist.cap >= params.remove_factor * use else 0)
+        if antagonist.loose >= params.remove_intervals and not contention:
             del self.antagonists[name]
 
     def why_none(self) -> str:
@@ -298,10 +299,10 @@ class _Loop:
 
     def evidence(self, incident: Incident, what: str) -> list[series.Series]:
         return series.of(
-            incident, [one.time_s for _, one in self.intervals],
+            incident, [interval.time_s for _, interval in self.intervals],
             [level for level, _ in self.intervals],
-            lambda name: (what, [one.correlated.get(name)
-                                 for _, one in self.intervals]))
+            lambda name: (what, [interval.correlated.get(name)
+                                 for _, interval in self.intervals]))
 
 
 class _Control:
@@ -330,15 +331,15 @@ class _Control:
         capped: dict[str, float | None] = {}
         unit = MB if self.signal is IO_WAIT else cores
         for name, rates in sample.rates.items():
-            one = rates.workload
-            if one.priority is Priority.BACKGROUND:
+            workload = rates.workload
+            if workload.priority is Priority.BACKGROUND:
                 use = uses.get(name)
                 capped[name] = None if use is None else use / unit
-            elif one.application and name in signals:
+            elif workload.application and name in signals:
                 # Another project may use the same name.
                 applications.setdefault(
-                    (one.project or '', one.application, one.protected),
-                    {})[name] = signals[name]
+                    (workload.project or '', workload.application,
+                     workload.protected), {})[name] = signals[name]
         interval = _Interval(sample.time_s, correlated, capped)
         for key, values in applications.items():
             if key not in self.loops and len(values) > 1:
@@ -352,12 +353,14 @@ class _Control:
     def caps(self, cores: float) -> Iterator[Cap]:
         scale = MB if self.signal is IO_WAIT else cores
         for (_, application, protected), loop in self.loops.items():
-            for name, one in loop.antagonists.items() if protected else ():
+            for name, antagonist in (
+                    loop.antagonists.items() if protected else ()):
                 yield Cap(
-                    name, self.signal.knob, max(0.0, one.cap * scale), NAME,
+                    name, self.signal.knob,
+                    max(0.0, antagonist.cap * scale), NAME,
                     f'deviation of {self.signal.name} across {application} '
                     f'is {loop.level:.3g} (threshold {self.limit:g}), '
-                    f'correlation {one.score:.2f}')
+                    f'correlation {antagonist.score:.2f}')
 
     def incidents(self, host: str, boot_id: str) -> Iterator[Incident]:
         for (project, application, protected), loop in self.loops.items():
@@ -370,7 +373,7 @@ class _Control:
                     signal=self.signal.name, value=loop.level,
                     threshold=self.limit, cause='unknown',
                     suspects=tuple(sorted(loop.scores.items(),
-                                          key=lambda one: -one[1])),
+                                          key=lambda item: -item[1])),
                     antagonists=tuple(loop.antagonists),
                     action=loop.why_none() if not loop.antagonists else
                     LIMIT + ', '.join(loop.antagonists) if protected
@@ -424,7 +427,7 @@ class Controller:
                 self._controls, _limits(params), strict=True):
             control.limit = limit
 
-    def compare(self, found: Specs) -> None:
+    def compare(self, specs: Specs) -> None:
         """It compares the VMs of one application with each other."""
 
     def allow(self, budget: Budget | None) -> None:
@@ -459,7 +462,7 @@ class Controller:
         for cap in [cap for control in self._controls
                     for cap in control.caps(cores) if cap.workload in alive]:
             caps[cap[:2]] = min(caps.get(cap[:2], cap), cap,
-                                key=lambda one: float(one.value))
+                                key=lambda cap: float(cap.value))
         self._decision = Decision(
             tuple(caps.values()),
             tuple([incident for control in self._controls for incident

@@ -31,12 +31,12 @@ def of(incident: Incident, times_s: Sequence[float], levels: Values,
         in each; one of which nothing is known has no series
     """
     times = list(times_s[-MOST_SAMPLES:])
-    found: list[Series] = [(incident.victim, incident.signal, times,
-                            list(levels[-MOST_SAMPLES:]))]
+    series: list[Series] = [(incident.victim, incident.signal, times,
+                             list(levels[-MOST_SAMPLES:]))]
     for name in list(dict.fromkeys((
             *incident.antagonists,
             *(name for name, _ in incident.suspects))))[:MOST - 1]:
         what, values = used(name)
         if any(value is not None for value in values):
-            found.append((name, what, times, list(values[-MOST_SAMPLES:])))
-    return found
+            series.append((name, what, times, list(values[-MOST_SAMPLES:])))
+    return series

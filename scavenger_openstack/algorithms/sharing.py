@@ -20,8 +20,8 @@ def share(signal: str, victim: Workload, suspect: Workload,
     workload may be anywhere.
     """
     if signal == 'io_wait':
-        one, other = set(victim.disks or ('',)), set(suspect.disks or ('',))
-        return '' in one | other or bool(one & other)
+        own, other = set(victim.disks or ('',)), set(suspect.disks or ('',))
+        return '' in own | other or bool(own & other)
     if victim.allowed_cpus is None or suspect.allowed_cpus is None:
         return True
     if signal == 'run_delay':

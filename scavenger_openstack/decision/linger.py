@@ -115,5 +115,6 @@ def _present(rates: Rates) -> dict[str, float]:
     """When each background workload was made; 0 for groups of some."""
     background = [rated.workload for rated in rates.workloads
                   if rated.workload.priority is Priority.BACKGROUND]
-    return {**{one.group: 0.0 for one in background if one.group},
-            **{one.id: one.created_s for one in background}}
+    return {**{workload.group: 0.0 for workload in background
+               if workload.group},
+            **{workload.id: workload.created_s for workload in background}}

@@ -44,9 +44,9 @@ def pause_or_kill(unmet: Mapping[str, int], shortage: float,
     refused = [name for name, size in unmet.items()
                if name in present and size > 0]
     kill: list[str] = []
-    for rated in sorted(workloads, key=lambda one: (
-            one.workload.id not in refused, -one.workload.created_s,
-            one.workload.id)):
+    for rated in sorted(workloads, key=lambda rated: (
+            rated.workload.id not in refused, -rated.workload.created_s,
+            rated.workload.id)):
         if not (refused and shortage > 0):      # NaN is no shortage
             break
         used = _known(rated)

@@ -63,21 +63,22 @@ class Overrides(tuple[Override, ...]):
     @functools.cached_property
     def indexes(self) -> Mapping[tuple[str, bool], Sequence[int]]:
         """Where the overrides of each name are, by UUID if that is true."""
-        found: dict[tuple[str, bool], list[int]] = {}
-        for index, one in enumerate(self):
-            found.setdefault((one.instance or one.workload,
-                              bool(one.instance)), []).append(index)
-        return found
+        places: dict[tuple[str, bool], list[int]] = {}
+        for index, override in enumerate(self):
+            places.setdefault((override.instance or override.workload,
+                               bool(override.instance)), []).append(index)
+        return places
 
     @functools.cached_property
     def ends_s(self) -> float:
         """When the first of them ends, CLOCK_BOOTTIME."""
-        return min((one.until_s for one in self), default=math.inf)
+        return min((override.until_s for override in self), default=math.inf)
 
     @functools.cached_property
     def without_target(self) -> Mapping[str, str]:
         """As :attr:`Resolved.refused` on a host without workloads."""
-        return {f'override {one.id}': _target(one, ())[1] for one in self}
+        return {_name(override): _target(override, ())[1]
+                for override in self}
 
 
 class Orders(NamedTuple):
@@ -173,31 +174,32 @@ def resolve(now: float, rates: Rates, orders: Orders,
     workloads = [rated.workload for rated in rates.workloads]
     named = _by_name(workloads)
     overrides = orders.overrides
-    found: dict[KnobKey, Cap | None] = {}
+    caps: dict[KnobKey, Cap | None] = {}
     refused = dict(overrides.without_target)
     if now >= overrides.ends_s:
-        refused = {f'override {one.id}': refused[f'override {one.id}']
-                   for one in overrides if now < one.until_s}
+        refused = {_name(override): refused[_name(override)]
+                   for override in overrides if now < override.until_s}
     for index in sorted(index for name in named
                         for index in overrides.indexes.get(name, ())):
-        one = overrides[index]
-        if now >= one.until_s:
+        override = overrides[index]
+        if now >= override.until_s:
             continue
-        refused.pop(f'override {one.id}', None)
-        near = named[one.instance or one.workload, bool(one.instance)]
-        target, why = _target(one, near)
-        if not why and one.knob not in limited:
-            why = (f'{one.knob} is not limited on this host; see [agent] '
+        refused.pop(_name(override), None)
+        near = named[override.instance or override.workload,
+                     bool(override.instance)]
+        target, why = _target(override, near)
+        if not why and override.knob not in limited:
+            why = (f'{override.knob} is not limited on this host; see [agent] '
                    'protect and the modes in its file')
-        if not why and (target, one.knob) in taken:
+        if not why and (target, override.knob) in taken:
             why = ('blind isolation moves this CPU set many times a second; '
                    'set [perfiso] mode = observe first')
         if why:
-            refused[f'override {one.id}'] = why
+            refused[_name(override)] = why
             continue
-        found[target, one.knob] = None if one.value is None else _cap(
-            one, one.value, target, near)
-    return Resolved(found, exempt(workloads, orders), refused)
+        caps[target, override.knob] = None if override.value is None else _cap(
+            override, override.value, target, near)
+    return Resolved(caps, exempt(workloads, orders), refused)
 
 
 def exempt(workloads: Iterable[Workload], orders: Orders) -> frozenset[str]:
@@ -215,30 +217,35 @@ def exempt(workloads: Iterable[Workload], orders: Orders) -> frozenset[str]:
 def _by_name(workloads: Iterable[Workload]
              ) -> Mapping[tuple[str, bool], list[Workload]]:
     """Those that a name of an override may mean, by UUID if that is true."""
-    found: dict[tuple[str, bool], list[Workload]] = {}
+    by_name: dict[tuple[str, bool], list[Workload]] = {}
     for workload in workloads:
         for name in {fit.name(workload.id), fit.name(_group(workload))}:
-            found.setdefault((name, False), []).append(workload)
+            by_name.setdefault((name, False), []).append(workload)
         if workload.instance:
-            found.setdefault((workload.instance, True), []).append(workload)
-    return found
+            by_name.setdefault((workload.instance, True), []).append(workload)
+    return by_name
 
 
-def _target(one: Override, workloads: Collection[Workload]
+def _name(override: Override) -> str:
+    return f'override {override.id}'
+
+
+def _target(override: Override, workloads: Collection[Workload]
             ) -> tuple[str, str]:
     """The id that an override is for, and why it is none."""
-    if one.knob not in OVERRIDABLE:
-        return '', (f'{one.knob} has no floor; one of '
+    if override.knob not in OVERRIDABLE:
+        return '', (f'{override.knob} has no floor; one of '
                     + ', '.join(sorted(OVERRIDABLE)))
     meant = [workload for workload in workloads
-             if (workload.instance == one.instance if one.instance else
-                 one.workload == fit.name(_limited(one.knob, workload)))]
+             if (workload.instance == override.instance if override.instance
+                 else override.workload == fit.name(
+                     _limited(override.knob, workload)))]
     if not meant:
-        return '', ('no such group on this host' if one.knob in OF_GROUPS
-                    and any(one.workload == fit.name(workload.id)
+        return '', ('no such group on this host' if override.knob in OF_GROUPS
+                    and any(override.workload == fit.name(workload.id)
                             for workload in workloads)
                     else 'no such workload on this host')
-    targets = {_limited(one.knob, workload) for workload in meant}
+    targets = {_limited(override.knob, workload) for workload in meant}
     if len(targets) > 1:
         return '', (f'{len(targets)} cgroups of this host are reported by '
                     'this name; rename all but one')
@@ -257,13 +264,14 @@ def _group(workload: Workload) -> str:
     return workload.group or workload.id
 
 
-def _cap(one: Override, value: Value, target: str,
+def _cap(override: Override, value: Value, target: str,
          workloads: Collection[Workload]) -> Cap:
-    reason = f'{one.reason} (override {one.id})'
-    if one.knob not in OF_GROUPS and not isinstance(value, str):
-        floor = max(workload.floor.get(one.knob, DEFAULT_FLOORS[one.knob])
+    reason = f'{override.reason} (override {override.id})'
+    if override.knob not in OF_GROUPS and not isinstance(value, str):
+        default = DEFAULT_FLOORS[override.knob]
+        floor = max(workload.floor.get(override.knob, default)
                     for workload in workloads if workload.id == target)
         if value < floor:
             value, reason = floor, (f'{reason}; raised to the floor, '
                                     f'{floor:.15g}')
-    return Cap(target, one.knob, value, OWNER, reason)
+    return Cap(target, override.knob, value, OWNER, reason)

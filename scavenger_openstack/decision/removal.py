@@ -65,8 +65,8 @@ def why(cap: Cap, decided: Decided, orders: Orders, isolation: str) -> str:
     removed = Removed(cap, name, decided.decisions.get(name, Decision()),
                       decided, orders, isolation)
     for cause in CAUSES:
-        if found := cause(removed):
-            return found
+        if reason := cause(removed):
+            return reason
     return NOT_NEEDED.format(name)
 
 

@@ -58,30 +58,31 @@ class Tags:
         changed: dict[int, Workload] = {}
         for index in places:
             workload = sample.workloads[index].workload
-            found = self._of(workload)
+            tagged = self._of(workload)
             asked = (NO_VM if workload.instance in orders.background
                      else NOT_ALLOWED
                      if workload.instance in orders.denied else '')
-            if asked and found.priority is Priority.FOREGROUND:
+            if asked and tagged.priority is Priority.FOREGROUND:
                 refused[f'priority {workload.instance}'] = (
-                    FLAVOR if found.source == 'flavor' else asked)
+                    FLAVOR if tagged.source == 'flavor' else asked)
             if workload.project is None and (
                     workload.instance in orders.applications):
                 refused[f'application {workload.instance}'] = NO_PROJECT
-            if found is not workload:
-                changed[index] = found
+            if tagged is not workload:
+                changed[index] = tagged
         self.refused = refused
         return dataclasses.replace(sample, workloads=tuple(
-            one._replace(workload=changed[index]) if index in changed else one
-            for index, one in enumerate(sample.workloads))
+            rated._replace(workload=changed[index])
+            if index in changed else rated
+            for index, rated in enumerate(sample.workloads))
             ) if changed else sample
 
     def _of(self, workload: Workload) -> Workload:
-        before, found = self._done.get(workload.id, (None, workload))
+        before, tagged = self._done.get(workload.id, (None, workload))
         if before is not workload:
-            found = self._made(workload)
-            self._done[workload.id] = workload, found
-        return found
+            tagged = self._made(workload)
+            self._done[workload.id] = workload, tagged
+        return tagged
 
     def _is_foreground(self, workload: Workload) -> bool:
         """Whether an operator makes it so."""

@@ -110,7 +110,7 @@ def _worse(signal: str, best: float, now: float, limits: Thresholds) -> bool:
 
 
 def analyse(now: float, group: VictimGroup, present: Sequence[str],
-            signal: str, found: Pool, samples: Sequence[Points],
+            signal: str, pool: Pool, samples: Sequence[Points],
             topology: Mapping[int, Cpu], limits: Thresholds
             ) -> Disturbance | None:
     """Look for what makes a group suffer; ``None`` when no workload does.
@@ -121,11 +121,11 @@ def analyse(now: float, group: VictimGroup, present: Sequence[str],
     last = samples[-1]
     if signal == THROTTLED:
         return Disturbance(
-            group, signal, now, found.means, 0.0, limits.own_limit_share, 0.0,
+            group, signal, now, pool.means, 0.0, limits.own_limit_share, 0.0,
             cause='own_limit', members=dict.fromkeys(
-                found.means, limits.own_limit_share))
-    taken = [samples[index] for index in found.indexes]
-    members = list(found.means)
+                pool.means, limits.own_limit_share))
+    taken = [samples[index] for index in pool.indexes]
+    members = list(pool.means)
     use, min_use = _use(signal, last, limits)
     victims = [last[name].workload for name in members if name in last]
     suspects = [name for name, point in last.items()
@@ -138,20 +138,20 @@ def analyse(now: float, group: VictimGroup, present: Sequence[str],
             if (series := _series(name, use, taken)) is not None}
     if not uses:
         return None
-    load = _load(signal, found, members, taken)
+    load = _load(signal, pool, members, taken)
     own = own_load(signal, load, members, taken)
     total = [sum([use(point) or 0.0 for point in sample.values()])
              for sample in taken]
     known = explanation.explain(
-        found.values, own, uses, total=total,
+        pool.values, own, uses, total=total,
         max_chance=limits.max_chance, min_share=limits.min_share,
         min_use=min_use)
     least = limits.min_effect[signal]
     if not known.named or effect(signal, known.base, known.raised) < least:
         return None
     return _disturbance(
-        now, group, signal, found, taken, known, load, own,
-        [name for name in present if name not in found.means], least)
+        now, group, signal, pool, taken, known, load, own,
+        [name for name in present if name not in pool.means], least)
 
 
 def _use(signal: str, sample: Points, limits: Thresholds
@@ -173,7 +173,7 @@ def _series(name: str, use: Callable[[Point], float | None],
     Short gaps are filled with what was known last.  ``None`` when too
     little is known to accuse it.
     """
-    found: list[float] = []
+    loads: list[float] = []
     unknown, last = 0, 0.0
     for sample in samples:
         point = sample.get(name)
@@ -182,11 +182,11 @@ def _series(name: str, use: Callable[[Point], float | None],
             unknown += 1
         else:
             last = value
-        found.append(last)
-    return found if unknown <= MOST_UNKNOWN * len(samples) else None
+        loads.append(last)
+    return loads if unknown <= MOST_UNKNOWN * len(samples) else None
 
 
-def _load(signal: str, found: Pool, members: Sequence[str],
+def _load(signal: str, pool: Pool, members: Sequence[str],
           samples: Sequence[Points]) -> str:
     """What tells the load of a group, whatever disturbs it.
 
@@ -199,13 +199,13 @@ def _load(signal: str, found: Pool, members: Sequence[str],
     if signal == 'run_delay':
         return 'cores'
     constant = evidence.span([[1.0] * len(samples)])
-    left = evidence.without(found.values, constant)
+    left = evidence.without(pool.values, constant)
     return min(('instructions', 'cores'), key=lambda load: abs(
         evidence.correlation(left, evidence.without(
             own_load(signal, load, members, samples)[0], constant))))
 
 
-def _disturbance(now: float, group: VictimGroup, signal: str, found: Pool,
+def _disturbance(now: float, group: VictimGroup, signal: str, pool: Pool,
                  samples: Sequence[Points], known: Explanation, load: str,
                  own: Sequence[Sequence[float]], newcomers: Sequence[str],
                  least: float) -> Disturbance:
@@ -214,16 +214,16 @@ def _disturbance(now: float, group: VictimGroup, signal: str, found: Pool,
     works = [use > middle for use in together]
     quiet = evidence.low_and_high(together)[0]
     *factors, slope = evidence.fit(
-        found.values, [[1.0] * len(together), *own, together])
-    rest_values = [one for one, busy in zip(found.values, works,
-                                            strict=True) if not busy]
-    members = _victims(signal, [*found.means, *newcomers], samples, works,
-                       least) or _thresholds(signal, found, known.base, least)
+        pool.values, [[1.0] * len(together), *own, together])
+    rest_values = [value for value, busy in zip(pool.values, works,
+                                                strict=True) if not busy]
+    members = _victims(signal, [*pool.means, *newcomers], samples, works,
+                       least) or _thresholds(signal, pool, known.base, least)
     scores = dict(known.scores)
     return Disturbance(
-        group, signal, now, found.means, known.base, least,
+        group, signal, now, pool.means, known.base, least,
         evidence.noise(rest_values),
-        cause=_cause(signal, list(found.means), samples, works, least),
+        cause=_cause(signal, list(pool.means), samples, works, least),
         members=members, load=load,
         own=[factors[0] + slope * quiet, *factors[1:]],
         named={name: Ground(name, GroundKind.TIMING, share=scores.get(name),
@@ -254,7 +254,7 @@ def _victims(signal: str, names: Iterable[str], samples: Sequence[Points],
     return victims
 
 
-def _thresholds(signal: str, found: Pool, base: float, least: float
+def _thresholds(signal: str, pool: Pool, base: float, least: float
                 ) -> dict[str, float]:
     """The thresholds of all members, by what the group is undisturbed.
 
@@ -262,20 +262,20 @@ def _thresholds(signal: str, found: Pool, base: float, least: float
     group suffers, and none of its members by its own means.
     """
     raised = above(signal, base, least)
-    mean = sum(found.values) / len(found.values)
+    mean = sum(pool.values) / len(pool.values)
     return {name: own + raised - mean if signal in SHARES else own * raised
-            for name, own in found.means.items()}
+            for name, own in pool.means.items()}
 
 
 def _rest_and_busy(values: Sequence[float | None], works: Sequence[bool],
                    ) -> tuple[float | None, float | None]:
     """Means while the antagonists rest and while they work."""
-    found: list[float | None] = []
+    rests: list[float | None] = []
     for wanted in (False, True):
-        own = [one for one, busy in zip(values, works, strict=True)
-               if busy is wanted and one is not None]
-        found.append(sum(own) / len(own) if own else None)
-    return found[0], found[1]
+        own = [value for value, busy in zip(values, works, strict=True)
+               if busy is wanted and value is not None]
+        rests.append(sum(own) / len(own) if own else None)
+    return rests[0], rests[1]
 
 
 def _cause(signal: str, members: Sequence[str], samples: Sequence[Points],

@@ -89,13 +89,13 @@ class CapControl:
 
     def caps(self) -> tuple[Cap, ...]:
         return tuple([
-            Cap(*key, limit.cap.value, self._owner, one.reason)
-            for key, one, limit in self._limited()])
+            Cap(*key, limit.cap.value, self._owner, antagonist.reason)
+            for key, antagonist, limit in self._limited()])
 
     def limited(self, disturbance: Disturbance) -> list[str]:
         """The antagonists that are limited for it."""
-        return sorted({key[0] for key, one, _ in self._limited()
-                       if disturbance in one.trials})
+        return sorted({key[0] for key, antagonist, _ in self._limited()
+                       if disturbance in antagonist.trials})
 
     def remembers(self, disturbance: Disturbance) -> bool:
         """Whether an antagonist would be limited for it, or is."""
@@ -107,8 +107,9 @@ class CapControl:
         workload, the newest of several."""
         ages: dict[str, float] = {}
         for key, good in self._good.items():
-            one = self.antagonists.get(key)
-            if now < good.until_s and (one is None or one.limit is None):
+            antagonist = self.antagonists.get(key)
+            if now < good.until_s and (
+                    antagonist is None or antagonist.limit is None):
                 age_s = max(0.0, now - good.until_s + self._remember_s)
                 ages[key[0]] = min(age_s, ages.get(key[0], age_s))
         return ages
@@ -127,9 +128,10 @@ class CapControl:
 
     def attribute(self, disturbances: Collection[Disturbance]) -> None:
         """Remove the limits that are for none of these."""
-        for one in self.antagonists.values():
-            one.attribute({each: trial for each, trial in one.trials.items()
-                           if each in disturbances}, Event.OVER)
+        for antagonist in self.antagonists.values():
+            antagonist.attribute({
+                each: trial for each, trial in antagonist.trials.items()
+                if each in disturbances}, Event.OVER)
 
     def answer(self, now: float, disturbance: Disturbance,
                samples: Sequence[Points], again: Collection[str] = ()
@@ -179,9 +181,10 @@ class CapControl:
     def ease(self, disturbance: Disturbance) -> None:
         """Let the limits for a disturbance grow until it suffers of them: by
         direct evidence they take more than they have to."""
-        for _, one, _ in self._limited():
-            if disturbance in one.trials and one.state is not State.ON_TRIAL:
-                one.move(Event.HOLDS_LITTLE)
+        for _, antagonist, _ in self._limited():
+            if (disturbance in antagonist.trials
+                    and antagonist.state is not State.ON_TRIAL):
+                antagonist.move(Event.HOLDS_LITTLE)
 
     def examine(self, keys: Collection[KnobKey]) -> None:
         """These are in an experiment, and no others are any more."""
@@ -202,7 +205,7 @@ class CapControl:
         effects = Effects()
         self.attribute(disturbances)
         obeyed: dict[KnobKey, float] = {}
-        for key, one, limit in self._limited():
+        for key, antagonist, limit in self._limited():
             point = sample.get(key[0])
             use = None if point is None else use_.use_of(key[1], point)
             if point is not None and use is not None:
@@ -216,9 +219,9 @@ class CapControl:
                     continue
             limit.ignored += 1
             if limit.ignored >= IGNORED_SAMPLES:
-                one.move(Event.NOT_HELD_AGAIN
-                         if limit.again and key in self._good
-                         else Event.NOT_HELD)
+                antagonist.move(Event.NOT_HELD_AGAIN
+                                if limit.again and key in self._good
+                                else Event.NOT_HELD)
         self._judge(now, obeyed, effects)
         for key, _, limit in self._limited():
             if key in obeyed:
@@ -237,8 +240,8 @@ class CapControl:
 
     def _set(self, key: KnobKey, event: Event, cap: Cubic) -> None:
         """Set a limit; it is looked at after those that were set before."""
-        one = self.antagonists[key] = self.antagonists.pop(key)
-        one.move(event, cap)
+        antagonist = self.antagonists[key] = self.antagonists.pop(key)
+        antagonist.move(event, cap)
 
     def _first(self, now: float, key: KnobKey, disturbance: Disturbance,
                use: float, floor: float) -> Cubic:
@@ -284,18 +287,18 @@ class CapControl:
         """Whether a new limit may be set; if so it is counted."""
         while self._set_s and now - self._set_s[0] >= 60:
             self._set_s.popleft()
-        found = (len(self._set_s) < self._max_caps_per_min
-                 and self.allowance.take(now))
-        if found:
+        allowed = (len(self._set_s) < self._max_caps_per_min
+                   and self.allowance.take(now))
+        if allowed:
             self._set_s.append(now)
-        return found
+        return allowed
 
     def _judge(self, now: float, obeyed: Mapping[KnobKey, float],
                effects: Effects) -> None:
         """Go on with the trials; limits that did not help are removed."""
         trials: dict[Trial, tuple[Disturbance, list[KnobKey]]] = {}
-        for key, one in self.antagonists.items():
-            for disturbance, trial in one.trials.items():
+        for key, antagonist in self.antagonists.items():
+            for disturbance, trial in antagonist.trials.items():
                 if trial is not None:
                     trials.setdefault(trial, (disturbance, []))[1].append(key)
         for trial, (disturbance, keys) in trials.items():
@@ -306,28 +309,31 @@ class CapControl:
                     obeyed.get(key, 0.0) < use_.WORKING * limit.cap.value
                     for key, limit in limits.items()):
                 continue
-            found = trial.add(disturbance.newest)
-            if found is None:
+            outcome = trial.add(disturbance.newest)
+            if outcome is None:
                 continue
-            self.tally.add(found)
-            effects.verdicts[disturbance] = found
+            self.tally.add(outcome)
+            effects.verdicts[disturbance] = outcome
             for key in keys:
-                self._conclude(now, self.antagonists[key], disturbance, found)
-        for one in self.antagonists.values():
-            one.alone = {pair: (until_s, wait_s) for pair, (until_s, wait_s)
-                         in one.alone.items() if now < until_s + wait_s}
+                self._conclude(now, self.antagonists[key], disturbance,
+                               outcome)
+        for antagonist in self.antagonists.values():
+            antagonist.alone = {
+                pair: (until_s, wait_s) for pair, (until_s, wait_s)
+                in antagonist.alone.items() if now < until_s + wait_s}
 
-    def _conclude(self, now: float, one: Antagonist,
-                  disturbance: Disturbance, found: TrialOutcome) -> None:
+    def _conclude(self, now: float, antagonist: Antagonist,
+                  disturbance: Disturbance, outcome: TrialOutcome) -> None:
         pair = pair_of(disturbance)
-        trials = {**one.trials, disturbance: None}
-        if found is TrialOutcome.CONFIRMED:
-            one.alone.pop(pair, None)
+        trials = {**antagonist.trials, disturbance: None}
+        if outcome is TrialOutcome.CONFIRMED:
+            antagonist.alone.pop(pair, None)
         else:
             del trials[disturbance]
-            if one.limit is not None:   # of one that rests nothing was learnt
-                one.leave_alone(now, pair, self._back_off_s)
-        one.attribute(trials, Event.DID_NOT_HELP)
+            # Of one that rests nothing was learnt.
+            if antagonist.limit is not None:
+                antagonist.leave_alone(now, pair, self._back_off_s)
+        antagonist.attribute(trials, Event.DID_NOT_HELP)
 
     def _adapt(self, now: float, key: KnobKey, limit: Limit, use: float,
                effects: Effects) -> None:
@@ -375,16 +381,17 @@ class CapControl:
                 continue
             point = sample.get(key[0])
             use = None if point is None else use_.use_of(key[1], point)
-            one = self.antagonists.get(key)
+            antagonist = self.antagonists.get(key)
             if (point is None or use is None or use <= good.value
-                    or one is None or one.state is not State.REMEMBERED):
+                    or antagonist is None
+                    or antagonist.state is not State.REMEMBERED):
                 continue
-            self._set(key, Event.RETURNS_ON_TRIAL if any(one.trials.values())
-                      else Event.RETURNS, Cubic(
-                          use, good.value / (1 - self._cut), cut=self._cut,
-                          floor=point.workload.floor.get(key[1], 0.0),
-                          plateau=self._plateau))
-            effects.limited.update(one.trials)
+            self._set(key, Event.RETURNS_ON_TRIAL
+                      if any(antagonist.trials.values()) else Event.RETURNS,
+                      Cubic(use, good.value / (1 - self._cut), cut=self._cut,
+                            floor=point.workload.floor.get(key[1], 0.0),
+                            plateau=self._plateau))
+            effects.limited.update(antagonist.trials)
 
     def state(self) -> dict[str, Any]:
         """What was learnt about antagonists; plain JSON values."""

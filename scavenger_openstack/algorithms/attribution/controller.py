@@ -141,11 +141,11 @@ class Controller:
         else:       # nothing says how long its limits are there by now
             self._searches.end(self._time_s, self.params.back_off_s)
         open_incidents = tuple([
-            incident for one in self._disturbances.values()
+            incident for disturbance in self._disturbances.values()
             for incident in incidents(
-                self._time_s, one, self._caps, self.params.quiet_s,
-                self._presence.background, self._examined(one), self._host,
-                self._boot_id)])
+                self._time_s, disturbance, self._caps, self.params.quiet_s,
+                self._presence.background, self._examined(disturbance),
+                self._host, self._boot_id)])
         for incident in open_incidents:
             self._lasted_s[incident.victim, incident.signal] = self._time_s
         return Decision(
@@ -183,8 +183,9 @@ class Controller:
                 disturbance.forget(name, away=name in presence.away)
         self._caps.leave(now, presence.away)
         self._caps.keep(presence.kept)
-        self._disturbances = {key: one for key, one
-                              in self._disturbances.items() if one.members}
+        self._disturbances = {
+            key: disturbance for key, disturbance
+            in self._disturbances.items() if disturbance.members}
         self._caps.attribute(set(self._disturbances.values()))
 
     def _examined(self, disturbance: Disturbance) -> list[str]:
@@ -204,12 +205,13 @@ class Controller:
         samples = list(self._history.samples)
         groups = groups_of(samples[-1])
         self._disturbances = {
-            key: one for key, one in self._disturbances.items()
+            key: disturbance for key, disturbance in self._disturbances.items()
             if key[0] in groups
-            and (one.named or one.signal == THROTTLED
+            and (disturbance.named or disturbance.signal == THROTTLED
                  or key in self._suffered or key == self._searches.pair)
-            and not one.lost(now, self.params.quiet_s)
-            and (self._caps.remembers(one) or self._open(now, one))}
+            and not disturbance.lost(now, self.params.quiet_s)
+            and (self._caps.remembers(disturbance)
+                 or self._open(now, disturbance))}
         for disturbance in self._disturbances.values():
             disturbance.see(now, samples[-1])
         effects = self._caps.step(now, samples[-1],
@@ -259,8 +261,11 @@ class Controller:
             if not self._explained(now, harm)
             and sample[next(iter(harm.levels))].workload.protected]
         self._suffered = {harm.pair for harm in suffered}
-        limits = {key: one.state for key, one in self._caps.antagonists.items()
-                  if one.limit is not None or one.state is State.REMEMBERED}
+        limits = {
+            key: antagonist.state
+            for key, antagonist in self._caps.antagonists.items()
+            if antagonist.limit is not None
+            or antagonist.state is State.REMEMBERED}
         self._searches.forget([name for name, knob in self._searches.examined
                                if (name, knob) in limits])
         if State.ON_TRIAL in limits.values():
@@ -429,10 +434,10 @@ class Controller:
         return evidence_of(incident, self._history.samples,
                            self._history.times)
 
-    def compare(self, found: Specs) -> None:
+    def compare(self, specs: Specs) -> None:
         """What a victim of these applications is like undisturbed; else it
         is compared with its own past."""
-        self._specs = found
+        self._specs = specs
 
     def allow(self, budget: Budget | None) -> None:
         """The new limits that the fleet governor lets this host set."""

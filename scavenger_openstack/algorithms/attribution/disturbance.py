@@ -108,14 +108,14 @@ def own_load(signal: str, load: str, members: Sequence[str],
     :param load: the field of a point that tells the group's own load, see
         :mod:`~scavenger_openstack.algorithms.attribution.analysis`
     """
-    found = []
+    loads = []
     for sample in samples:
         own = [getattr(sample[name], load) or 0.0 for name in members
                if name in sample]
-        found.append(sum(own) / len(own))
+        loads.append(sum(own) / len(own))
     if signal != 'run_delay':
-        return [found]
-    return [found, [sum([point.cores or 0.0 for point in sample.values()
+        return [loads]
+    return [loads, [sum([point.cores or 0.0 for point in sample.values()
                          if point.workload.priority is Priority.FOREGROUND])
                     for sample in samples]]
 
@@ -132,7 +132,7 @@ def felt_s(signal: str, victims: Collection[str], samples: Sequence[Points]
 def groups_of(sample: Points) -> dict[VictimGroup, list[str]]:
     """The foreground by application.  A workload without a name for it is
     alone; those with ``scavenger:protect=false`` are apart."""
-    found: dict[VictimGroup, list[str]] = {}
+    members: dict[VictimGroup, list[str]] = {}
     for name, point in sample.items():
         workload = point.workload
         if workload.priority is Priority.FOREGROUND:
@@ -141,8 +141,8 @@ def groups_of(sample: Points) -> dict[VictimGroup, list[str]]:
                        workload.application) else ('', '', name))
             if not workload.protected:
                 key = *key, 'unprotected'
-            found.setdefault(key, []).append(name)
-    return found
+            members.setdefault(key, []).append(name)
+    return members
 
 
 @dataclasses.dataclass(slots=True)
@@ -296,9 +296,9 @@ class Disturbance:
             self.newest = self.latest = self.excess = None
             return
         self.seen_s = now
-        found = [self.values[name] / scale(self.signal, self.means[name])
-                 for name in known]
-        self.newest = sum(found) / len(found)
+        ratios = [self.values[name] / scale(self.signal, self.means[name])
+                  for name in known]
+        self.newest = sum(ratios) / len(ratios)
         base = self.base
         if self.own:
             loads = own_load(self.signal, self.load, known, [sample])
@@ -341,22 +341,22 @@ class Disturbance:
             self.excess = None
         self.outcome = effects.verdicts.get(self, self.outcome)
 
-    def learn(self, found: Disturbance, limited: Collection[str]) -> None:
+    def learn(self, newer: Disturbance, limited: Collection[str]) -> None:
         """What is named now is named from now on; the rest stays, so
         that a long disturbance does not become normal.
 
         What direct evidence says names what disturbs now: what was named
         before, and holds nothing now, did that before.
         """
-        if any(ground.kind in DIRECT for ground in found.named.values()):
-            for name in (self.named.keys() - found.named.keys()
+        if any(ground.kind in DIRECT for ground in newer.named.values()):
+            for name in (self.named.keys() - newer.named.keys()
                          - set(limited)):
                 del self.named[name]
-        self.named |= found.named
-        self.cleared -= found.named.keys()
-        self.active_s |= dict.fromkeys(found.named, found.named_s)
-        self.members = found.members | self.members
-        self.scores = found.scores
+        self.named |= newer.named
+        self.cleared -= newer.named.keys()
+        self.active_s |= dict.fromkeys(newer.named, newer.named_s)
+        self.members = newer.members | self.members
+        self.scores = newer.scores
 
     def lower(self, now: float, newer: Disturbance) -> None:
         """Take the base of newer direct evidence where it is lower.
@@ -444,9 +444,9 @@ class Disturbance:
                  else use.at_work(samples, self.named, knob))
         for name in new:
             self.begun_s[name] = onset_s(
-                ((time_s, one[name].level(self.signal)
-                  if busy and name in one else None)
-                 for time_s, one, busy in zip(
+                ((time_s, sample[name].level(self.signal)
+                  if busy and name in sample else None)
+                 for time_s, sample, busy in zip(
                      reversed(history.times), reversed(samples),
                      reversed(works), strict=True)),
                 self.members[name], now=now, quiet_s=quiet_s,

@@ -37,8 +37,8 @@ deviations of the noise: 0.6745 sqrt(2)."""
 
 
 def dot(a: Series, b: Series) -> float:
-    found: float = sum(map(mul, a, b))
-    return found
+    total: float = sum(map(mul, a, b))
+    return total
 
 
 def changes(series: Series) -> list[float]:
@@ -59,23 +59,23 @@ def span(columns: Iterable[Series]) -> list[list[float]]:
 
     What adds nothing to those before it is left out.
     """
-    found: list[list[float]] = []
+    basis: list[list[float]] = []
     for column in columns:
         whole = dot(column, column)
-        left = without(column, found)
+        left = without(column, basis)
         norm = dot(left, left)
         if norm > NEGLIGIBLE * whole and norm > 0:
             scale = 1 / math.sqrt(norm)
-            found.append([value * scale for value in left])
-    return found
+            basis.append([value * scale for value in left])
+    return basis
 
 
 def without(series: Series, spanned: Iterable[Series]) -> list[float]:
     """What is left of a series when its part in a span is taken out."""
     left = list(series)
-    for one in spanned:
-        factor = dot(one, left)
-        left = [a - factor * b for a, b in zip(left, one, strict=True)]
+    for column in spanned:
+        factor = dot(column, left)
+        left = [a - factor * b for a, b in zip(left, column, strict=True)]
     return left
 
 
@@ -98,11 +98,11 @@ def fit(series: Series, columns: Sequence[Series]) -> list[float]:
             scale = 1 / math.sqrt(norm)
             spanned.append([value * scale for value in left])
             parts.append([value * scale for value in part])
-    found = [0.0] * len(columns)
+    fitted = [0.0] * len(columns)
     for one, made in zip(spanned, parts, strict=True):
         factor = dot(one, series)
-        found = [a + factor * b for a, b in zip(found, made, strict=True)]
-    return found
+        fitted = [a + factor * b for a, b in zip(fitted, made, strict=True)]
+    return fitted
 
 
 def correlation(a: Series, b: Series) -> float:
@@ -125,10 +125,10 @@ class Residuals:
         self._others = dict(others)
         self._spanned: list[Series] = []
         self._square = dot(target, target)
-        self._squares = {name: dot(one, one)
-                         for name, one in self._others.items()}
-        self._products = {name: dot(one, target)
-                          for name, one in self._others.items()}
+        self._squares = {name: dot(series, series)
+                         for name, series in self._others.items()}
+        self._products = {name: dot(series, target)
+                          for name, series in self._others.items()}
 
     @property
     def names(self) -> Collection[str]:
@@ -157,8 +157,8 @@ class Residuals:
         part = dot(self.target, unit)
         self.target = without(self.target, [unit])
         self._square = dot(self.target, self.target)
-        for other, one in self._others.items():
-            own = dot(one, unit)
+        for other, series in self._others.items():
+            own = dot(series, unit)
             self._products[other] -= own * part
             self._squares[other] = max(0.0, self._squares[other] - own * own)
 

@@ -78,7 +78,7 @@ def explain(signal: Series, own: Sequence[Series],
     """
     count = len(signal)
     known = evidence.span([[1.0] * count, *own])
-    known_changes = evidence.span([evidence.changes(one) for one in own])
+    known_changes = evidence.span([evidence.changes(values) for values in own])
     left = evidence.without(signal, known)
     mean = sum(signal) / count
     nothing = Explanation({}, (), mean, mean, [0.0] * count)
@@ -92,7 +92,8 @@ def explain(signal: Series, own: Sequence[Series],
     moves = {name: evidence.without(uses[name], known) for name in material}
     scores = sorted(
         [(name, evidence.correlation(move, left))
-         for name, move in moves.items()], key=lambda one: (-one[1], one[0]))
+         for name, move in moves.items()],
+        key=lambda item: (-item[1], item[0]))
     steps = {name: evidence.without(evidence.changes(use), known_changes)
              for name, use in uses.items()}
     named = _name(left, evidence.without(evidence.changes(signal),
@@ -151,7 +152,7 @@ def _chance(name: str, material: Sequence[str], level: evidence.Residuals,
         level.correlation(name),
         evidence.effective_samples(len(own), evidence.memory(own),
                                    evidence.memory(level.target)), known)
-    others = [one for one in material if one != name]
+    others = [other for other in material if other != name]
     there = set(material)
     others += [name for name in timing.names if name not in there]
     shifted = [name, *others[:MOST_SHIFTED - 1]]
@@ -166,7 +167,7 @@ def _chance(name: str, material: Sequence[str], level: evidence.Residuals,
         return least
     return any_of(evidence.by_shifts(
         timing.correlation(name), timing.target,
-        [timing.of(one) for one in shifted]))
+        [timing.of(shift) for shift in shifted]))
 
 
 def _add_those_alike(named: dict[str, float], moves: Mapping[str, Series],

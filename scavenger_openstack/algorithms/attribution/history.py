@@ -107,17 +107,17 @@ class _Sums:
         self.known = [0] * 9
         self.instructions = 0.0
 
-    def add(self, one: WorkloadRates, link_use: float | None,
+    def add(self, rated: WorkloadRates, link_use: float | None,
             memory_wait: float | None) -> None:
-        self.workload = one.workload
+        self.workload = rated.workload
         self.ticks += 1
         sums, known = self.sums, self.known
         for index, found in enumerate((
-                one.cpu_cores, one.llc_misses_per_s, one.io_bytes_per_s,
-                one.io_ops_per_s, one.throttled_share,
-                None if one.run_delay is None or one.cpu_cores is None
-                else one.run_delay * one.cpu_cores,
-                one.net_tx_bytes_per_s)):
+                rated.cpu_cores, rated.llc_misses_per_s, rated.io_bytes_per_s,
+                rated.io_ops_per_s, rated.throttled_share,
+                None if rated.run_delay is None or rated.cpu_cores is None
+                else rated.run_delay * rated.cpu_cores,
+                rated.net_tx_bytes_per_s)):
             if found is not None and 0 <= found < math.inf:
                 sums[index] += found
                 known[index] += 1
@@ -127,14 +127,14 @@ class _Sums:
         if memory_wait is not None and 0 <= memory_wait < math.inf:
             sums[8] += memory_wait
             known[8] += 1
-        if one.cpi and number(one.cpi):
-            self.instructions += (number(one.cpu_cores) or 0.0) / one.cpi
+        if rated.cpi and number(rated.cpi):
+            self.instructions += (number(rated.cpu_cores) or 0.0) / rated.cpi
         # Most workloads have no value in most ticks: asked first, and cheap.
         for index, (field, signal) in enumerate(_FIELDS):
-            if one[field] is not None:
-                value = signal.value(one)
+            if rated[field] is not None:
+                value = signal.value(rated)
                 if value is not None:
-                    share = weight(signal, one)
+                    share = weight(signal, rated)
                     self.values[index] += value * share
                     self.weights[index] += share
 

@@ -104,7 +104,7 @@ def evidence_of(incident: Incident, samples: Iterable[Points],
         uses = [_use(incident.signal, sample[name]) if name in sample
                 else ('', None) for sample in taken]
         what = next((what for what, value in uses if value is not None), '')
-        return what, [value if one == what else None for one, value in uses]
+        return what, [value if name == what else None for name, value in uses]
 
     return series.of(
         incident, times,

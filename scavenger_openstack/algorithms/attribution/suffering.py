@@ -61,8 +61,8 @@ def _why(name: str, answers: DirectAnswers, history: History,
     answer = answers.latest(name, Resource.CPU)
     if answer is not None and answer.waited_s > 0:
         return _held(name, answer)
-    if not any(one.workload.priority is Priority.BACKGROUND
-               for one in history.samples[-1].values()):
+    if not any(point.workload.priority is Priority.BACKGROUND
+               for point in history.samples[-1].values()):
         return 'there is no background work on this host'
     values = [level for level in history.levels(name, 'run_delay')
               if level is not None]

@@ -113,7 +113,7 @@ def rank(victim: str, samples: Iterable[Sample],
             used.setdefault(name, []).append(use)
     return sorted([(name, _weighted(weights[name], u))
                    for name, u in used.items() if name != victim],
-                  key=lambda one: (-one[1], one[0]))
+                  key=lambda item: (-item[1], item[0]))
 
 
 class _Victim:
@@ -251,13 +251,13 @@ class Controller:
         """Flag outliers; what has enough of them waits for analysis."""
         params, now = self.params, sample.time_s
         self._applications = {
-            name: (one.workload.project or '', one.workload.application)
-            if one.workload.application else None
-            for name, one in sample.rates.items()}
+            name: (rated.workload.project or '', rated.workload.application)
+            if rated.workload.application else None
+            for name, rated in sample.rates.items()}
         alive = {}
-        for name, one in sample.rates.items():
-            if one.workload.priority is Priority.FOREGROUND:
-                key = (name, one.workload.created_s)
+        for name, rated in sample.rates.items():
+            if rated.workload.priority is Priority.FOREGROUND:
+                key = (name, rated.workload.created_s)
                 alive[key] = self._victims.get(key) or _Victim()
         self._victims = alive
         self._waiting = {key: at for key, at in self._waiting.items()
@@ -346,15 +346,15 @@ class Controller:
     def _incidents(self, now: float) -> tuple[Incident, ...]:
         """Those that are open: a victim that was quiet for long enough has
         none, if nothing is limited for it."""
-        found = []
+        caps = []
         for key, victim in self._victims.items():
             names = capped.limited(self._capped, key)
             if (not names and now - victim.outlier_s
                     >= self.params.outlier_window_s):
                 victim.incident = None
             if victim.incident is not None:
-                found.append(capped.shown(victim.incident, names))
-        return tuple(found)
+                caps.append(capped.shown(victim.incident, names))
+        return tuple(caps)
 
     def state(self) -> dict[str, Any]:
         """The learnt statistics; plain JSON values."""

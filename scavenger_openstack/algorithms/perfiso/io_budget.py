@@ -243,12 +243,12 @@ class IoBudget:
         held: list[Vote] = []
         newcomers: list[tuple[Level, float | None]] = []
         missing = 0
-        for one in foreground:
-            workload = one[0]
+        for rated in foreground:
+            workload = rated[0]
             key = (workload.id, workload.created_s)
             level = self._levels.get(key)
-            x = signals.io_wait(one)
-            ops = signals.number(one.io_ops_per_s)
+            x = signals.io_wait(rated)
+            ops = signals.number(rated.io_ops_per_s)
             if x is None:
                 if level is not None:
                     levels[key] = level
@@ -363,8 +363,9 @@ class IoBudget:
                 'proven': (self._proven if math.isfinite(self._proven)
                            else None),
                 'last': list(self._last), 'levels': [
-                    [*key, one.window.state(), list(one.last), one.missing]
-                    for key, one in self._levels.items()]}
+                    [*key, level.window.state(), list(level.last),
+                     level.missing]
+                    for key, level in self._levels.items()]}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Go on from ``state``.

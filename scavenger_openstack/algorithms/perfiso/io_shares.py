@@ -169,18 +169,18 @@ class _Background:
 
     def __init__(self, rates: Sequence[WorkloadRates]) -> None:
         self.keys: list[RunKey] = [
-            (one[0].id, one[0].created_s) for one in rates]
-        self.uses = [signals.number(one.io_ops_per_s) for one in rates]
+            (rated[0].id, rated[0].created_s) for rated in rates]
+        self.uses = [signals.number(rated.io_ops_per_s) for rated in rates]
         self.floors = [max(LEAST_OPS_PER_S, low)
                        for low in floors_of(rates, KNOB)]
-        self.weights = [one[0].vcpus for one in rates]
+        self.weights = [rated[0].vcpus for rated in rates]
         self.parts = parts_of(self.weights)
         known = [use for use in self.uses if use is not None]
         self.used = math.fsum(known) if len(known) == len(rates) else None
         self.least = math.fsum(self.floors)
         self.allowed = math.fsum([
-            low * signals.disk_limits(one[0])
-            for low, one in zip(self.floors, rates, strict=True)])
+            low * signals.disk_limits(rated[0])
+            for low, rated in zip(self.floors, rates, strict=True)])
 
 
 class Controller:
@@ -236,16 +236,16 @@ class Controller:
                             if rated[0].priority is Priority.BACKGROUND])
         budget, facts = self._observe(rates, some)
         caps: list[Cap] = []
-        found: dict[str, tuple[float, float]] = {}
+        short: dict[str, tuple[float, float]] = {}
         if not some.keys or budget >= MOST_OPS_PER_S:
             self._caps, self._done, self._busy = {}, {}, set()
         else:
             caps = self._share(some, budget)
             facts['budget_ops_per_s'] = budget
             if some.least > budget:
-                found[str(KNOB)] = some.least, budget
+                short[str(KNOB)] = some.least, budget
         self._decision = Decision(
-            tuple(caps), self._overcommitted.incidents(now, found), facts,
+            tuple(caps), self._overcommitted.incidents(now, short), facts,
             removal_reasons={(key[0], KNOB): NO_DISK for key in self._caps
                              if key not in self._busy})
         return self._decision
@@ -276,14 +276,14 @@ class Controller:
         shares = split(
             budget, [math.inf if use is None else use * p.demand_factor
                      for use in some.uses],
-            [weight * priority(one) for weight, one in
+            [weight * priority(rated) for weight, rated in
              zip(some.weights, deficits, strict=True)], some.floors)
         step = max(1.0, p.loosen_share * budget)
         why = self._reason(budget, len(shares))
         before = self._caps
         self._caps = {}
         caps = []
-        for key, use, share, low, one in zip(
+        for key, use, share, low, rated in zip(
                 some.keys, some.uses, shares, some.floors, deficits,
                 strict=True):
             value = min(share, before.get(key, low) + step)
@@ -292,7 +292,7 @@ class Controller:
             if self._uses_disks(key, use):
                 caps.append(Cap(
                     key[0], KNOB, value, NAME,
-                    why if one is None else f'{why}; deficit {one:+.2f}'))
+                    why if rated is None else f'{why}; deficit {rated:+.2f}'))
         self._busy.intersection_update(self._caps)
         return caps
 

@@ -182,10 +182,10 @@ def quota_floors(rates: Rates) -> tuple[Cap, ...]:
     background = [rated for rated in rates.workloads
                   if rated.workload.priority is Priority.BACKGROUND]
     return tuple(
-        Cap(one.workload.id, Knob.CPU_CORES, floor, Controller.name,
+        Cap(rated.workload.id, Knob.CPU_CORES, floor, Controller.name,
             'the background has one CPU left and the foreground still lacks '
             'idle ones')
-        for one, floor in zip(background, floors.floors(
+        for rated, floor in zip(background, floors.floors(
             background, Knob.CPU_CORES), strict=True))
 
 

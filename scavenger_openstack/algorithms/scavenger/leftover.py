@@ -81,15 +81,15 @@ class Unit(NamedTuple):
     slack: float = 0.0
 
 
-def nested(one: WorkloadRates) -> bool:
+def nested(rated: WorkloadRates) -> bool:
     """Whether a workload's group may have foreground siblings in a parent
     that is not the root.
 
     libvirt puts all VMs into one parent.  A group of kubelet is not idle
     itself, only the pods in it are: outside of it nothing has precedence.
     """
-    group = one[0].group or one[0].id
-    return (bool(one[0].instance) or group.count('/') > 1
+    group = rated[0].group or rated[0].id
+    return (bool(rated[0].instance) or group.count('/') > 1
             or is_of_kubelet(group))
 
 
@@ -130,8 +130,8 @@ def units(background: Iterable[WorkloadRates], factor: float,
     :param quotas: the last ones
     """
     members: dict[str, list[WorkloadRates]] = {}
-    for one in background:
-        members.setdefault(one[0].group or one[0].id, []).append(one)
+    for rated in background:
+        members.setdefault(rated[0].group or rated[0].id, []).append(rated)
     default = DEFAULT_FLOORS[Knob.CPU_CORES]
     found = []
     for name, every in members.items():
@@ -155,7 +155,7 @@ def units(background: Iterable[WorkloadRates], factor: float,
 def known_use(background: Iterable[WorkloadRates]) -> list[float | None]:
     """Cores that each used in the last interval."""
     return [use if use is not None and 0 <= use < math.inf else None
-            for use in (one.cpu_cores for one in background)]
+            for use in (rated.cpu_cores for rated in background)]
 
 
 def quotas(budget: float, every: Sequence[Unit]) -> list[float]:
@@ -279,7 +279,7 @@ class Leftover:
             self._busy_s, rates.cpu_busy_s, cpus,
             math.fsum(use for use in used if use is not None),
             rates.interval_s)
-        there = [one[0] for one in background]
+        there = [rated[0] for rated in background]
         sure = (left is not None and None not in used
                 and (there == self._there or _runs(there) == _runs(
                     self._there)))

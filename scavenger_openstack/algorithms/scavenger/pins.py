@@ -37,8 +37,8 @@ def usable(topology: Mapping[int, Cpu]) -> frozenset[int]:
     """The CPUs that work may be spread over: not those that the host keeps
     isolated, for pinned guests or a virtual switch, unless it keeps all.
     Not in the paper."""
-    return (frozenset(cpu for cpu, one in topology.items()
-                      if not one.isolated) or frozenset(topology))
+    return (frozenset(cpu for cpu, place in topology.items()
+                      if not place.isolated) or frozenset(topology))
 
 
 def allowed_cpus(cpus: Iterable[int], confined: Sequence[Collection[int]],
@@ -53,8 +53,8 @@ def allowed_cpus(cpus: Iterable[int], confined: Sequence[Collection[int]],
     """
     every = frozenset(cpus)
     users: dict[int, int] = {}
-    for one in confined:
-        within = every.intersection(one)
+    for rated in confined:
+        within = every.intersection(rated)
         for cpu in within if within != every else ():
             users[cpu] = users.get(cpu, 0) + 1
     return every.difference(

@@ -241,9 +241,9 @@ class Quota:
         if self.cores is None:
             return None
         return {'cores': self.cores, 'phases': self.phases, 'baselines': [
-            [*key, one.mu, one.sigma, one.window.state(), list(one.last),
-             one.missing]
-            for key, one in self._baselines.items()]}
+            [*key, baseline.mu, baseline.sigma, baseline.window.state(),
+             list(baseline.last), baseline.missing]
+            for key, baseline in self._baselines.items()]}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Go on from ``state``.

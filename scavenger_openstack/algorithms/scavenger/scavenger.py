@@ -69,9 +69,9 @@ class _Tick:
     def cap(self, workloads: Iterable[WorkloadRates], knob: Knob,
             values: Iterable[float], why: str) -> None:
         whole = knob is not Knob.CPU_CORES      # bytes
-        self.caps += [Cap(one[0].id, knob, int(value) if whole else value,
+        self.caps += [Cap(rated[0].id, knob, int(value) if whole else value,
                           NAME, why)
-                      for one, value in zip(workloads, values, strict=True)]
+                      for rated, value in zip(workloads, values, strict=True)]
 
     def check(self, signal: str, floors: Iterable[float],
               budget: float) -> None:
@@ -178,8 +178,9 @@ class Controller:
                 if self._leftover.full:
                     tick.removal_reasons = dict.fromkeys(
                         ((group, Knob.CPU_IDLE) for group in groups(
-                            one for one in idle if one[0].instance)), FULL)
-                    idle = [one for one in idle if not one[0].instance]
+                            rated for rated in idle if rated[0].instance)),
+                        FULL)
+                    idle = [rated for rated in idle if not rated[0].instance]
             tick.caps += [
                 Cap(group, Knob.CPU_IDLE, 1, NAME,
                     'background runs only where nothing else wants to')
@@ -204,15 +205,15 @@ class Controller:
 
     def _regulate_memory(self, tick: _Tick) -> dict[str, Any]:
         memory, rates, background = self._memory, tick.rates, tick.background
-        used = usage.known(one.memory_bytes for one in background)
+        used = usage.known(rated.memory_bytes for rated in background)
         known = [use for use in used if use is not None]
         memory.observe(
             usage.foreground_memory(
                 rates.memory_total_bytes, rates.memory_available_bytes,
                 sum(known)),
             rates.memory_total_bytes,
-            [((one[0].id, one[0].created_s), one.memory_bytes,
-              one[0].memory_allotment_bytes) for one in tick.foreground],
+            [((rated[0].id, rated[0].created_s), rated.memory_bytes,
+              rated[0].memory_allotment_bytes) for rated in tick.foreground],
             certain=len(known) == len(used))
         facts = memory.facts()
         rule = memory.rule
@@ -220,7 +221,7 @@ class Controller:
             self._frozen = {}
             return facts
         floors = floors_of(background, Knob.MEMORY_BYTES)
-        weights = [one[0].vcpus for one in background]
+        weights = [rated[0].vcpus for rated in background]
         budget = memory.budget()
         if rule == 'holding':
             self._frozen = {}
@@ -229,19 +230,19 @@ class Controller:
         else:       # nothing is killed in the initial window: DESIGN 7.3
             # No growth beyond current use: what each used when this began,
             # or now, if a limit could not be set at once.
-            shares = [max(self._frozen.get(one[0].id, 0.0), use or 0.0, low)
-                      for one, use, low in zip(background, used, floors,
-                                               strict=True)]
-            self._frozen = {one[0].id: share for one, share in
+            shares = [max(self._frozen.get(rated[0].id, 0.0), use or 0.0, low)
+                      for rated, use, low in zip(background, used, floors,
+                                                 strict=True)]
+            self._frozen = {rated[0].id: share for rated, share in
                             zip(background, shares, strict=True)}
             if rule == 'learning' and math.fsum(shares) > budget:
                 shares = split(budget, shares, weights, floors)
         if rule != 'blind':
             tick.check(str(Knob.MEMORY_BYTES), floors, budget)
-        limits = [(one, share) for one, share, low in
+        limits = [(rated, share) for rated, share, low in
                   zip(background, shares, floors, strict=True)
-                  if usage.binds(share, one, low)]
-        tick.cap([one for one, _ in limits], Knob.MEMORY_BYTES,
+                  if usage.binds(share, rated, low)]
+        tick.cap([rated for rated, _ in limits], Knob.MEMORY_BYTES,
                  [share for _, share in limits],
                  reason(facts, 'memory', 'GiB', GIB, len(background)))
         return facts
@@ -265,11 +266,12 @@ class Controller:
                 usage.foreground_rate(
                     rates.link_tx_bytes_per_s.get(link), sum(known),
                     sum(rate or 0.0 for rate in usage.known(
-                        one.net_tx_bytes_per_s
-                        for one in theirs.get(link, ())))),
+                        rated.net_tx_bytes_per_s
+                        for rated in theirs.get(link, ())))),
                 rates.links.get(link),
-                [((one[0].id, one[0].created_s), one.net_tx_bytes_per_s, None)
-                 for one in theirs.get(link, ())],
+                [((rated[0].id, rated[0].created_s),
+                  rated.net_tx_bytes_per_s, None)
+                 for rated in theirs.get(link, ())],
                 certain=len(known) == len(sent))
             facts[link] = resource.facts()
             rule = resource.rule
@@ -292,7 +294,7 @@ class Controller:
                         ) -> dict[str, Any]:
         quota, background = self._quota, tick.background
         floors = floors_of(background, Knob.CPU_CORES)
-        weights = [one[0].vcpus for one in background]
+        weights = [rated[0].vcpus for rated in background]
         minimum = math.fsum(floors)
         maximum = max(len(tick.rates.topology) or math.fsum(
             number(weight) or 0.0 for weight in weights),
@@ -310,7 +312,7 @@ class Controller:
             why = (f'IPC of {quota.by or "no foreground workload"} asks to '
                    f'{quota.verdict.name.lower()}: {cores:.2f} cores for '
                    f'{len(background)} background workloads')
-        used = usage.known(one.cpu_cores for one in background)
+        used = usage.known(rated.cpu_cores for rated in background)
         tick.cap(background, Knob.CPU_CORES,
                  split(cores, self._demands(used), weights, floors), why)
         return facts
@@ -374,4 +376,4 @@ def _regulate_cpu_set(tick: _Tick
 def groups(background: Iterable[WorkloadRates]) -> list[str]:
     """The groups that ``cpu_idle`` and ``cpu_set`` are set on, each once."""
     return list(dict.fromkeys(
-        one[0].group or one[0].id for one in background))
+        rated[0].group or rated[0].id for rated in background))

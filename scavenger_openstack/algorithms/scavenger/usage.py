@@ -28,7 +28,7 @@ def foreground_memory(total: float | None, available: float | None,
     return 0.0 if -math.inf < x < 0 else x
 
 
-def binds(limit: float, one: WorkloadRates, floor: float) -> bool:
+def binds(limit: float, rated: WorkloadRates, floor: float) -> bool:
     """Whether a limit of memory in bytes is tighter than the workload's own.
 
     A VM cannot use more than its RAM, a container no more than its own
@@ -36,12 +36,12 @@ def binds(limit: float, one: WorkloadRates, floor: float) -> bool:
     that has another limit by now, which the original of the knob tells; of a
     VM it is what QEMU needs itself.  Ours.
     """
-    own = one[0].memory_allotment_bytes
+    own = rated[0].memory_allotment_bytes
     if own is None or limit < own:
         return True
-    if one[0].instance:
+    if rated[0].instance:
         return False
-    used = one.memory_bytes
+    used = rated.memory_bytes
     return floor < own and (used is None or used > own)
 
 
