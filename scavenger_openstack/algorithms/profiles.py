@@ -13,17 +13,10 @@ from collections.abc import Mapping
 import math
 from typing import NamedTuple
 
+from scavenger_openstack.wire.profile import Estimate as Estimate
 from scavenger_openstack.wire.profile import SOI_NAMES
 
 NAMES = frozenset(SOI_NAMES)
-
-
-class Estimate(NamedTuple):
-    """A value from 0 to 1, and the interval that repeats of it gave."""
-
-    value: float
-    low: float
-    high: float
 
 
 class Profile(NamedTuple):
