@@ -72,16 +72,18 @@ def describe(rows: Sequence[Row]) -> str:
     """Return what a heat map shows, for those who do not see it."""
     sentences = ['Interference that the workload tolerates and causes, in % '
                  'of the most that each source can do']
-    for column, name, worst in ((1, COLUMNS[0], min), (2, COLUMNS[1], max)):
-        measured = [(row[column][0], row[0]) for row in rows
-                    if row[column] is not None]
+    for name, estimates, extreme, words in (
+            (COLUMNS[0], [row[1] for row in rows], min, 'least'),
+            (COLUMNS[1], [row[2] for row in rows], max, 'most')):
+        values = [None if estimate is None else estimate[0]
+                  for estimate in estimates]
+        measured = [value for value in values if value is not None]
         sentence = f'{name}: {len(measured)} of {len(rows)} sources measured'
         if measured:
-            value = worst(value for value, _ in measured)
-            labels = [printable(label) for other, label in measured
-                      if other == value]
-            sentence += (f', {"least" if worst is min else "most"} '
-                         f'{_percent(value)} ({", ".join(labels)})')
+            labels = [printable(row[0]) for row, value in zip(
+                rows, values, strict=True) if value == extreme(measured)]
+            sentence += (f', {words} {_percent(extreme(measured))} '
+                         f'({", ".join(labels)})')
         sentences.append(sentence)
     return '. '.join(sentences) + '.'
 
