@@ -52,11 +52,11 @@ class HeatMapTest(testtools.TestCase):
         self.assertEqual(6, len(cells))
         cell = cells['memory capacity, tolerated: 40 % (35 to 45 %)']
         self.assertEqual(['40 %'], self.texts(cell))
-        box, span = cell.find(f'{SVG}rect'), cell.find(f'{SVG}line')
-        width = float(box.get('width')) - 12
+        (box,), span = cell.iter(f'{SVG}rect'), next(cell.iter(f'{SVG}line'))
+        width = float(box.attrib['width']) - 12
         for name, share in (('x1', 0.35), ('x2', 0.45)):
             self.assertAlmostEqual(
-                share, (float(span.get(name)) - float(box.get('x')) - 6)
+                share, (float(span.attrib[name]) - float(box.attrib['x']) - 6)
                 / width, delta=0.001)
 
     def test_what_was_not_measured_says_so_and_has_no_shade(self) -> None:
@@ -68,8 +68,9 @@ class HeatMapTest(testtools.TestCase):
              'integer units, caused: not measured'],
             [''.join(cell[0].itertext()) for cell in missing])
         for cell in missing:
-            self.assertEqual('none', cell.find(f'{SVG}rect').get('fill'))
-            self.assertIsNone(cell.find(f'{SVG}line'))
+            self.assertEqual(['none'], [box.get('fill') for box
+                                        in cell.iter(f'{SVG}rect')])
+            self.assertEqual([], list(cell.iter(f'{SVG}line')))
 
     def test_zero_is_a_value(self) -> None:
         picture = ElementTree.fromstring(heat.svg('db', ROWS[:1]))
