@@ -10,7 +10,9 @@ and on dark ones.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import Any
 
 from scavenger_openstack.plot import shapes
 from scavenger_openstack import text
@@ -22,6 +24,22 @@ Estimate = tuple[float, float, float]
 Row = tuple[str, Estimate | None, Estimate | None]
 """A source of interference, what the workload tolerates of it and what it
 causes; ``None``: not measured."""
+
+LABELS = {
+    'memory_capacity': '1 memory capacity',
+    'memory_bandwidth': '2 memory bandwidth',
+    'storage_capacity': '3 storage capacity',
+    'storage_bandwidth': '4 storage bandwidth',
+    'network_bandwidth': '5 network bandwidth',
+    'llc_capacity': '6 LLC capacity', 'llc_bandwidth': '7 LLC bandwidth',
+    'l2_capacity': "6' L2 capacity", 'l2_bandwidth': "7' L2 bandwidth",
+    'l1i': '8 L1 instruction cache', 'l1d': '9 L1 data cache',
+    'tlb': '10 TLB', 'integer': '11 integer units',
+    'floating_point': '12 floating-point units',
+    'prefetcher': '13 prefetchers', 'interconnect': '14 interconnect',
+    'vector': '15 vector units'}
+"""Number and title of each source of interference, in the order and with the
+numbers of the paper.  Source: iBench, section III-B."""
 
 COLUMNS = ('tolerated', 'caused')
 NOT_MEASURED = 'not measured'
@@ -37,6 +55,14 @@ _OUTSIDE = 'currentColor'
 _STOPS = ((234, 243, 250), (91, 163, 207), (8, 48, 88))
 """Red, green and blue at 0, one half and 1."""
 _LEGEND = 5
+
+
+def rows(document: Mapping[str, Any]) -> list[Row]:
+    """Return all sources of interference, in order, out of the JSON document
+    of a profile."""
+    tolerated, caused = (document.get(name, {}) for name in COLUMNS)
+    return [(label, _estimate(tolerated.get(soi)), _estimate(caused.get(soi)))
+            for soi, label in LABELS.items()]
 
 
 def svg(title: str, rows: Sequence[Row]) -> str:
@@ -124,6 +150,12 @@ def luminance(colour: tuple[int, int, int]) -> float:
         part / 255 / 12.92 if part / 255 <= 0.04045
         else ((part / 255 + 0.055) / 1.055) ** 2.4 for part in colour)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def _estimate(fields: Mapping[str, float] | None) -> Estimate | None:
+    if fields is None:
+        return None
+    return fields['value'], fields['low'], fields['high']
 
 
 def _x(column: int) -> float:

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import testtools
 
+from scavenger_openstack.ibench import catalogue
 from scavenger_openstack.plot import heat
 from scavenger_openstack.plot import panels
 
@@ -71,6 +72,16 @@ class HeatMapTest(testtools.TestCase):
             self.assertEqual(['none'], [box.get('fill') for box
                                         in cell.iter(f'{SVG}rect')])
             self.assertEqual([], list(cell.iter(f'{SVG}line')))
+
+    def test_rows_are_all_sources_in_the_order_of_the_catalogue(self) -> None:
+        labels = {soi.name: f"{soi.number.replace('a', chr(39))} {soi.title}"
+                  for soi in catalogue.SOIS}
+        self.assertEqual(list(labels.items()), list(heat.LABELS.items()))
+        rows = heat.rows({'caused': {'tlb': {
+            'value': 0.4, 'low': 0.3, 'high': 0.5}}})
+        self.assertEqual(list(labels.values()), [row[0] for row in rows])
+        self.assertEqual([('10 TLB', None, (0.4, 0.3, 0.5))],
+                         [row for row in rows if row[1:] != (None, None)])
 
     def test_zero_is_a_value(self) -> None:
         picture = ElementTree.fromstring(heat.svg('db', ROWS[:1]))
