@@ -79,9 +79,10 @@ class Document:
     missing: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
-def parse(data: bytes) -> Document:
+def parse(data: bytes, **fields: Any) -> Document:
     """Return the profile that a JSON text holds.
 
+    :param fields: in place of those in the text
     :raises WireError: it is longer than :data:`MAX_PROFILE_BYTES`, or not a
         profile; the message begins with the name of the field.
     """
@@ -91,17 +92,17 @@ def parse(data: bytes) -> Document:
                            object_pairs_hook=_once)
     except (ValueError, RecursionError) as exc:
         raise errors.WireError(f'profile: not JSON: {exc}') from exc
-    return of_json(value)
+    return of_json(value, **fields)
 
 
-def of_json(value: Any) -> Document:
+def of_json(value: Any, **fields: Any) -> Document:
     """Return the profile that JSON values hold, as :func:`parse`.
 
     :raises WireError: likewise.
     """
     try:
         document = Document(**json_fields.fields(
-            json_fields.mapping(value, 'profile'), '', _CHECKS,
+            {**json_fields.mapping(value, 'profile'), **fields}, '', _CHECKS,
             ('kind', 'target', 'source', 'measured_s')))
     except (ValueError, RecursionError) as exc:
         raise errors.WireError(str(exc)) from exc
