@@ -131,7 +131,8 @@ class Profiles(testtools.TestCase):
         broken = self.top / 'broken.json'
         for data, words in (
                 (b'{', 'not JSON'), (b'\xff', 'not JSON'), (b'[]', 'profile'),
-                (json.dumps(PROFILE).replace('0.12', 'NaN').encode(), 'NaN'),
+                (json.dumps(PROFILE).replace('0.12', 'NaN').encode(),
+                 'tolerated.llc_capacity.value'),
                 (json.dumps(PROFILE).replace('0.12', '0.2').encode(),
                  'tolerated.llc_capacity'),
                 (json.dumps(PROFILE).replace('llc', 'disk').encode(),
