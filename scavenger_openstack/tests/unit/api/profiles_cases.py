@@ -5,12 +5,17 @@
 from __future__ import annotations
 
 import json
+import tempfile
+import threading
 from typing import Any
 
 from sqlalchemy import insert
 from sqlalchemy import select
 from sqlalchemy import update
+from werkzeug.test import Client
 
+from scavenger_openstack.api import app
+from scavenger_openstack.api import policies
 from scavenger_openstack.db import connect
 from scavenger_openstack.db.resources import profiles
 from scavenger_openstack.db import tables
@@ -28,6 +33,7 @@ class Profiles:
     ok: Any
     refused: Any
     audited: Any
+    call: Any
     assertEqual: Any
     assertIn: Any
     assertIsNone: Any
@@ -217,6 +223,54 @@ class Profiles:
             self.refused(403, 'DELETE', f'{URL}/{cloud.PROFILE}', role=role)
             self.refused(403, 'DELETE', f'{URL}/{"0" * 32}', role=role)
 
+    def test_several_at_once(self) -> None:
+        """One profile is there, and each change is audited."""
+        before, statuses = len(self.audited()), []
+
+        def create(level: float) -> None:
+            statuses.append(self.call('POST', URL, cloud.profile(
+                caused={'tlb': cloud.estimate(level)})).status_code)
+
+        threads = [threading.Thread(target=create, args=(number / 4,))
+                   for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual([200] * 4, statuses)
+        (row,) = self.ok('GET', f'{URL}?target=db')['profiles']
+        entries = self.audited()[:4]
+        self.assertEqual(before + 4, len(self.audited()))
+        self.assertEqual(row, entries[0]['after'])
+        self.assertEqual([entry['after'] for entry in entries[1:]],
+                         [entry['before'] for entry in entries[:-1]])
+
+    def test_policies_that_let_projects_write(self) -> None:
+        """Each its own profiles, and not those for all."""
+        with tempfile.NamedTemporaryFile('w', suffix='.yaml') as file:
+            for verb in ('create', 'delete'):
+                file.write(f'"interference:profiles:{verb}": "role:member '
+                           'and project_id:%(project_id)s"\n')
+            file.flush()
+            conf = cloud.configuration()
+            policies.enforcer(conf)     # registers its options
+            conf.set_override('policy_file', file.name, 'oslo_policy')
+            client = Client(app.create(self.engine, conf, 'noauth'))
+
+            def status(method: str, url: str, **changes: Any) -> int:
+                return client.open(
+                    url, method=method, headers=cloud.ROLES['member'],
+                    json=cloud.profile(**changes) if changes else None
+                    ).status_code
+
+            self.assertEqual([200, 403, 403], [
+                status('POST', URL, project=project)
+                for project in (cloud.ONE, cloud.OTHER, '')])
+            self.assertEqual([204, 403, 403, 403], [
+                status('DELETE', f'{URL}/{id_}') for id_ in (
+                    cloud.PROFILE, cloud.PROFILE_OF_OTHER,
+                    cloud.PROFILE_OF_ALL, '0' * 32)])
+
     def summary(self) -> Any:
         """It is cached for some seconds."""
         self.later_s += 60.0
@@ -298,7 +352,7 @@ class Profiles:
         self.report('a', application='db', flavor='m1.small')
         self.report('b', project='', flavor='m1.small')
         level = 0.5
-        stored = []
+        stored: list[float] = []
         for changes, own, other in (
                 ({'kind': 'image', 'target': 'db'}, None, None),
                 ({'kind': 'flavor', 'target': 'db'}, None, None),
