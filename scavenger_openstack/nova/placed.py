@@ -23,6 +23,10 @@ PLACED_S = 120.0
 """An instance counts with all that its flavor has for so long, besides the
 headroom: until it has booted, and a report of that is in the summary."""
 
+FRESH_S = 30.0
+"""What was placed within so long may not be in the summary yet: agents
+report each few seconds, the API and this scheduler keep what they read."""
+
 
 class Placed:
     """How much less was used on each host within :data:`PLACED_S`; for
@@ -45,6 +49,14 @@ class Placed:
         with self._lock:
             return [self._host(hosts.of(state.host), state, now)
                     for state in states]
+
+    def fresh(self, states: Sequence[Any]) -> list[bool]:
+        """Whether more is used on each HostState of Nova than at some time
+        within :data:`FRESH_S`, as :meth:`lowered` has noted."""
+        since = self._clock() - FRESH_S
+        with self._lock:
+            return [_grew(self._vcpus.get((state.host, state.nodename), []),
+                          since) for state in states]
 
     def _host(self, host: placing.Host | None, state: Any, now: float
               ) -> placing.Host | None:
@@ -71,6 +83,11 @@ def _growth(lows: list[tuple[float, int]], used: int, now: float) -> int:
     while lows[0][0] < now - PLACED_S:
         lows.pop(0)
     return used - lows[0][1]
+
+
+def _grew(lows: Sequence[tuple[float, int]], since: float) -> bool:
+    """Whether the last amount is more than one that was used since then."""
+    return len(lows) > 1 and lows[-2][0] >= since
 
 
 def _less(amount: float | None, by: float) -> float | None:
