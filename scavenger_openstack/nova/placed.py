@@ -55,8 +55,10 @@ class Placed:
         within :data:`FRESH_S`, as :meth:`lowered` has noted."""
         since = self._clock() - FRESH_S
         with self._lock:
-            return [_grew(self._vcpus.get((state.host, state.nodename), []),
-                          since) for state in states]
+            rows = [self._vcpus.get((state.host, state.nodename), [])
+                    for state in states]
+            # The last but one is when less was used for the last time.
+            return [len(lows) > 1 and lows[-2][0] >= since for lows in rows]
 
     def _host(self, host: placing.Host | None, state: Any, now: float
               ) -> placing.Host | None:
@@ -83,11 +85,6 @@ def _growth(lows: list[tuple[float, int]], used: int, now: float) -> int:
     while lows[0][0] < now - PLACED_S:
         lows.pop(0)
     return used - lows[0][1]
-
-
-def _grew(lows: Sequence[tuple[float, int]], since: float) -> bool:
-    """Whether the last amount is more than one that was used since then."""
-    return len(lows) > 1 and lows[-2][0] >= since
 
 
 def _less(amount: float | None, by: float) -> float | None:
