@@ -63,8 +63,14 @@ class InterferenceWeigher(weights.BaseHostWeigher):
             if newcomer is None:
                 return [placing.weight(host, background) for host in lowered]
             harms = hosts.harms(newcomer, [state.host for state in states])
-            return [placing.weight(host, background, harm)
-                    for host, harm in zip(lowered, harms, strict=True)]
+            # Instances of the same request, or of those just before: what
+            # they are is not known here, so they count as more of the same.
+            own = hosts.profiles[newcomer]
+            again = profiles.harm(own, own)
+            return [placing.weight(host, background, harm + again * fresh)
+                    for host, harm, fresh in zip(
+                        lowered, harms, self._placed.fresh(states),
+                        strict=True)]
         except Exception:
             LOG.exception('all hosts weigh the same: InterferenceWeigher '
                           'failed')

@@ -13,6 +13,7 @@ from nova import objects
 from nova.scheduler import weights as scheduler_weights
 from nova import weights as nova_weights
 
+from scavenger_openstack.nova import placed
 from scavenger_openstack.nova import summary
 from scavenger_openstack.nova import weights
 from scavenger_openstack.tests.unit.nova.scheduling import SchedulingCase
@@ -174,6 +175,34 @@ class Profiles(SchedulingCase):
                     [self.weigher], states('a', 'b'), request)
             self.assertAlmostEqual(2 / 3, best.weight)
             self.assertAlmostEqual(worst, last.weight)
+
+    def test_what_was_just_placed(self) -> None:
+        """It is not in the summary yet: it counts as one more of the same,
+        for a while."""
+        both = {'tolerated': {'tlb': 0.25}, 'caused': {'tlb': 0.75}}
+        self.say(told('a'), told('b'),
+                 profiles=[profile('flavor', 'm1', **both)])
+        request = wanted()
+        request.flavor.update({'root_gb': 0, 'ephemeral_gb': 0, 'swap': 0})
+        request.pci_requests = request.numa_topology = None
+        hosts = states('a', 'b')
+        handler = scheduler_weights.HostWeightHandler()
+        placed_on = []
+        for _ in range(2):
+            best = handler.get_weighed_objects([self.weigher], hosts,
+                                               request)[0].obj
+            best.consume_from_request(request)
+            placed_on.append(best.host)
+        self.assertEqual({'a', 'b'}, set(placed_on))
+        weighed = [nova_weights.WeighedObject(state, 0.0) for state in hosts]
+        for later_s, harm in ((0.0, 1.0), (placed.FRESH_S, 1.0),
+                              (1.0, 0.0)):
+            self.now_s += later_s
+            self.assertEqual(
+                [-harm / (1 + harm)] * 2,
+                self.weigher.weigh_objects(weighed, request), str(later_s))
+        self.assertEqual([0.0, 0.0], self.weigher.weigh_objects(
+            weighed, spec(background=False)))
 
     def test_as_nova_scheduler_loads_it(self) -> None:
         """By its name, beside a weigher of Nova that wants the emptiest."""
