@@ -67,7 +67,7 @@ class ProfileTests(base.FunctionalTestCase):
 
     def assert_estimates(self, document: dict[str, Any], *names: str) -> None:
         for part in ('tolerated', 'caused'):
-            self.assertEqual({*names}, {*document[part]}, document)
+            self.assertEqual({*names}, {*document[part]}, str(document))
             for estimate in document[part].values():
                 self.assertLessEqual(0, estimate['low'])
                 self.assertLessEqual(estimate['low'], estimate['value'])

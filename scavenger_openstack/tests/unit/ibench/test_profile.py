@@ -21,6 +21,7 @@ from scavenger_openstack.ibench.profile import signals
 from scavenger_openstack.ibench.profile import wish as wish_
 from scavenger_openstack.ibench.profile import workload
 from scavenger_openstack.ibench.profile.workload import Unfit
+from scavenger_openstack.wire import profile
 
 LATENCY = qos_.parse_qos('p99_s<+5%')
 
@@ -235,5 +236,5 @@ class CountersTestCase(testtools.TestCase):
             workload.Times(5, 5, None), None))
 
     def test_names_of_sois(self) -> None:
-        self.assertEqual(profiles.SOI_NAMES, tuple(
+        self.assertEqual(profile.SOI_NAMES, tuple(
             soi.name for soi in catalogue.SOIS))
