@@ -167,6 +167,7 @@ class ProfileTests(base.FunctionalTestCase):
                  'without any interference'),
                 (('--command', 'true', '--cpus', '4095'), '4095'),
                 (('--command', 'true', '--workload-cpus', '4095'), '4095'),
+                (('--command', 'true', '--beside-cpus', '4095'), '4095'),
                 (('--command', 'true', '--repeats', '0'), '0')):
             code, out, err = self.ibench('profile', *words)
             self.assertEqual((2, ''), (code, out), f'{words}: {err}')

@@ -100,17 +100,21 @@ class CurveTestCase(testtools.TestCase):
 
     def test_repeats_are_the_interval(self) -> None:
         repeats = [[Point(100, harm)] for harm in (2.0, 4.0, 5.0)]
-        self.assertEqual((0.25, 0.2, 0.5), curve.tolerated(repeats, 0.0))
+        self.assertEqual((0.25, 0.2, 0.5), curve.tolerated(repeats))
 
     def test_one_repeat_has_the_noise_as_interval(self) -> None:
-        value, low, high = curve.tolerated([[Point(100, 2.0)]], 0.4)
+        value, low, high = curve.tolerated([[Point(100, 2.0)]],
+                                           noise=0.4)
         self.assertEqual(0.5, value)
         self.assertAlmostEqual(1 / 2.4, low)
         self.assertAlmostEqual(1 / 1.6, high)
 
     def test_noise_is_no_harm(self) -> None:
-        repeats = [[Point(100, 1.5)], [Point(100, 1.5)]]
-        self.assertEqual(1.0, curve.tolerated(repeats, 1.0).value)
+        measured = measure.Measured(repeats=[[
+            measure.Beside(100, value=1.5, alone=0.0)]])
+        for noise, value in ((0.5, 1 / 1.5), (1.0, 1.0)):
+            self.assertAlmostEqual(value, measure.tolerated(
+                measured, measure.Scale(0.0, 1.0, noise)).value)
 
     def test_caused(self) -> None:
         value, low, high = curve.caused([100.0, 90.0, 200.0],
