@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from collections.abc import Sequence
 import contextlib
 import select
@@ -17,6 +16,7 @@ from scavenger_openstack.ibench.arguments import Level
 from scavenger_openstack.ibench import interrupt as interrupt_
 from scavenger_openstack.ibench.profile import measure
 from scavenger_openstack.ibench.profile import signals
+from scavenger_openstack.ibench.profile import workload
 from scavenger_openstack.ibench import run
 
 ENDLESS_S = 1e6
@@ -33,6 +33,8 @@ class Injector(NamedTuple):
     """What takes turns of one SoI.
 
     :ivar chunk_s: of its kernel alone
+    :ivar is_apart: the workload does not use its CPUs: what it waits for
+        them is other work's doing, and no part of its rate
     """
 
     host: run.Host
@@ -40,6 +42,7 @@ class Injector(NamedTuple):
     signal: signals.Signal
     seconds: float
     chunk_s: float
+    is_apart: bool = False
 
     def take(self, percent: float | None) -> measure.Reading:
         """Take a turn beside this intensity, or alone.
@@ -52,24 +55,69 @@ class Injector(NamedTuple):
         if percent is None:
             return measure.Reading(alone(self.host, self.signal,
                                          self.seconds))
+        every_s = min(LONGEST_REPORT_S, max(SHORTEST_REPORT_S,
+                                            self.seconds / REPORTS))
+        words = (f'chunk_s={self.chunk_s:.9g}', f'every_s={every_s:g}',
+                 arguments.levels_word([Level(percent, ENDLESS_S)]))
+        windows: list[_Window] = []
         values: list[float] = []
-        first: list[int] = []
 
         def on_turn(kernels: Sequence[run.Kernel]) -> None:
             now_s = time.monotonic()
-            if not first:
+            if not windows:
                 if _is_ready(kernels[0].result):
-                    first.append(len(kernels[0].result.samples) - 1)
+                    windows.append(_Window(kernels[0], self.is_apart))
                     self.signal.begin(now_s, self.seconds)
                 return
             value = self.signal.read(now_s)
             if value is not None:
+                windows[0].end()
                 values.append(value)
                 raise _Enough
 
-        result = _play_endless(self.host, self.start, self.chunk_s, percent,
-                               self.seconds, on_turn, self.signal)
-        return measure.Reading(values[0], _rate(result, first[0]))
+        with contextlib.suppress(_Enough):
+            run.play(self.host, [(self.start, words)], on_turn=on_turn,
+                     turn_s=min(interrupt_.SLICE_S, every_s),
+                     wake=self.signal)
+            raise errors.DriverError(
+                f'{self.start.soi.name} ended too early')
+        return measure.Reading(values[0], windows[0].rate())
+
+
+class _Window:
+    """The part of a kernel's run that counts.
+
+    :param is_apart: without the time that it waits for its CPUs
+    """
+
+    def __init__(self, kernel: run.Kernel, is_apart: bool) -> None:
+        self._kernel = kernel
+        self._is_apart = is_apart
+        self._first = kernel.result.samples[-1]
+        self._begin = self._read_times()
+        self._waited_s = 0.0
+
+    def end(self) -> None:
+        """Read how long it has waited; it still runs."""
+        if self._begin:
+            # The main thread sleeps.
+            threads = max(1, len(self._begin) - 1)
+            self._waited_s = workload.passed(
+                self._begin, self._read_times()
+            ).cpu_wait / workload.NS_PER_S / threads
+
+    def rate(self) -> float | None:
+        """Return operations per second; None without another report."""
+        last = self._kernel.result.samples[-1]
+        seconds = last['seconds'] - self._first['seconds'] - self._waited_s
+        return ((last['operations'] - self._first['operations']) / seconds
+                if seconds > 0 else None)
+
+    def _read_times(self) -> dict[int, workload.Times]:
+        if not self._is_apart:
+            return {}
+        pid = self._kernel.process.pid
+        return workload.read_times(workload.threads_of([pid]), disks=False)
 
 
 def alone(host: run.Host, signal: signals.Signal, seconds: float) -> float:
@@ -89,59 +137,9 @@ def calibrate(host: run.Host, start: arguments.Start, *, seconds: float,
                key=lambda calibrated: calibrated['chunk_s'])
 
 
-def rate_alone(host: run.Host, start: arguments.Start, chunk_s: float,
-               seconds: float) -> float | None:
-    """Return the rate of a kernel at full intensity, without the workload;
-    None without a report."""
-    first: list[int] = []
-    end_s: list[float] = []
-
-    def on_turn(kernels: Sequence[run.Kernel]) -> None:
-        now_s = time.monotonic()
-        if not first and _is_ready(kernels[0].result):
-            first.append(len(kernels[0].result.samples) - 1)
-            end_s.append(now_s + seconds)
-        if end_s and now_s >= end_s[0]:
-            raise _Enough
-
-    result = _play_endless(host, start, chunk_s, measure.FULL, seconds,
-                           on_turn, None)
-    return _rate(result, first[0])
-
-
-def _play_endless(host: run.Host, start: arguments.Start, chunk_s: float,
-                  percent: float, seconds: float,
-                  on_turn: Callable[[Sequence[run.Kernel]], None],
-                  wake: signals.Signal | None) -> run.Result:
-    """Run a kernel until ``on_turn`` has enough of it."""
-    every_s = min(LONGEST_REPORT_S, max(SHORTEST_REPORT_S,
-                                        seconds / REPORTS))
-    words = (f'chunk_s={chunk_s:.9g}', f'every_s={every_s:g}',
-             arguments.levels_word([Level(percent, ENDLESS_S)]))
-    played: list[run.Kernel] = []
-
-    def watch(kernels: Sequence[run.Kernel]) -> None:
-        played[:] = kernels
-        on_turn(kernels)
-
-    with contextlib.suppress(_Enough):
-        run.play(host, [(start, words)], on_turn=watch,
-                 turn_s=min(interrupt_.SLICE_S, every_s), wake=wake)
-        raise errors.DriverError(f'{start.soi.name} ended too early')
-    return played[0].result
-
-
 def _is_ready(result: run.Result) -> bool:
     """Whether a kernel runs, and holds what it is to hold."""
     if len(result.samples) < 2:
         return False
     held = [sample.get('held_bytes') for sample in result.samples[-2:]]
     return held[0] == held[1]
-
-
-def _rate(result: run.Result, first: int) -> float | None:
-    """Operations per second since a report; None without another one."""
-    begin, end = result.samples[first], result.samples[-1]
-    seconds = end['seconds'] - begin['seconds']
-    return ((end['operations'] - begin['operations']) / seconds
-            if seconds > 0 else None)

@@ -175,6 +175,26 @@ def _open_counters(workload: workload_.Workload
     return counters
 
 
+class Elapsed:
+    """The time of a turn alone: the signal of no workload."""
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._end_s = 0.0
+
+    def fileno(self) -> int:
+        return self._epoll.fileno()
+
+    def begin(self, now_s: float, seconds: float) -> None:
+        self._end_s = now_s + seconds
+
+    def read(self, now_s: float) -> float | None:
+        return None if now_s < self._end_s else 0.0
+
+    def close(self) -> None:
+        self._epoll.close()
+
+
 class Program:
     """A program that belongs to a profile: the workload or its meter.
 

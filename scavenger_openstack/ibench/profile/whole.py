@@ -121,7 +121,8 @@ def _plan_probes(work: work_.Work) -> None:
                     cpus=cpus, size_bytes=_size_of(work, soi),
                     # The kernels of capacities have one thread.
                     threads=None if soi.kind == Kind.CAPACITY
-                    else len(cpus))))
+                    else len(cpus))),
+                is_apart=not {*cpus} & {*work.cpus.workload})
         except errors.ConfigError as exc:
             work.missing[soi.name] = _reason(exc)
 
@@ -177,9 +178,11 @@ def _measure_alone(work: work_.Work, soi: Soi, probe: work_.Probe, *,
                 times=CALIBRATIONS))
         probe.chunk_s = calibrated['chunk_s']
         if own_load:
-            probe.alone = [rate for rate in (injection.rate_alone(
-                work.host, probe.start, probe.chunk_s, work.seconds)
-                for _ in range(min(MOST_ALONE, wish.repeats))) if rate]
+            with contextlib.closing(signals.Elapsed()) as elapsed:
+                injector = _injector(work, probe, elapsed)
+                rates = [injector.take(measure.FULL).rate for _
+                         in range(min(MOST_ALONE, wish.repeats))]
+            probe.alone = [rate for rate in rates if rate]
         elif soi.name not in ('memory_capacity', 'storage_capacity'):
             # These are calibrated over less than they hold at 100 %.
             probe.alone = [calibrated['operations_per_s']]
@@ -218,8 +221,7 @@ def _measure(work: work_.Work, signal: signals.Signal, bar: progress_.Progress
         bar.skip_to(number)
         if soi.name in work.missing:
             continue
-        injector = injection.Injector(work.host, probe.start, signal,
-                                      work.seconds, probe.chunk_s)
+        injector = _injector(work, probe, signal)
         try:
             work.measured[soi] = measure.measure_soi(
                 functools.partial(take, injector, soi.name), work.qos,
@@ -233,6 +235,12 @@ def _measure(work: work_.Work, signal: signals.Signal, bar: progress_.Progress
             f'{name}: {reason}' for name, reason in work.missing.items()))
     return measure.find_scale(work.qos, [first, *(
         measured.alone for measured in work.measured.values())])
+
+
+def _injector(work: work_.Work, probe: work_.Probe, signal: signals.Signal
+              ) -> injection.Injector:
+    return injection.Injector(work.host, probe.start, signal, work.seconds,
+                              probe.chunk_s, probe.is_apart)
 
 
 def _reason(exc: Exception) -> str:

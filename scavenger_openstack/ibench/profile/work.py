@@ -19,11 +19,13 @@ from scavenger_openstack.ibench import run
 class Probe:
     """An SoI that can be here.
 
+    :ivar is_apart: its kernel has CPUs that the workload does not use
     :ivar chunk_s: of its kernel alone
     :ivar alone: its rates without the workload, or while that left the CPU
     """
 
     start: arguments.Start
+    is_apart: bool
     chunk_s: float = 0.0
     alone: list[float] = dataclasses.field(default_factory=list)
 

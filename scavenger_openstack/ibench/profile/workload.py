@@ -53,11 +53,7 @@ class Workload(NamedTuple):
         if not processes:
             raise Unfit(f'{self.name} has ended: profile a workload that '
                         'runs until the profile is there')
-        threads = []
-        for pid in processes:
-            with contextlib.suppress(OSError):
-                threads += list(map(int, os.listdir(f'/proc/{pid}/task')))
-        return threads
+        return threads_of(processes)
 
     def cpus(self) -> frozenset[int]:
         """Return the CPUs that its threads may use.
@@ -174,6 +170,15 @@ def _is_zombie(pid: int) -> bool:
         return ') Z ' in pathlib.Path(f'/proc/{pid}/stat').read_text()
     except OSError:
         return True
+
+
+def threads_of(processes: Iterable[int]) -> list[int]:
+    """Return the numbers of the threads of processes."""
+    threads: list[int] = []
+    for pid in processes:
+        with contextlib.suppress(OSError):
+            threads += map(int, os.listdir(f'/proc/{pid}/task'))
+    return threads
 
 
 def read_times(threads: Iterable[int], *, disks: bool) -> dict[int, Times]:

@@ -18,6 +18,7 @@ import uuid
 import fixtures
 
 from scavenger_openstack.tests.functional import base
+from scavenger_openstack.tests import tiers
 
 WORK = ('import time\n'
         'end = time.monotonic() + {seconds}\n'
@@ -100,16 +101,27 @@ class ProfileTests(base.FunctionalTestCase):
         self.assertEqual(1, (directory / 'html').read_text().count('<svg'))
 
     def test_profile_of_what_it_prints(self) -> None:
-        cpu = str(min(os.sched_getaffinity(0)))
         document = self.profile(
-            '--command', self.command(), '--qos', 'rate>-20%',
-            '--workload-cpus', cpu, '--cpus', cpu, '--sois', '11,5',
-            '--seconds', '0.3', '--repeats', '2')
+            '--command', self.command(), *TURNS, *PLAIN, '--sois', '11,5')
         self.assert_estimates(document, 'integer')
         self.assertEqual(['network_bandwidth'], [*document['missing']])
-        # They share a CPU: at 100 % each has half of it.
-        self.assertLess(document['tolerated']['integer']['value'], 0.8)
-        self.assertGreater(document['caused']['integer']['value'], 0.1)
+        self.assertAlmostEqual(0.01 * document['qos']['alone'],
+                               document['qos']['bound'])
+
+    @tiers.only_in_all('it measures, beside nothing else')
+    def test_what_a_profile_shows(self) -> None:
+        """On its CPU each has half of it at 100 %; beside, nothing."""
+        first, *_, last = sorted(os.sched_getaffinity(0))
+        document = self.profile(
+            '--command', self.command(), '--qos', 'rate>-15%',
+            '--workload-cpus', str(first), '--cpus', str(first),
+            '--beside-cpus', str(last), '--sois', '11,7')
+        tolerated, caused = document['tolerated'], document['caused']
+        self.assertLess(tolerated['integer']['value'], 0.5)
+        self.assertGreater(tolerated['llc_bandwidth']['value'], 0.9)
+        self.assertAlmostEqual(0.5, caused['integer']['value'], delta=0.2)
+        self.assertAlmostEqual(0, caused['llc_bandwidth']['value'],
+                               delta=0.2)
 
     def test_profile_of_a_cgroup(self) -> None:
         tree = self.cgroups()
