@@ -115,7 +115,8 @@ class ProfileTests(base.FunctionalTestCase):
         document = self.profile(
             '--command', self.command(), '--qos', 'rate>-15%',
             '--workload-cpus', str(first), '--cpus', str(first),
-            '--beside-cpus', str(last), '--sois', '11,7')
+            '--beside-cpus', str(last), '--sois', '11,7',
+            '--seconds', '0.5', '--repeats', '2')
         tolerated, caused = document['tolerated'], document['caused']
         self.assertLess(tolerated['integer']['value'], 0.5)
         self.assertGreater(tolerated['llc_bandwidth']['value'], 0.9)
