@@ -2,9 +2,10 @@
 
 """A cgroup of its own for the kernels of one run.
 
-It is made below another one and joined before a kernel begins.  It has no
-limits: those of the cgroups above hold.  Its name carries the id of this
-process, so that the next run removes what a killed one left.
+It is made below another one and joined before a kernel begins; a command that
+is profiled has one, too.  It has no limits: those of the cgroups above hold.
+Its name carries the id of this process, so that the next run removes what a
+killed one left.
 """
 
 from __future__ import annotations
@@ -27,16 +28,17 @@ class Cgroup:
     """``path`` is the same below each mount.
 
     :param parent: the cgroup below which it is made, '/' for the root
+    :param suffix: of its name, which begins with '-'
     """
 
-    def __init__(self, parent: str = '/') -> None:
+    def __init__(self, parent: str = '/', suffix: str = '') -> None:
         self._mounts = cgroup_mounts.find_mounts()
         if not self._mounts:
             raise errors.ConfigError(
                 'no cgroups are mounted here: mount /sys/fs/cgroup, or run '
                 'with --no-cgroup')
         self._parent = '/' + parent.strip('/') if parent.strip('/') else ''
-        self.path = f'{self._parent}/{PREFIX}{os.getpid()}'
+        self.path = f'{self._parent}/{PREFIX}{os.getpid()}{suffix}'
         tops = dict.fromkeys(mount.path for mount in self._mounts.values())
         main = next(self._mounts[name] for name in (
             'memory', 'cpu', 'unified') if name in self._mounts)
@@ -91,11 +93,26 @@ class Cgroup:
 
         :raises DriverError: it does not go.
         """
+        self._remove(self.path.rpartition('/')[2])
+
+    def remove_leftovers(self) -> None:
+        """Remove cgroups of runs whose process is gone, and end what a
+        profile had started in them."""
+        for name in {path.name for directory in self._directories
+                     for path in directory.parent.glob(PREFIX + '*')}:
+            if not is_alive(name.removeprefix(PREFIX).partition('-')[0]):
+                # Another run may be at it, too.
+                with contextlib.suppress(errors.DriverError, OSError):
+                    self._remove(name)
+
+    def _remove(self, name: str) -> None:
+        """Remove the cgroup of a name with all that runs in it."""
         deadline_s = time.monotonic() + REMOVE_S
-        while present := [directory for directory in self._directories
-                          if directory.exists()]:
+        while present := [directory.parent / name for directory
+                          in self._directories
+                          if (directory.parent / name).exists()]:
             with contextlib.suppress(errors.WorkloadGone):
-                kill.kill(self._mounts, self.path)
+                kill.kill(self._mounts, f'{self._parent}/{name}')
             for directory in present:
                 with contextlib.suppress(OSError):
                     directory.rmdir()
@@ -105,14 +122,6 @@ class Cgroup:
                     'a process in it does not end (State in '
                     '/proc/PID/status says why)')
             time.sleep(0.005)
-
-    def remove_leftovers(self) -> None:
-        """Remove empty cgroups of runs whose process is gone."""
-        for directory in self._directories:
-            for path in directory.parent.glob(PREFIX + '*'):
-                if not is_alive(path.name.removeprefix(PREFIX)):
-                    with contextlib.suppress(OSError):
-                        path.rmdir()
 
 
 def is_alive(pid: str) -> bool:
