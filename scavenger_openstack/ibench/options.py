@@ -176,9 +176,14 @@ def _add_profile(parser: command_line.Parser) -> None:
                              'section V-D of the paper: what is tolerated is '
                              'on the straight line from the signal alone; '
                              'rough')
-    _add_kernels(parser, 'those that the workload is pinned to; for memory, '
-                         'storage, network and LLC as many others; the last '
-                         'of this shell where it is not pinned')
+    _add_kernels(parser, 'those that the workload is pinned to; the last of '
+                         'this shell where it is not pinned')
+    parser.add_argument('--beside-cpus', metavar='LIST',
+                        help='CPUs of those SoIs whose resource CPUs share '
+                             '(memory, storage, network, LLC), so that the '
+                             'workload does not wait for the CPU, too '
+                             '(default: --cpus; of a --command as many as it '
+                             'has of those that it may not use)')
     where = parser.add_mutually_exclusive_group()
     where.add_argument('--parent-cgroup', dest='cgroup', metavar='PATH',
                        default='/',

@@ -20,6 +20,7 @@ import subprocess
 import time
 from typing import Any
 from typing import NamedTuple
+from typing import Protocol
 
 from scavenger_openstack import errors
 from scavenger_openstack.ibench import arguments
@@ -34,6 +35,13 @@ _SHORTEST_EVERY_S = 0.001
 _READ_BYTES = 1 << 16
 
 Event = dict[str, Any]
+
+
+class Source(Protocol):
+    """What can be waited for until it can be read."""
+
+    def fileno(self) -> int:
+        """Return its descriptor."""
 
 
 class Host(NamedTuple):
@@ -243,7 +251,7 @@ def play(host: Host, jobs: Sequence[tuple[arguments.Start, Sequence[str]]],
          *, on_event: Callable[[Kernel, Event], None] | None = None,
          on_turn: Callable[[Sequence[Kernel]], None] | None = None,
          turn_s: float = interrupt_.SLICE_S,
-         wake: selectors.HasFileno | None = None) -> list[Result]:
+         wake: Source | None = None) -> list[Result]:
     """Run kernels beside each other until each has ended.
 
     :param jobs: each kernel, with its further words

@@ -95,11 +95,26 @@ class Cgroup:
 
         :raises DriverError: it does not go.
         """
+        self._remove(self.path.rpartition('/')[2])
+
+    def remove_leftovers(self) -> None:
+        """Remove cgroups of runs whose process is gone, and end what a
+        profile had started in them."""
+        for name in {path.name for directory in self._directories
+                     for path in directory.parent.glob(PREFIX + '*')}:
+            if not is_alive(name.removeprefix(PREFIX).partition('-')[0]):
+                # Another run may be at it, too.
+                with contextlib.suppress(errors.DriverError, OSError):
+                    self._remove(name)
+
+    def _remove(self, name: str) -> None:
+        """Remove the cgroup of a name with all that runs in it."""
         deadline_s = time.monotonic() + REMOVE_S
-        while present := [directory for directory in self._directories
-                          if directory.exists()]:
+        while present := [directory.parent / name for directory
+                          in self._directories
+                          if (directory.parent / name).exists()]:
             with contextlib.suppress(errors.WorkloadGone):
-                kill.kill(self._mounts, self.path)
+                kill.kill(self._mounts, f'{self._parent}/{name}')
             for directory in present:
                 with contextlib.suppress(OSError):
                     directory.rmdir()
@@ -109,15 +124,6 @@ class Cgroup:
                     'a process in it does not end (State in '
                     '/proc/PID/status says why)')
             time.sleep(0.005)
-
-    def remove_leftovers(self) -> None:
-        """Remove empty cgroups of runs whose process is gone."""
-        for directory in self._directories:
-            for path in directory.parent.glob(PREFIX + '*'):
-                if not is_alive(path.name.removeprefix(PREFIX).partition(
-                        '-')[0]):
-                    with contextlib.suppress(OSError):
-                        path.rmdir()
 
 
 def is_alive(pid: str) -> bool:

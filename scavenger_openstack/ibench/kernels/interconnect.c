@@ -23,11 +23,11 @@ static void prepare(struct options *options)
 {
     if (options->cpu_count < 2 || options->threads != options->cpu_count)
         fail(2, "interconnect passes messages between CPUs: name two or more "
-             "with cpus=, and as many threads");
+             "with --cpus, and as many --threads");
     for (unsigned i = 0; i < options->cpu_count; i++)
         for (unsigned k = 0; k < i; k++)
             if (options->cpus[i] == options->cpus[k])
-                fail(2, "interconnect: CPU %d is named twice in cpus=",
+                fail(2, "interconnect: CPU %d is named twice in --cpus",
                      options->cpus[i]);
     receivers = (unsigned)options->threads - 1;
 }

@@ -295,7 +295,7 @@ static void start_worker(unsigned index)
     }
     int error = pthread_create(&thread, &attributes, work, worker);
     if (error)
-        fail(2, "no thread %u (%s): lower threads=", index + 1,
+        fail(2, "no thread %u (%s): lower --threads", index + 1,
              strerror(error));
     pthread_attr_destroy(&attributes);
 }

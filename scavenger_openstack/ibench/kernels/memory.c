@@ -42,7 +42,7 @@ char *reserve(size_t bytes, uint64_t page, bool huge)
                         | bits << 26, -1, 0);
         if (at == MAP_FAILED)
             fail(2, "no %llu huge pages of %llu KiB here (%s): set "
-                 "vm.nr_hugepages, or leave page= out",
+                 "vm.nr_hugepages, or leave page out of --geometry",
                  (unsigned long long)(bytes / page),
                  (unsigned long long)(page >> 10), strerror(errno));
         return at;
@@ -50,7 +50,7 @@ char *reserve(size_t bytes, uint64_t page, bool huge)
     char *at = mmap(NULL, bytes + align, PROT_READ | PROT_WRITE, flags, -1,
                     0);
     if (at == MAP_FAILED)
-        fail(2, "no address space for %.0f MiB (%s): lower size=",
+        fail(2, "no address space for %.0f MiB (%s): lower --size",
              (double)bytes / MIB, strerror(errno));
     at += -(uintptr_t)at & (align - 1);
     madvise(at, bytes, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
@@ -130,9 +130,10 @@ void check_memory(double bytes)
     double limit = memory_limit(), free = available_memory();
     if (limit >= 0 && bytes > limit)
         fail(2, "a footprint of %.1f MiB is above the memory limit of this "
-             "cgroup, %.1f MiB: lower size= or the levels", bytes / MIB,
+             "cgroup, %.1f MiB: lower --size or the intensity", bytes / MIB,
              limit / MIB);
     if (free >= 0 && bytes > free)
         fail(2, "a footprint of %.1f MiB is more than the available memory, "
-             "%.1f MiB: lower size= or the levels", bytes / MIB, free / MIB);
+             "%.1f MiB: lower --size or the intensity", bytes / MIB,
+             free / MIB);
 }

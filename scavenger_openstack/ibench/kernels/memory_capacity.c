@@ -20,7 +20,7 @@ static void prepare(struct options *options)
     page = page_size(options);
     pages = options->size / page;
     if (!pages)
-        fail(2, "size= is less than a page, %llu bytes",
+        fail(2, "--size is less than a page, %llu bytes",
              (unsigned long long)page);
     check_memory((double)(pages * page) * highest_share(options));
     data = (uint64_t *)reserve(pages * page, page, false);

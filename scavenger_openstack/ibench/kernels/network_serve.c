@@ -32,7 +32,7 @@ int open_socket(const char *address, bool listening)
                             .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV};
     const char *colon = address ? strrchr(address, ':') : NULL;
     if (!colon || (size_t)(colon - address) >= sizeof host)
-        fail(2, "address=IP:PORT is needed%s%s",
+        fail(2, "--address IP:PORT is needed%s%s",
              address ? ", not " : "", address ? address : "");
     memcpy(host, address, (size_t)(colon - address));
     host[colon - address] = 0;
@@ -42,7 +42,7 @@ int open_socket(const char *address, bool listening)
         host[length - 2] = 0;
     }
     if (getaddrinfo(host, colon + 1, &want, &to) != 0)
-        fail(2, "address=%s is not IP:PORT", address);
+        fail(2, "--address %s is not IP:PORT", address);
     int fd = socket(to->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     int yes = 1;
     struct timeval patience = {.tv_sec = PATIENCE_S};
@@ -59,8 +59,8 @@ int open_socket(const char *address, bool listening)
         setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
         if (connect(fd, to->ai_addr, to->ai_addrlen) != 0)
-            fail(2, "no remote end at %s: %s: start 'scavenger-soi serve "
-                 "address=%s' there", address, strerror(errno), address);
+            fail(2, "no remote end at %s: %s: start 'scavenger-ibench serve "
+                 "--address %s' there", address, strerror(errno), address);
     }
     freeaddrinfo(to);
     return fd;

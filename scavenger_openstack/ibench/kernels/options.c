@@ -58,20 +58,20 @@ static void read_cpus(struct options *options, const char *text)
     const char *at = text;
     cpu_set_t allowed;
     if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
-        fail(2, "cpus=%s: sched_getaffinity: %s", text, strerror(errno));
+        fail(2, "--cpus %s: sched_getaffinity: %s", text, strerror(errno));
     for (;;) {
         double cpu = number("cpus", at, 0, CPU_SETSIZE - 1, &at);
         if (options->cpu_count == WORKERS || cpu != (int)cpu)
-            fail(2, "cpus=%s: the numbers of at most %d CPUs are needed", text,
-                 WORKERS);
+            fail(2, "--cpus %s: the numbers of at most %d CPUs are needed",
+                 text, WORKERS);
         if (!CPU_ISSET((int)cpu, &allowed))
             fail(2, "CPU %.0f is not one of those that this process may "
-                 "use: change cpus= or its cpuset", cpu);
+                 "use: change --cpus or its cpuset", cpu);
         options->cpus[options->cpu_count++] = (int)cpu;
         if (*at == 0)
             return;
         if (*at++ != ',')
-            fail(2, "cpus=%s: a comma is needed between CPUs", text);
+            fail(2, "--cpus %s: a comma is needed between CPUs", text);
     }
 }
 

@@ -20,7 +20,7 @@ static void prepare(struct options *options)
         size = storage.size;
     pieces = size / PIECE / options->threads;
     if (!pieces)
-        fail(2, "size= is less than a piece, %u KiB, for each thread",
+        fail(2, "--size is less than a piece, %u KiB, for each thread",
              PIECE / 1024);
     check_space(&storage, options->path, (double)size);
     for (unsigned i = 0; i < options->threads; i++)

@@ -30,7 +30,7 @@ static void prepare(struct options *options)
         fail(2, "storage_capacity needs size=BYTES, the space that is 100 %%");
     segments = size / SEGMENT;
     if (!segments)
-        fail(2, "size= is less than a segment, %u KiB", SEGMENT / 1024);
+        fail(2, "--size is less than a segment, %u KiB", SEGMENT / 1024);
     options->size = segments * SEGMENT;
     seed = options->seed;
     check_space(&storage, options->path,

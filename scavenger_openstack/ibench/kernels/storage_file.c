@@ -46,9 +46,9 @@ struct storage open_storage(const char *path)
     struct stat info;
     struct statfs system;
     if (!path)
-        fail(2, "path= is needed: a directory, or a block device to read");
+        fail(2, "--path is needed: a directory, or a block device to read");
     if (stat(path, &info) != 0 || statfs(path, &system) != 0)
-        fail(2, "%s: %s: name a directory or a block device with path=",
+        fail(2, "%s: %s: name a directory or a block device with --path",
              path, strerror(errno));
     storage.device = S_ISBLK(info.st_mode);
     if (!storage.device && !S_ISDIR(info.st_mode))
@@ -56,7 +56,7 @@ struct storage open_storage(const char *path)
     if (!storage.device && ((unsigned long)system.f_type == TMPFS
                             || (unsigned long)system.f_type == RAMFS))
         fail(2, "%s is in memory (tmpfs): name a directory on a disk with "
-             "path=", path);
+             "--path", path);
     storage.fd = open_direct(path, storage.device, true);
     if (storage.fd < 0 && errno == EINVAL) {
         storage.direct = false;
@@ -64,7 +64,7 @@ struct storage open_storage(const char *path)
     }
     if (storage.fd < 0)
         fail(2, "%s: %s: name a directory that may be written, or a device "
-             "that may be read, with path=", path, strerror(errno));
+             "that may be read, with --path", path, strerror(errno));
     if (storage.device) {
         off_t end = lseek(storage.fd, 0, SEEK_END);
         storage.size = end > 0 ? (uint64_t)end : 0;
@@ -83,7 +83,7 @@ void check_space(const struct storage *storage, const char *path,
     double free = (double)system.f_bavail * (double)system.f_frsize;
     if (bytes > free)
         fail(2, "no space in %s: %.1f MiB are needed, %.1f MiB are free: "
-             "lower size= or the levels", path, bytes / MIB, free / MIB);
+             "lower --size or the intensity", path, bytes / MIB, free / MIB);
 }
 
 /* Random, so that no file system makes it smaller. */
@@ -114,7 +114,7 @@ void write_piece(const struct storage *storage, const void *buffer,
 {
     ssize_t put = pwrite(storage->fd, buffer, bytes, (off_t)offset);
     if (put != (ssize_t)bytes)
-        fail(2, "writing at byte %llu: %s: lower size= or the levels",
+        fail(2, "writing at byte %llu: %s: lower --size or the intensity",
              (unsigned long long)offset,
              put < 0 ? strerror(errno) : "no space");
     if (!storage->direct)

@@ -40,7 +40,7 @@ static void prepare_area(struct options *options, double bytes, bool huge)
 {
     quads = (uint64_t)(bytes / (double)options->threads / 2) / sizeof(quad);
     if (quads < 8)
-        fail(2, "size= is too small to stream over a part of it");
+        fail(2, "--size is too small to stream over a part of it");
     check_memory(bytes);
 #ifdef SOI_X86_64
     if (__builtin_cpu_supports("avx"))
@@ -62,7 +62,7 @@ static void prepare_memory(struct options *options)
     double bytes = (double)options->size / 10;
     double most = 4 * llc > MOST_MEMORY ? 4 * llc : MOST_MEMORY;
     if (bytes < 4 * llc)
-        fail(2, "10 %% of size= is less than 4 times the LLC, %.0f MiB: what "
+        fail(2, "10 %% of --size is less than 4 times the LLC, %.0f MiB: what "
              "streams over it stays in the cache", llc / MIB);
     prepare_area(options, bytes < most ? bytes : most, true);
 }

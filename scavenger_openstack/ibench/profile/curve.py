@@ -67,15 +67,15 @@ def _rising(levels: Sequence[Sequence[float]]) -> list[float]:
     return [mean for mean, _, count in pools for _ in range(count)]
 
 
-def tolerated(repeats: Sequence[Sequence[Point]], noise: float) -> Estimate:
+def tolerated(repeats: Sequence[Sequence[Point]], *, limit: float = BOUND,
+              noise: float = 0.0) -> Estimate:
     """Return the tolerated intensity, with the lowest and the highest of
     single repeats.
 
-    :param noise: of a single point, as a standard deviation of harm; what is
-        not above twice the noise is no harm.  The interval of one repeat is
-        where its curve is when all of it is that much higher or lower.
+    :param noise: of a single point, as a standard deviation of harm.  The
+        interval of one repeat is where its curve is when all of it is that
+        much higher or lower.
     """
-    limit = max(BOUND, 2 * noise)
     value = crossing(itertools.chain.from_iterable(repeats), limit)
     if len(repeats) > 1:
         single = [crossing(points, limit) for points in repeats]

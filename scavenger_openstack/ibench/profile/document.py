@@ -49,7 +49,7 @@ def of_work(work: work_.Work, scale: measure.Scale, signal: signals.Signal
             'no instructions are counted. So it cannot show that these harm '
             f'nothing, and what is tolerated of them is left out: '
             f'{", ".join(unseen)}; name a --qos of a --meter')
-    if 2 * scale.noise > curve.BOUND:
+    if scale.limit > curve.BOUND:
         work.notes.append(
             f'alone, {work.qos.signal} varies by more than its bound is away '
             f'({scale.noise:.1f} times that, as a standard deviation): only '

@@ -19,8 +19,6 @@ from scavenger_openstack.ibench.profile import measure
 from scavenger_openstack.ibench.profile import signals
 from scavenger_openstack.ibench import run
 
-CALIBRATIONS = 3
-"""Of so many the fastest counts."""
 ENDLESS_S = 1e6
 REPORTS = 20
 """Of a kernel in a turn."""
@@ -83,11 +81,11 @@ def alone(host: run.Host, signal: signals.Signal, seconds: float) -> float:
     return value
 
 
-def calibrate(host: run.Host, start: arguments.Start, seconds: float
-              ) -> run.Event:
-    """Return the calibration of a kernel that other work disturbed least."""
-    return min((run.calibrate(host, start, seconds)
-                for _ in range(CALIBRATIONS)),
+def calibrate(host: run.Host, start: arguments.Start, *, seconds: float,
+              times: int) -> run.Event:
+    """Return, of so many calibrations of a kernel, the one that other work
+    disturbed least."""
+    return min((run.calibrate(host, start, seconds) for _ in range(times)),
                key=lambda calibrated: calibrated['chunk_s'])
 
 

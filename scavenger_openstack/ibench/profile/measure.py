@@ -85,6 +85,11 @@ class Scale(NamedTuple):
     bound: float
     noise: float = 0.0
 
+    @property
+    def limit(self) -> float:
+        """Return the harm that breaks the QoS, and is not noise."""
+        return max(curve.BOUND, 2 * self.noise)
+
     def harm(self, turn: Beside) -> float:
         """Return 0 for a signal as alone, 1 for one at its bound."""
         return (turn.value - turn.alone) / (self.bound - self.alone)
@@ -153,7 +158,7 @@ def measure_soi(take: Take, qos: qos_.Qos, *, repeats: int, ramp: bool,
                       (before + measured.alone[-1]) / 2)
         measured.repeats[-1].append(turn)
         scale = find_scale(qos, [[*alone, *measured.alone]])
-        return reading, scale.harm(turn) > curve.BOUND
+        return reading, scale.harm(turn) > scale.limit
 
     measured.alone.append(take(None).value)
     for _ in range(repeats):
@@ -181,4 +186,5 @@ def tolerated(measured: Measured, scale: Scale) -> Estimate:
     """Return the intensity at which the QoS breaks."""
     return curve.tolerated(
         [[curve.Point(turn.percent, scale.harm(turn)) for turn in turns]
-         for turns in measured.repeats], scale.noise)
+         for turns in measured.repeats], limit=scale.limit,
+        noise=scale.noise)

@@ -285,11 +285,6 @@ class DurationSignal:
     def fileno(self) -> int:
         return self._epoll.fileno()
 
-    @property
-    def process(self) -> int | None:
-        """The number of the process that runs, None between turns."""
-        return self._program and self._program.process.pid
-
     def begin(self, now_s: float, seconds: float) -> None:
         self.end_run()
         self._durations.clear()

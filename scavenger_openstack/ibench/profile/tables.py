@@ -48,7 +48,7 @@ def _qos_line(document: report.Document) -> str:
 
 
 def _rows(document: report.Document) -> list[Sequence[str]]:
-    rows = []
+    rows: list[Sequence[str]] = []
     for soi in catalogue.SOIS:
         estimates = [document[part].get(soi.name)
                      for part in ('tolerated', 'caused')]

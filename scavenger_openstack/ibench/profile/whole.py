@@ -40,6 +40,10 @@ host takes long to fill, and disturbs whatever runs there."""
 BETWEEN_CPUS = ('memory_', 'storage_', 'network_', 'llc_')
 """Resources that CPUs share."""
 TURN_S = 1.0
+CALIBRATIONS = 3
+"""Of so many the fastest counts."""
+MOST_ALONE = 3
+"""Turns of an SoI without the workload: their median counts."""
 START_S = 0.15
 """What a turn takes besides its time."""
 LONGEST_REASON = 200
@@ -81,9 +85,9 @@ def make_profile(wish: wish_.Wish, interrupt: interrupt_.Stop,
             else wish.seconds or TURN_S, show)
         work.notes += [*notes, *chosen.geometry.notes]
         _plan_probes(work)
-        consent.check_room([(probe.start, measure.FULL)
-                            for probe in work.probes.values()], chosen,
-                           yes=wish.yes)
+        for probe in work.probes.values():      # each runs alone
+            consent.check_room([(probe.start, measure.FULL)], chosen,
+                               yes=wish.yes)
         _show_time(work)
         bar = progress_.Progress(len(work.probes))
         work.step = bar.show
@@ -136,9 +140,9 @@ def _show_time(work: work_.Work) -> None:
     """Show how long a profile takes when no SoI breaks the QoS, and when all
     do."""
     turn_s = work.seconds + START_S
-    alone_s = run.CALIBRATE_S * injection.CALIBRATIONS
+    alone_s = run.CALIBRATE_S * CALIBRATIONS
     if work.wish.command or work.wish.meter:
-        alone_s += work.wish.repeats * turn_s
+        alone_s += min(MOST_ALONE, work.wish.repeats) * turn_s
     sois = len(work.probes)
     least_s, most_s = (
         sois * (alone_s + turns * turn_s) for turns in measure.most_turns(
@@ -166,14 +170,16 @@ def _measure_alone(work: work_.Work, soi: Soi, probe: work_.Probe, *,
     work.step(f'{soi.name} alone')
     wish = work.wish
     try:
-        calibrated = injection.calibrate(
-            work.host, probe.start,
-            wish_.SHORT_S if wish.short else run.CALIBRATE_S)
+        calibrated = (
+            run.calibrate(work.host, probe.start, wish_.SHORT_S)
+            if wish.short else injection.calibrate(
+                work.host, probe.start, seconds=run.CALIBRATE_S,
+                times=CALIBRATIONS))
         probe.chunk_s = calibrated['chunk_s']
         if own_load:
             probe.alone = [rate for rate in (injection.rate_alone(
                 work.host, probe.start, probe.chunk_s, work.seconds)
-                for _ in range(wish.repeats)) if rate]
+                for _ in range(min(MOST_ALONE, wish.repeats))) if rate]
         elif soi.name not in ('memory_capacity', 'storage_capacity'):
             # These are calibrated over less than they hold at 100 %.
             probe.alone = [calibrated['operations_per_s']]

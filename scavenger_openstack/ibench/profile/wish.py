@@ -33,6 +33,8 @@ class Wish(NamedTuple):
     :ivar instance: its UUID or libvirt name, or
     :ivar command: what starts it
     :ivar workload_cpus: where the command runs
+    :ivar cpus: of the kernels, and
+    :ivar beside_cpus: of those of what CPUs share
     :ivar meter: a command that prints its signal
     :ivar parent: of the cgroup of the kernels; None: they have none
     """
@@ -48,6 +50,7 @@ class Wish(NamedTuple):
     meter: str | None = None
     qos: qos_.Qos | None = None
     cpus: str | None = None
+    beside_cpus: str | None = None
     parent: str | None = '/'
     geometry: Mapping[str, int] = {}
     path: str | None = None
@@ -61,9 +64,9 @@ class Cpus(NamedTuple):
     """Where the kernels run, and a command that is profiled.
 
     :ivar core: kernels of what a core has for itself: the CPUs of the
-        workload, which these share with it by turns or as threads of a core
-    :ivar beside: kernels of what CPUs share: other CPUs, so that waits for a
-        CPU are not taken for contention
+        workload, which these share with it by turns
+    :ivar beside: kernels of what CPUs share: on other CPUs waits for a CPU
+        are not taken for contention
     :ivar workload: those of a command
     """
 
@@ -132,26 +135,29 @@ def choose_cpus(wish: Wish, workload: workload_.Workload | None) -> Cpus:
     mine = os.sched_getaffinity(0)
     if workload is not None:
         used = workload.cpus()
-        if not used & mine and wish.cpus is None:
-            raise errors.ConfigError(
-                f'{workload.name} runs on the CPUs {format_cpus(used)}, of '
-                f'which this shell may use none ({format_cpus(mine)}): name '
-                '--cpus, or start it elsewhere (taskset, cpuset)')
     elif wish.workload_cpus is not None:
         used = frozenset(_named('--workload-cpus', wish.workload_cpus, mine))
     else:       # one is left for what runs beside
         used = frozenset(sorted(mine)[:-1]) or frozenset(mine)
+    beside: tuple[int, ...] = ()
     if wish.cpus is not None:
-        cpus = _named('--cpus', wish.cpus, mine)
-        return Cpus(cpus, cpus, tuple(sorted(used)))
-    online = online_cpus.read() or online_cpus.counted()
-    if used >= online and workload is not None:
+        core = _named('--cpus', wish.cpus, mine)
+    elif not used & mine:
+        raise errors.ConfigError(
+            f'the workload runs on the CPUs {format_cpus(used)}, of which '
+            f'this shell may use none ({format_cpus(mine)}): name --cpus, or '
+            'start it elsewhere (taskset, cpuset)')
+    elif workload is None:
+        core = tuple(sorted(used))
+        beside = _choose_beside(core, mine - used)
+    elif used >= (online_cpus.read() or online_cpus.counted()):
         # It is not pinned, and goes where the kernel is not.
-        last = session.choose_cpus(None)
-        return Cpus(last, last, tuple(sorted(used)))
-    core = tuple(sorted(used & mine))
-    return Cpus(core, _beside(core, mine - used) or core,
-                tuple(sorted(used)))
+        core = session.choose_cpus(None)
+    else:
+        core = tuple(sorted(used & mine))
+    if wish.beside_cpus is not None:
+        beside = _named('--beside-cpus', wish.beside_cpus, mine)
+    return Cpus(core, beside or core, tuple(sorted(used)))
 
 
 def _named(option: str, text: str, mine: set[int]) -> tuple[int, ...]:
@@ -163,7 +169,7 @@ def _named(option: str, text: str, mine: set[int]) -> tuple[int, ...]:
     return cpus
 
 
-def _beside(core: tuple[int, ...], others: set[int]) -> tuple[int, ...]:
+def _choose_beside(core: tuple[int, ...], others: set[int]) -> tuple[int, ...]:
     """As many other CPUs; first those that share the last-level cache, last
     those that share a core."""
     near = geometry.find_neighbours(core[0])

@@ -98,9 +98,7 @@ def of_cgroup(path: str) -> Workload:
     perf_path = perf and f'{perf.path}{relative}'
     workload = Workload(
         f'the cgroup {relative}',
-        lambda: list(dict.fromkeys(
-            pid for directory in directories[:1]
-            for pid in _members(directory))),
+        lambda: _members(directories[0]),
         Place(perf_path) if perf_path and os.path.isdir(perf_path) else None)
     if not workload.processes():
         raise Unfit(f'nothing runs in the cgroup {relative}')

@@ -73,7 +73,8 @@ class Refused(testtools.TestCase):
                             (command, done.stderr))
 
     def test_the_cause(self) -> None:
-        """Of what a later error hides: it is checked before."""
+        """Of what a later error hides: it is checked before.  It is named in
+        the words of the command, which the operator typed."""
         kernels.needs_compiler(self)
         for cause, *command in (
                 ('available memory', 'memory_capacity', 'size=1e17'),
@@ -81,9 +82,15 @@ class Refused(testtools.TestCase):
                  f'path={kernels.directory()}'),
                 ('cpuset', 'integer', 'cpus=1023'),
                 ('in the cache', 'memory_bandwidth', 'size=1e7',
-                 'sets=4096', 'ways=8')):
+                 'sets=4096', 'ways=8'),
+                ('--path', 'storage_capacity', 'size=1e6'),
+                ('--cpus', 'interconnect', 'cpus=0'),
+                ('scavenger-ibench serve --address', 'network_bandwidth',
+                 'address=127.0.0.1:1')):
             done = kernels.run(kernels.program(), *command, 'levels=100:0.1')
             self.assertIn(cause, done.stderr)
+            self.assertNotRegex(
+                done.stderr, r'(cpus|size|path|address|threads)=')
 
     def test_more_than_the_memory_limit_of_its_cgroup(self) -> None:
         kernels.needs_compiler(self)

@@ -5,14 +5,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+import os
+import pathlib
 import random
 import statistics
+import subprocess
+import sys
+import uuid
 
+import fixtures
 import testtools
 
 from scavenger_openstack.algorithms import profiles
+from scavenger_openstack import command_line
 from scavenger_openstack import errors
 from scavenger_openstack.ibench import catalogue
+from scavenger_openstack.ibench import options
 from scavenger_openstack.ibench.profile import curve
 from scavenger_openstack.ibench.profile.curve import Point
 from scavenger_openstack.ibench.profile import measure
@@ -21,6 +29,7 @@ from scavenger_openstack.ibench.profile import signals
 from scavenger_openstack.ibench.profile import wish as wish_
 from scavenger_openstack.ibench.profile import workload
 from scavenger_openstack.ibench.profile.workload import Unfit
+from scavenger_openstack.wire import profile
 
 LATENCY = qos_.parse_qos('p99_s<+5%')
 
@@ -99,17 +108,21 @@ class CurveTestCase(testtools.TestCase):
 
     def test_repeats_are_the_interval(self) -> None:
         repeats = [[Point(100, harm)] for harm in (2.0, 4.0, 5.0)]
-        self.assertEqual((0.25, 0.2, 0.5), curve.tolerated(repeats, 0.0))
+        self.assertEqual((0.25, 0.2, 0.5), curve.tolerated(repeats))
 
     def test_one_repeat_has_the_noise_as_interval(self) -> None:
-        value, low, high = curve.tolerated([[Point(100, 2.0)]], 0.4)
+        value, low, high = curve.tolerated([[Point(100, 2.0)]],
+                                           noise=0.4)
         self.assertEqual(0.5, value)
         self.assertAlmostEqual(1 / 2.4, low)
         self.assertAlmostEqual(1 / 1.6, high)
 
     def test_noise_is_no_harm(self) -> None:
-        repeats = [[Point(100, 1.5)], [Point(100, 1.5)]]
-        self.assertEqual(1.0, curve.tolerated(repeats, 1.0).value)
+        measured = measure.Measured(repeats=[[
+            measure.Beside(100, value=1.5, alone=0.0)]])
+        for noise, value in ((0.5, 1 / 1.5), (1.0, 1.0)):
+            self.assertAlmostEqual(value, measure.tolerated(
+                measured, measure.Scale(0.0, 1.0, noise)).value)
 
     def test_caused(self) -> None:
         value, low, high = curve.caused([100.0, 90.0, 200.0],
@@ -208,6 +221,21 @@ class WishTestCase(testtools.TestCase):
             self.assertIn(mention, str(exc))
 
 
+    def test_command_lines(self) -> None:
+        for words, mention in (
+                ('', '--cgroup'), ('--command a --cgroup /a', '--cgroup'),
+                ('--command a --sois 99', '99'),
+                ('--command a --qos fast', 'fast'),
+                ('--command a --repeats 0', '0'),
+                ('--command a --seconds 0', '0'),
+                ('--command a --parent-cgroup /b --no-cgroup',
+                 '--no-cgroup')):
+            exc = self.assertRaises(
+                errors.ConfigError, command_line.parse, options.parser(),
+                ['profile', *words.split()])
+            self.assertIn(mention, str(exc))
+
+
 class CountersTestCase(testtools.TestCase):
 
     def test_passed(self) -> None:
@@ -235,5 +263,96 @@ class CountersTestCase(testtools.TestCase):
             workload.Times(5, 5, None), None))
 
     def test_names_of_sois(self) -> None:
-        self.assertEqual(profiles.SOI_NAMES, tuple(
+        self.assertEqual(profile.SOI_NAMES, tuple(
             soi.name for soi in catalogue.SOIS))
+
+
+class InstanceTestCase(testtools.TestCase):
+    """A process with the words on its command line that QEMU has."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.uuid = str(uuid.uuid4())
+        self.qemu = subprocess.Popen(
+            [sys.executable, '-c', 'import time; time.sleep(600)', '-uuid',
+             self.uuid])
+        self.addCleanup(self.qemu.wait)
+        self.addCleanup(self.qemu.kill)
+        self.run_dir = self.useFixture(fixtures.TempDir()).path
+        for name, pid in (('instance-00000001', self.qemu.pid),
+                          ('instance-00000000', os.getpid()),
+                          ('instance-00000002', 0)):
+            pathlib.Path(self.run_dir, f'{name}.pid').write_text(str(pid))
+
+    def test_by_uuid_and_by_name(self) -> None:
+        os.sched_setaffinity(self.qemu.pid, [0])
+        for word in (self.uuid, 'instance-00000001'):
+            instance = workload.of_instance(word, self.run_dir)
+            self.assertEqual([self.qemu.pid], instance.processes())
+            self.assertEqual({0}, instance.cpus())
+        self.qemu.kill()
+        self.qemu.wait()
+        exc = self.assertRaises(Unfit, instance.threads)
+        self.assertIn(self.uuid, str(exc))
+
+    def test_what_is_not_there(self) -> None:
+        for word in ('instance-00000000', 'instance-00000002', '', 'x'):
+            self.assertRaises(Unfit, workload.of_instance, word,
+                              self.run_dir)
+
+
+class CpusTestCase(testtools.TestCase):
+
+    def cpus(self, *, used: set[int] | None = None, **more: str
+             ) -> wish_.Cpus:
+        pinned = workload.Workload('it', lambda: [self.process.pid])
+        if used is not None:
+            os.sched_setaffinity(self.process.pid, used)
+        return wish_.choose_cpus(
+            wish_.Wish(sois=(), repeats=1, **more),     # type: ignore
+            None if used is None else pinned)
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.mine = sorted(os.sched_getaffinity(0))
+        if len(self.mine) < 2:
+            self.skipTest('one CPU: none is beside another')
+        self.process = subprocess.Popen(
+            [sys.executable, '-c', 'import time; time.sleep(600)'])
+        self.addCleanup(self.process.wait)
+        self.addCleanup(self.process.kill)
+
+    def test_a_pinned_workload(self) -> None:
+        """Nothing is run where other workloads may be."""
+        first, last = self.mine[0], self.mine[-1]
+        self.assertEqual(((first,), (first,), (first,)),
+                         self.cpus(used={first}))
+        self.assertEqual(((first,), (last,), (first,)), self.cpus(
+            used={first}, beside_cpus=str(last)))
+        self.assertEqual(((last,), (last,), (first,)), self.cpus(
+            used={first}, cpus=str(last)))
+
+    def test_a_workload_that_is_not_pinned(self) -> None:
+        core, beside, _ = self.cpus(used=set(self.mine))
+        self.assertEqual(((self.mine[-1],),) * 2, (core, beside))
+
+    def test_a_command(self) -> None:
+        *most, last = self.mine
+        core, beside, where = self.cpus()
+        self.assertEqual((tuple(most), tuple(most)), (core, where))
+        self.assertEqual((last,), beside)
+        core, beside, where = self.cpus(workload_cpus=str(last))
+        self.assertEqual(((last,), (last,)), (core, where))
+        self.assertNotIn(last, beside)
+
+    def test_cpus_that_may_not_be_used(self) -> None:
+        for option in ('cpus', 'beside_cpus', 'workload_cpus'):
+            exc = self.assertRaises(errors.ConfigError, self.cpus,
+                                    **{option: '4095'})
+            self.assertIn('4095', str(exc))
+        self.addCleanup(os.sched_setaffinity, 0, self.mine)
+        os.sched_setaffinity(0, self.mine[:1])
+        self.assertRaises(errors.ConfigError, self.cpus,
+                          used=set(self.mine[1:]))
+        self.assertRaises(errors.ConfigError, self.cpus,
+                          cpus=str(self.mine[-1]))
