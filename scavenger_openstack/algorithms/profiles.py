@@ -136,7 +136,29 @@ def keys(*, project: str, application: str = '', flavors: Iterable[str] = (),
 
 
 def together(profiles: Iterable[Profile]) -> Profile:
-    """Return the profile of workloads that run on the same host (ours).
+    """Return the profile of workloads that run on the same host: the
+    :func:`values_together`, from the best to the worst case.
+    """
+    residents = list(profiles)
+    tolerated, caused = values_together(
+        (values(profile.tolerated), values(profile.caused))
+        for profile in residents)
+    least, most_caused = values_together(
+        ({name: estimate.low for name, estimate in profile.tolerated.items()},
+         {name: estimate.high for name, estimate in profile.caused.items()})
+        for profile in residents)
+    most, least_caused = values_together(
+        ({name: estimate.high for name, estimate in profile.tolerated.items()},
+         {name: estimate.low for name, estimate in profile.caused.items()})
+        for profile in residents)
+    return Profile(_estimates(tolerated, least, most),
+                   _estimates(caused, least_caused, most_caused))
+
+
+def values_together(residents: Iterable[tuple[Mapping[str, float],
+                                              Mapping[str, float]]]
+                    ) -> tuple[dict[str, float], dict[str, float]]:
+    """Return what workloads on the same host tolerate and cause (ours).
 
     What they cause adds up, to 1 at most, since the effect of an SoI is
     linear in its intensity (iBench, section IV-A).  What they tolerate is
@@ -144,37 +166,29 @@ def together(profiles: Iterable[Profile]) -> Profile:
     least of what each tolerates less what the others cause.  No workload
     disturbs itself.  A workload in which an SoI was not measured has no
     part in that entry.
+
+    :param residents: what each tolerates and causes
     """
-    residents = list(profiles)
-    caused: dict[str, Estimate] = {}
-    tolerated: dict[str, Estimate] = {}
-    for name in SOI_NAMES:
-        causes = [resident.caused.get(name) for resident in residents]
-        sums = _sums(causes)
-        if any(causes):
-            caused[name] = Estimate(*(min(1.0, number) for number in sums))
-        left = [_left(resident.tolerated[name], sums, own)
-                for resident, own in zip(residents, causes, strict=True)
-                if name in resident.tolerated]
-        if left:
-            tolerated[name] = Estimate(*map(min, zip(*left, strict=True)))
-    return Profile(tolerated, caused)
+    residents = list(residents)
+    sums: dict[str, float] = {}
+    for _, caused in residents:
+        for name, value in caused.items():
+            sums[name] = sums.get(name, 0.0) + value
+    least: dict[str, float] = {}
+    # A loop, since a summary has this for each host.
+    for tolerated, caused in residents:
+        for name, value in tolerated.items():
+            left = value - (sums.get(name, 0.0) - caused.get(name, 0.0))
+            if left < least.get(name, math.inf):
+                least[name] = left
+    return ({name: max(0.0, left) for name, left in least.items()},
+            {name: min(1.0, total) for name, total in sums.items()})
 
 
-def _sums(causes: Iterable[Estimate | None]) -> Estimate:
-    measured = [estimate for estimate in causes if estimate is not None]
-    return Estimate(*(math.fsum(numbers) for numbers in zip(
-        *measured, strict=True))) if measured else Estimate(0.0, 0.0, 0.0)
-
-
-def _left(tolerated: Estimate, caused: Estimate, own: Estimate | None
-          ) -> Estimate:
-    """Return what a workload tolerates besides what the others cause."""
-    others = caused if own is None else Estimate(
-        *(whole - part for whole, part in zip(caused, own, strict=True)))
-    value = max(0.0, tolerated.value - others.value)
-    # Least is left where the others cause most; a rounding error must not
-    # put the value outside of its interval.
-    return Estimate(value,
-                    min(value, max(0.0, tolerated.low - others.high)),
-                    max(value, tolerated.high - others.low))
+def _estimates(values: Mapping[str, float], lows: Mapping[str, float],
+               highs: Mapping[str, float]) -> dict[str, Estimate]:
+    """Return them in the order of the paper.  A rounding error must not put
+    a value outside of its interval."""
+    return {name: Estimate(values[name], min(values[name], lows[name]),
+                           max(values[name], highs[name]))
+            for name in SOI_NAMES if name in values}

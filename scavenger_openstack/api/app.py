@@ -30,6 +30,7 @@ from scavenger_openstack.api import faults
 from scavenger_openstack.api import health
 from scavenger_openstack.api import openapi
 from scavenger_openstack.api import policies
+from scavenger_openstack.api.resources import summary as summary_
 from scavenger_openstack.api.routes import Route
 from scavenger_openstack.api.routes import ROUTES
 from scavenger_openstack.api import validation
@@ -38,6 +39,7 @@ from scavenger_openstack.conf import check as conf_check
 from scavenger_openstack.conf import control as conf_control
 from scavenger_openstack.db import connect
 from scavenger_openstack.db.resources.rankings import Rankings
+from scavenger_openstack.db.resources.residents import Residents
 from scavenger_openstack.db import schema
 from scavenger_openstack import errors
 from scavenger_openstack import text as text_
@@ -143,6 +145,7 @@ def flask_app(engine: Any, conf: cfg.ConfigOpts, auth: str,
 
     rankings, summary = Rankings(), cached.Cache()
     overview, week = cached.Cache(OVERVIEW_S), cached.Cache(WEEK_S)
+    residents = Residents(summary_.levels)
 
     def versions() -> flask.Response:
         return _json({'versions': [_version()]})
@@ -166,7 +169,7 @@ def flask_app(engine: Any, conf: cfg.ConfigOpts, auth: str,
                 profile_seconds_per_day=conf.api.profile_seconds_per_day,
                 query={}, body={}, allows=allows,
                 rankings=rankings, summary=summary, overview=overview,
-                week=week)
+                week=week, residents=residents)
             return _answer(route, call, engine)
         return answer
 

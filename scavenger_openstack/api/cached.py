@@ -11,7 +11,7 @@ import time
 from typing import Any
 from typing import NamedTuple
 
-from scavenger_openstack import text
+from scavenger_openstack.wire import codec
 
 KEEP_S = 5.0
 
@@ -24,7 +24,7 @@ class Encoded(NamedTuple):
 
 
 def encoded(value: Any) -> Encoded:
-    body = (text.json_line(value, compact=True) + '\n').encode()
+    body = codec.encode(value) + b'\n'
     return Encoded(body, hashlib.sha256(body).hexdigest()[:32])
 
 

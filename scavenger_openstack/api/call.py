@@ -19,6 +19,7 @@ from scavenger_openstack.api import schemas
 from scavenger_openstack.api import times
 from scavenger_openstack.db.resources import audit
 from scavenger_openstack.db.resources.rankings import Rankings
+from scavenger_openstack.db.resources.residents import Residents
 from scavenger_openstack.wire import fit
 
 
@@ -66,6 +67,7 @@ class Call:
     summary: cached.Cache
     overview: cached.Cache
     week: cached.Cache
+    residents: Residents
     enforced: list[str] = dataclasses.field(default_factory=list)
 
     def may(self, policy: str, **target: Any) -> bool:

@@ -79,7 +79,9 @@ def of_ids(connection: Connection, query: Select, id_: Column,
 
 
 def rows(connection: Connection, query: Select) -> list[Row]:
-    return [_plain(row) for row in connection.execute(query).mappings()]
+    result = connection.execute(query)
+    names = [str(name) for name in result.keys()]
+    return [dict(zip(names, row, strict=True)) for row in result]
 
 
 def first(connection: Connection, query: Select) -> Row | None:

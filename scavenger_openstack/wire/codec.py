@@ -33,7 +33,7 @@ _FAULTS = (msgspec.MsgspecError, ValueError, TypeError, OverflowError,
            RecursionError)
 
 
-def encode(value: msgspec.Struct) -> bytes:
+def encode(value: Any) -> bytes:
     """The JSON of a value; what is not of its type is not noticed.
 
     :raises WireError: it has no JSON, such as that of text which is not valid
@@ -43,6 +43,14 @@ def encode(value: msgspec.Struct) -> bytes:
         return msgspec.json.encode(value)
     except _FAULTS as exc:
         raise _wrong(exc) from exc
+
+
+def encoded_part(value: Any) -> msgspec.Raw:
+    """A part of a value that is encoded once, and then as it is.
+
+    :raises WireError: as :func:`encode`.
+    """
+    return msgspec.Raw(encode(value))
 
 
 def decode(data: bytes, kind: type[T], most_bytes: int) -> T:

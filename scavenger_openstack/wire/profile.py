@@ -88,8 +88,7 @@ def parse(data: bytes, **fields: Any) -> Document:
     """
     _check_size(len(data))
     try:
-        value = json.loads(data.decode(), parse_constant=_no_constant,
-                           object_pairs_hook=_once)
+        value = json.loads(data.decode(), object_pairs_hook=_once)
     except (ValueError, RecursionError) as exc:
         raise errors.WireError(f'profile: not JSON: {exc}') from exc
     return of_json(value, **fields)
@@ -127,10 +126,6 @@ def _check_size(size_bytes: int) -> None:
     if size_bytes > MAX_PROFILE_BYTES:
         raise errors.WireError(f'profile: {size_bytes} bytes; at most '
                                f'{MAX_PROFILE_BYTES} are taken')
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f'{name} is not a number')
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -52,11 +52,6 @@ class Process:
                 file.close()
             raise
 
-    @property
-    def pid(self) -> int:
-        """The number of the process."""
-        return self._process.pid
-
     def beat(self) -> None:
         """Show it that the agent is alive."""
         stdin = self._process.stdin

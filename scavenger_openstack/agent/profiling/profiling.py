@@ -206,7 +206,7 @@ class Profiling:
 
     def _end(self, now: float, wall_s: float) -> list[ProfilingEvent]:
         assert self._process is not None and self._order is not None
-        status, pid = self._process.status(), self._process.pid
+        status = self._process.status()
         profile, complaint = self._process.texts()
         self._process.close()
         order, self._order, self._process = self._order, None, None
@@ -215,7 +215,7 @@ class Profiling:
         if status is not None and status < 0:
             complaint = (f'the program that measures was ended by '
                          f'{signal.Signals(-status).name}')
-            self._clean(pid)
+            self._clean()
         is_measured = status == 0 and not self._why and bool(profile)
         if is_measured and len(profile) > report.MAX_PROFILE:
             is_measured = False
@@ -231,10 +231,10 @@ class Profiling:
         self._waiting = events
         return []
 
-    def _clean(self, pid: int) -> None:
+    def _clean(self) -> None:
         """Have removed what a killed process left."""
         try:
-            self._cleaner = process.Process(['--clean', str(pid)])
+            self._cleaner = process.Process(['--clean'])
         except OSError as exc:
             LOG.warning('what a profile left is not removed: %s; '
                         'scavenger-ibench run removes it', exc)

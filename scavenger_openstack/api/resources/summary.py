@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from scavenger_openstack.api import cached
@@ -12,6 +13,21 @@ from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
 from scavenger_openstack.db.resources import summary
+from scavenger_openstack.wire import codec
+from scavenger_openstack.wire import profile
+
+DIGITS = 4
+"""Of a share in this answer, which is long."""
+
+AMOUNTS = schemas.mapping(schemas.NUMBER)
+_SHARES = schemas.mapping({'type': 'number', 'minimum': 0, 'maximum': 1})
+
+LEVELS = {
+    'tolerated': described(_SHARES, 'Intensity of each SoI that may still be '
+                                    'added before one of them breaks its '
+                                    'quality of service.'),
+    'caused': described(_SHARES, 'What they take of each SoI together.')}
+"""Of what runs on a host; without, where nothing there has a profile."""
 
 AMOUNTS = schemas.mapping(schemas.NUMBER)
 
@@ -25,17 +41,36 @@ FIELDS = {
     'incidents': described(schemas.COUNT, 'Incidents that are open there.'),
     'background_vcpus': described(
         schemas.NUMBER, 'Virtual CPUs of background work there.'),
-}
+    **LEVELS}
 
-ANSWER = schemas.fields({'hosts': schemas.items(schemas.fields(FIELDS))})
+PROFILE = {
+    'kind': schemas.one_of(profile.KINDS),
+    'target': schemas.TEXT,
+    'project': schemas.TEXT,
+    'tolerated': _SHARES,
+    'caused': _SHARES}
+
+ANSWER = schemas.fields({
+    'hosts': schemas.items(schemas.fields(FIELDS, *LEVELS)),
+    'profiles': schemas.items(schemas.fields(PROFILE))})
 
 
 def show(call: Call, connection: Any) -> cached.Encoded:
     """All hosts at once: a scheduler has no use for a part of them."""
-    return call.summary.get(call.now_s, lambda: _hosts(call, connection))
+    return call.summary.get(call.now_s, lambda: _summary(call, connection))
 
 
-def _hosts(call: Call, connection: Any) -> dict[str, Any]:
+def levels(tolerated: Mapping[str, float], caused: Mapping[str, float]
+           ) -> dict[str, Any]:
+    """Return what workloads tolerate and cause as the answer has it."""
+    return {name: codec.encoded_part({
+        soi: round(value, DIGITS) for soi, value in side.items()})
+        for name, side in (('tolerated', tolerated), ('caused', caused))}
+
+
+def _summary(call: Call, connection: Any) -> dict[str, Any]:
+    rows = summary.hosts(connection)
+    residents = call.residents.read(connection, rows)
     return {'hosts': [{
         'name': row['name'],
         'silent': call.now_s - row['last_seen_s'] > call.silent_s,
@@ -43,5 +78,8 @@ def _hosts(call: Call, connection: Any) -> dict[str, Any]:
         'headroom': hosts.amounts((row['facts'] or {}).get('headroom', {})),
         'capacity': hosts.amounts((row['facts'] or {}).get('capacity', {})),
         'incidents': row['incidents'],
-        'background_vcpus': row['background_vcpus']}
-        for row in summary.hosts(connection)]}
+        'background_vcpus': row['background_vcpus'],
+        **residents.hosts.get(row['id'], {})} for row in rows],
+        'profiles': [
+            {'kind': kind, 'target': target, 'project': project, **shown}
+            for (kind, target, project), shown in residents.profiles]}

@@ -32,5 +32,5 @@ def hosts(connection: Connection) -> list[Row]:
              'background_vcpus': float(background.get(row['id'], 0.0))}
             for row in rows.rows(connection, select(
                 _H.id, _H.name, _H.version, _H.facts, _H.enforcing,
-                _H.last_seen_s, _H.background
+                _H.last_seen_s, _H.background, _H.workloads_digest
                 ).where(_H.removed_s.is_(None)).order_by(_H.name))]

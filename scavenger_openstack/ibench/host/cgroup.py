@@ -29,18 +29,16 @@ class Cgroup:
 
     :param parent: the cgroup below which it is made, '/' for the root
     :param suffix: of its name, which begins with '-'
-    :param pid: the process that made it; none: this one
     """
 
-    def __init__(self, parent: str = '/', suffix: str = '',
-                 pid: int | None = None) -> None:
+    def __init__(self, parent: str = '/', suffix: str = '') -> None:
         self._mounts = cgroup_mounts.find_mounts()
         if not self._mounts:
             raise errors.ConfigError(
                 'no cgroups are mounted here: mount /sys/fs/cgroup, or run '
                 'with --no-cgroup')
         self._parent = '/' + parent.strip('/') if parent.strip('/') else ''
-        self.path = f'{self._parent}/{PREFIX}{pid or os.getpid()}{suffix}'
+        self.path = f'{self._parent}/{PREFIX}{os.getpid()}{suffix}'
         tops = dict.fromkeys(mount.path for mount in self._mounts.values())
         main = next(self._mounts[name] for name in (
             'memory', 'cpu', 'unified') if name in self._mounts)

@@ -95,7 +95,7 @@ def main(argv: Sequence[str] | None = None,
                               options.seconds)
     try:
         if options.clean:
-            _clean(options.clean)
+            _clean()
             return 0
         supervision.check()
         profile = (measure or measure_profile)(options, supervision)
@@ -125,12 +125,9 @@ def measure_profile(options: argparse.Namespace,
     return document
 
 
-def _clean(pid: int) -> None:
-    """Remove what a process left that was killed.
-
-    :raises DriverError: its cgroup does not go.
-    """
-    cgroup.Cgroup(pid=pid).remove()
+def _clean() -> None:
+    """End and remove what runs have left that were killed."""
+    cgroup.Cgroup().remove_leftovers()
     scratch.remove_leftovers()
     link.remove_leftovers()
 
@@ -144,7 +141,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument('--lease', type=float, default=15.0)
     parser.add_argument('--stop-file', type=pathlib.Path,
                         default=pathlib.Path('/nonexistent'))
-    parser.add_argument('--clean', type=int)
+    parser.add_argument('--clean', action='store_true')
     return parser
 
 

@@ -87,18 +87,20 @@ class Profiles(testtools.TestCase):
                           for row in actions[:2]])
 
     def test_options_in_place_of_the_file(self) -> None:
-        for words, identity in (
+        options: tuple[tuple[tuple[str, ...], Any], ...] = (
                 (('--flavor', 'm1.large', '--project', ''),
                  ('flavor', 'm1.large', '')),
                 (('--image', 'x', '--project', 'p2'), ('image', 'x', 'p2')),
-                (('--application', 'db'), ('application', 'db', 'p1'))):
+                (('--application', 'db'), ('application', 'db', 'p1')))
+        for words, identity in options:
             made = self.create(*words)
             self.assertEqual(identity, (made['kind'], made['target'],
                                         made['project']))
-        for words, targets in (
+        filters: tuple[tuple[tuple[str, ...], list[str]], ...] = (
                 ((), ['db', 'x', 'm1.large']),
                 (('--flavor', 'm1.large'), ['m1.large']),
-                (('--application', 'x'), []), (('--project', 'p2'), ['x'])):
+                (('--application', 'x'), []), (('--project', 'p2'), ['x']))
+        for words, targets in filters:
             self.assertEqual(targets, [
                 row['target'] for row in self.json('list', *words)])
         # A file without them.
@@ -131,7 +133,8 @@ class Profiles(testtools.TestCase):
         broken = self.top / 'broken.json'
         for data, words in (
                 (b'{', 'not JSON'), (b'\xff', 'not JSON'), (b'[]', 'profile'),
-                (json.dumps(PROFILE).replace('0.12', 'NaN').encode(), 'NaN'),
+                (json.dumps(PROFILE).replace('0.12', 'NaN').encode(),
+                 'tolerated.llc_capacity.value'),
                 (json.dumps(PROFILE).replace('0.12', '0.2').encode(),
                  'tolerated.llc_capacity'),
                 (json.dumps(PROFILE).replace('llc', 'disk').encode(),
@@ -191,9 +194,9 @@ class OfAProject(testtools.TestCase):
                 self.assertNotIn(hidden, done.out)
         path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'p')
         path.write_text(json.dumps(PROFILE))
-        for words in (('create', '--file', str(path)),
-                      ('delete', id_, '--reason', 'x')):
+        for refused in (('create', '--file', str(path)),
+                        ('delete', id_, '--reason', 'x')):
             done = openstack_shell.openstack('interference', 'profile',
-                                             *words)
+                                             *refused)
             self.assertEqual(1, done.status)
             self.assertIn('Forbidden', done.err)

@@ -1,14 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Interference profiles: stored, shown, replaced and refused."""
+"""Interference profiles: stored, shown, refused, and in the summary."""
 
 from __future__ import annotations
 
 import json
+import tempfile
+import threading
 from typing import Any
 
+from sqlalchemy import insert
+from sqlalchemy import select
+from sqlalchemy import update
+from werkzeug.test import Client
+
+from scavenger_openstack.api import app
+from scavenger_openstack.api import policies
 from scavenger_openstack.db import connect
 from scavenger_openstack.db.resources import profiles
+from scavenger_openstack.db import tables
 from scavenger_openstack.tests.unit.api import cloud
 from scavenger_openstack.wire import profile
 
@@ -23,10 +33,13 @@ class Profiles:
     ok: Any
     refused: Any
     audited: Any
+    call: Any
     assertEqual: Any
     assertIn: Any
     assertIsNone: Any
     assertLess: Any
+    assertNotIn: Any
+    later_s: float
 
     def ids(self, query: str = '', **role: str) -> list[str]:
         return [row['id'] for row in self.ok('GET', URL + query, **role)[
@@ -209,3 +222,185 @@ class Profiles:
             self.refused(403, 'POST', URL, cloud.profile(), role=role)
             self.refused(403, 'DELETE', f'{URL}/{cloud.PROFILE}', role=role)
             self.refused(403, 'DELETE', f'{URL}/{"0" * 32}', role=role)
+
+    def test_several_at_once(self) -> None:
+        """One profile is there, and each change is audited."""
+        before, statuses = len(self.audited()), []
+
+        def create(level: float) -> None:
+            statuses.append(self.call('POST', URL, cloud.profile(
+                caused={'tlb': cloud.estimate(level)})).status_code)
+
+        threads = [threading.Thread(target=create, args=(number / 4,))
+                   for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual([200] * 4, statuses)
+        (row,) = self.ok('GET', f'{URL}?target=db')['profiles']
+        entries = self.audited()[:4]
+        self.assertEqual(before + 4, len(self.audited()))
+        self.assertEqual(row, entries[0]['after'])
+        self.assertEqual([entry['after'] for entry in entries[1:]],
+                         [entry['before'] for entry in entries[:-1]])
+
+    def test_policies_that_let_projects_write(self) -> None:
+        """Each its own profiles, and not those for all."""
+        with tempfile.NamedTemporaryFile('w', suffix='.yaml') as file:
+            for verb in ('create', 'delete'):
+                file.write(f'"interference:profiles:{verb}": "role:member '
+                           'and project_id:%(project_id)s"\n')
+            file.flush()
+            conf = cloud.configuration()
+            policies.enforcer(conf)     # registers its options
+            conf.set_override('policy_file', file.name, 'oslo_policy')
+            client = Client(app.create(self.engine, conf, 'noauth'))
+
+            def status(method: str, url: str, **changes: Any) -> int:
+                return client.open(
+                    url, method=method, headers=cloud.ROLES['member'],
+                    json=cloud.profile(**changes) if changes else None
+                    ).status_code
+
+            self.assertEqual([200, 403, 403], [
+                status('POST', URL, project=project)
+                for project in (cloud.ONE, cloud.OTHER, '')])
+            self.assertEqual([204, 403, 403, 403], [
+                status('DELETE', f'{URL}/{id_}') for id_ in (
+                    cloud.PROFILE, cloud.PROFILE_OF_OTHER,
+                    cloud.PROFILE_OF_ALL, '0' * 32)])
+
+    def summary(self) -> Any:
+        """It is cached for some seconds."""
+        self.later_s += 60.0
+        return self.ok('GET', '/v1/summary')
+
+    def host(self) -> Any:
+        (host,) = (host for host in self.summary()['hosts']
+                   if host['name'] == cloud.HOST)
+        return host
+
+    def levels(self) -> tuple[Any, Any]:
+        host = self.host()
+        return host.get('tolerated'), host.get('caused')
+
+    def report(self, digest: str, **workload: Any) -> None:
+        """Let the host report that it has one workload more."""
+        with connect.writing(self.engine) as connection:
+            host_id = connection.scalar(select(tables.hosts.c.id).where(
+                tables.hosts.c.name == cloud.HOST))
+            if workload:
+                connection.execute(insert(tables.workloads).values(**{
+                    'host_id': host_id, 'kind': 'instance', 'vcpus': 1.0,
+                    'since_s': 0.0, 'name': digest, 'project': cloud.ONE,
+                    'priority': 'foreground', 'floor': {}, **workload}))
+            connection.execute(update(tables.hosts).where(
+                tables.hosts.c.id == host_id).values(
+                    workloads_digest=digest))
+
+    def store(self, **changes: Any) -> str:
+        id_: str = self.ok('POST', URL, cloud.profile(**changes))[
+            'profile']['id']
+        return id_
+
+    def test_the_summary_has_all_profiles(self) -> None:
+        """As values alone, and hosts what theirs are together."""
+        answer = self.summary()
+        self.assertEqual(
+            [{'kind': kind, 'target': target, 'project': project,
+              'tolerated': {'llc_capacity': 0.25},
+              'caused': {'llc_capacity': 0.5, 'l1d': 0.0}}
+             for kind, target, project in (
+                 ('application', 'web', cloud.ONE),
+                 ('application', 'noisy', cloud.OTHER),
+                 ('flavor', 'm1.large', ''))], answer['profiles'])
+        for host in answer['hosts']:
+            levels = {'tolerated': {'llc_capacity': 0.25},
+                      'caused': {'llc_capacity': 0.5, 'l1d': 0.0}}
+            self.assertEqual(
+                levels if host['name'] == cloud.HOST else {},
+                {name: host[name] for name in levels if name in host})
+        with connect.writing(self.engine) as connection:
+            connection.execute(tables.profiles.delete())
+        answer = self.summary()
+        self.assertEqual([], answer['profiles'])
+        for host in answer['hosts']:
+            self.assertNotIn('tolerated', host)
+            self.assertNotIn('caused', host)
+
+    def test_what_workloads_on_a_host_cause_adds_up(self) -> None:
+        """And what they tolerate is what the others leave."""
+        self.store(target='db', tolerated={'llc_capacity': cloud.estimate(
+            0.75)}, caused={'llc_capacity': cloud.estimate(0.125)})
+        self.report('a', application='db')
+        self.assertEqual(({'llc_capacity': 0.125},
+                          {'llc_capacity': 0.625, 'l1d': 0.0}),
+                         self.levels())
+        self.report('b', application='db')
+        self.report('c', application='db')
+        self.report('d', application='db')
+        self.report('e', application='none')
+        self.assertEqual(1.0, self.levels()[1]['llc_capacity'])
+        self.assertEqual(0.0, self.levels()[0]['llc_capacity'])
+
+    def test_which_profile_a_workload_has(self) -> None:
+        """That of its application, else of its flavor; of its own project
+        before that of all."""
+        with connect.writing(self.engine) as connection:
+            connection.execute(tables.profiles.delete())
+        self.report('a', application='db', flavor='m1.small')
+        self.report('b', project='', flavor='m1.small')
+        level = 0.5
+        stored: list[float] = []
+        for changes, own, other in (
+                ({'kind': 'image', 'target': 'db'}, None, None),
+                ({'kind': 'flavor', 'target': 'db'}, None, None),
+                ({'kind': 'flavor', 'target': 'm1.small', 'project': ''},
+                 0, 0),
+                ({'kind': 'flavor', 'target': 'm1.small'}, 1, 0),
+                ({'kind': 'application', 'project': ''}, 2, 0),
+                ({'kind': 'application', 'project': cloud.OTHER}, 2, 0),
+                ({'kind': 'application'}, 3, 0)):
+            level /= 2
+            if own is not None and own == len(stored):
+                stored.append(level)
+            self.store(tolerated={}, caused={'tlb': cloud.estimate(level)},
+                       **changes)
+            self.assertEqual(
+                (None, None) if own is None or other is None else (
+                    {}, {'tlb': round(stored[own] + stored[other], 4)}),
+                self.levels(), str(changes))
+
+    def test_a_summary_follows_profiles_and_workloads(self) -> None:
+        """Also where nothing else of a host changed."""
+        id_ = self.store(target='web', tolerated={}, caused={
+            'tlb': cloud.estimate(0.25)})
+        self.report('a')
+        self.assertEqual(({}, {'tlb': 0.25}), self.levels())
+        self.assertEqual(({}, {'tlb': 0.25}), self.levels())
+        self.store(target='web', tolerated={}, caused={
+            'tlb': cloud.estimate(0.5)})
+        self.assertEqual(({}, {'tlb': 0.5}), self.levels())
+        with connect.writing(self.engine) as connection:
+            connection.execute(update(tables.workloads).where(
+                tables.workloads.c.application == 'web').values(until_s=1.0))
+        self.report('b')
+        self.assertEqual((None, None), self.levels())
+        self.report('c', application='web')
+        self.assertEqual(({}, {'tlb': 0.5}), self.levels())
+        self.ok('DELETE', f'{URL}/{id_}')
+        self.assertEqual((None, None), self.levels())
+        self.store(target='web', tolerated={}, caused={
+            'l1d': cloud.estimate(0.5)})
+        self.assertEqual(({}, {'l1d': 0.5}), self.levels())
+
+    def test_hosts_that_report_no_digest_are_read_each_time(self) -> None:
+        self.store(target='db', tolerated={}, caused={
+            'tlb': cloud.estimate(0.25)})
+        self.report('a')
+        self.host()
+        self.report('', application='db')
+        self.assertEqual(0.25, self.levels()[1]['tlb'])
+        self.report('', application='db', name='another')
+        self.assertEqual(0.5, self.levels()[1]['tlb'])

@@ -113,7 +113,7 @@ class Profile(testtools.TestCase):
                      text().replace(b'0.35', b'NaN'),
                      text().replace(b'0.35', b'Infinity'),
                      text().replace(b'0.35', b'1e999'),
-                     text().replace(b'"target"', b'"kind"'),
+                     text().replace(b'"form": "short"', b'"kind": "flavor"'),
                      text() + b' ' * profile.MAX_PROFILE_BYTES):
             self.refused(data)
 
