@@ -80,11 +80,6 @@ class Profiling:
         self._limit_s = 0.0
         self._why = ''
 
-    @property
-    def runs(self) -> str:
-        """The workload that is being measured, '' for none."""
-        return self._order.workload if self._order else ''
-
     def follow(self, now: float, order: orders_.ProfilingOrder | None,
                document: Mapping[str, Any], sample: HostSample | None
                ) -> list[ProfilingEvent]:

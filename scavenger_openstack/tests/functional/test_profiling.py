@@ -20,6 +20,7 @@ from scavenger_openstack.agent.profiling.event import ProfilingEvent
 from scavenger_openstack.agent.profiling import process
 from scavenger_openstack.agent.profiling import profiling
 from scavenger_openstack.decision import orders
+from scavenger_openstack.ibench import build
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional import injection
 from scavenger_openstack.tests.functional import kernel_processes
@@ -72,6 +73,7 @@ class ProfilingTestCase(base.FunctionalTestCase):
             'scavenger_openstack.agent.profiling.process.COMMAND', COMMAND))
         self.useFixture(fixtures.EnvironmentVariable(
             'XDG_CACHE_HOME', str(kernels.directory())))
+        build.build()       # once, which may take a minute on a busy host
         self.useFixture(fixtures.EnvironmentVariable(
             injection.LOCK, str(directory / 'lock')))
         self.agent = profiling.Profiling(60.0, str(self.stop_file), LEASE_S)
