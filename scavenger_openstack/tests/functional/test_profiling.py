@@ -124,13 +124,13 @@ class ProfilingTestCase(base.FunctionalTestCase):
                       seconds * base.pace())
 
     def ended(self, situation: profiling.Situation = QUIET,
-              wanted: orders.ProfilingOrder | None = None
-              ) -> ProfilingEvent:
+              wanted: orders.ProfilingOrder | None = None,
+              seconds: float = END_S) -> ProfilingEvent:
         def done() -> bool:
             self.tick(situation, wanted)
             return len(self.events) > 1
 
-        self.wait_for('the profile ends', done, END_S * base.pace())
+        self.wait_for('the profile ends', done, seconds * base.pace())
         self.assert_nothing_left()
         self.assertEqual('began', self.events[0].what)
         return self.events[1]
@@ -149,6 +149,7 @@ class ProfilingTestCase(base.FunctionalTestCase):
         """By the program that an agent starts."""
         self.useFixture(fixtures.MonkeyPatch(
             'scavenger_openstack.agent.profiling.process.COMMAND', WHOLE))
+        self.agent = profiling.Profiling(1e4, str(self.stop_file), LEASE_S)
         tree = self.cgroups()
 
         def join() -> None:
@@ -163,10 +164,10 @@ class ProfilingTestCase(base.FunctionalTestCase):
                          vcpus=1.0)
         here = QUIET._replace(workloads={batch.id: batch})
         now = time.monotonic()
-        wanted = orders.ProfilingOrder('whole', batch.id, '', 'short', 300.0,
+        wanted = orders.ProfilingOrder('whole', batch.id, '', 'short', 1e4,
                                        now + 60)
         self.tick(here, wanted)
-        event = self.ended(here, wanted)
+        event = self.ended(here, wanted, 5 * END_S)
         self.assertEqual('measured', event.what, event.detail)
         document = profile.of_json({
             **json.loads(event.profile), 'kind': 'application',
