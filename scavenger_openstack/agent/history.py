@@ -25,6 +25,7 @@ from typing import BinaryIO
 from oslo_log import log
 
 from scavenger_openstack.agent import names
+from scavenger_openstack.agent.profiling.event import ProfilingEvent
 from scavenger_openstack.agent import status
 from scavenger_openstack.agent import transitions
 from scavenger_openstack.agent.transitions import AgentEvent
@@ -62,6 +63,9 @@ KINDS: dict[str, tuple[type, dict[str, Check]]] = {
         'what': text, 'controller': text, 'incident': json_fields.incident,
         'begun_s': number}),
     'kill': (KillEvent, {'action': json_fields.action, 'processes': whole}),
+    'profiling': (ProfilingEvent, {
+        'what': text, 'id': text, 'workload': text, 'seconds': number,
+        'detail': text, 'profile': text}),
 }
 """Each type of line: what it becomes, and its fields besides the time."""
 
@@ -160,7 +164,8 @@ class History:
             self._window_s, self._lines = now_s, 0
         for sentence in transitions.sentences([
                 event for event in events
-                if isinstance(event, LimitEvent | IncidentEvent)]):
+                if isinstance(event, LimitEvent | IncidentEvent
+                              | ProfilingEvent)]):
             self._lines += 1
             if self._lines <= LOG_LINES:
                 LOG.info('%s', sentence)

@@ -69,12 +69,13 @@ class Journal:
         self.in_force: Mapping[KnobKey, Cap] = {}
         """The limits of the last tick, those of the fast loop among them."""
 
-    def _add(self, events: Sequence[transitions.Event]) -> None:
+    def add(self, events: Sequence[transitions.Event]) -> None:
+        """Log, write and hand on what happened."""
         self._history.add(events)
         self._told(events)
 
     def begin(self, modes: str) -> None:
-        self._add([transitions.AgentEvent(
+        self.add([transitions.AgentEvent(
             time.time(), 'started', modes, os.getpid())])
 
     def tick(self, tick: loop_.Tick, state: str, cpu_set: str | None,
@@ -111,7 +112,7 @@ class Journal:
         events += [transitions.KillEvent(wall_s, action, count)
                    for time_s, action, count in kills
                    if time_s == tick.time_s]
-        self._add(events)
+        self.add(events)
         self._lost = tick.lost
 
     def _why(self, cap: Cap, state: str, tick: loop_.Tick) -> str:
@@ -153,7 +154,7 @@ class Journal:
         """What the loop's end removed; what is left is the watcher's."""
         wall_s = time.time()
         held = self._leases.held()
-        self._add([
+        self.add([
             *self._transitions.limits(
                 now, wall_s, {},
                 {key: one.original for key, one in held.items()},

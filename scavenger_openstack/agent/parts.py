@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Sequence
+import os
 import pathlib
 from typing import Any
 
@@ -14,9 +15,11 @@ from oslo_log import log
 from stevedore import driver as stevedore_driver
 from stevedore import exception as stevedore_exception
 
+from scavenger_openstack.agent.profiling import profiling
 from scavenger_openstack import conf as conf_
 from scavenger_openstack.conf import host as conf_host
 from scavenger_openstack.decision.controller import Controller
+from scavenger_openstack.decision.controller import is_detector
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
 from scavenger_openstack.restore import abilities
@@ -83,6 +86,16 @@ def _plugin(namespace: str, name: str, option: str) -> Any:
         raise errors.ConfigError(
             f'{option}: {name!r} is not an entry point of {namespace}'
         ) from None
+
+
+def load_profiling(conf: cfg.ConfigOpts,
+                   controllers: Sequence[tuple[Controller, Mode]]
+                   ) -> profiling.Profiling:
+    """What measures profiles on this host."""
+    return profiling.Profiling(
+        conf.agent.profile_seconds_per_day, os.path.abspath(
+            conf_.stop_file(conf)), conf.agent.lease_s,
+        frozenset(one.name for one, _ in controllers if is_detector(one)))
 
 
 def kinds(conf: cfg.ConfigOpts) -> list[str]:

@@ -180,6 +180,7 @@ class Service:
             stop_file, conf.agent.require_watcher,
             self._isolation, conf_.limited_knobs(conf.agent.protect),
             self._orders)
+        self._profiling = parts.load_profiling(conf, self._controllers)
         self._tunable = {'perfiso': self._isolation,
                          **{one.name: one for one, _ in self._controllers},
                          **self._loop.tunable}
@@ -221,6 +222,7 @@ class Service:
             try:
                 problems = self._loop.close()
                 windows.save(self._windows, self._loop)
+                self._journal.add(self._profiling.close(now()))
                 self._journal.end(now(), len(problems))
                 self._metrics.end(problems)
                 if self._sync:
@@ -296,6 +298,8 @@ class Service:
         self._journal.tick(tick, state, isolation.get('cpu_set'),
                            self._loop.actions)
         document = self._document(tick, state, isolation, facts)
+        self._journal.add(self._profiling.follow(
+            tick.time_s, tick.orders.profiling, document, tick.sample))
         if self._sync:
             self._sync.start()      # if it could not be yet
             refused = {**orders.refused_modes(self._signals.modes,

@@ -20,6 +20,7 @@ import dataclasses
 from typing import NamedTuple
 
 from scavenger_openstack.agent import names
+from scavenger_openstack.agent.profiling.event import ProfilingEvent
 from scavenger_openstack.agent import status
 from scavenger_openstack.algorithms.scavenger import leftover
 from scavenger_openstack import amounts
@@ -103,7 +104,8 @@ class KillEvent(NamedTuple):
     processes: int
 
 
-Event = AgentEvent | LimitEvent | IncidentEvent | KillEvent
+Event = (AgentEvent | LimitEvent | IncidentEvent | KillEvent
+         | ProfilingEvent)
 
 
 @dataclasses.dataclass(slots=True)
@@ -346,6 +348,8 @@ def _words(event: Event) -> str:
         count = amounts.counted(event.processes, 'process', 'processes')
         return (f'killed {count} of {event.action.workload}: '
                 f'{event.action.reason} ({event.action.owner})')
+    if isinstance(event, ProfilingEvent):
+        return event.words
     return (f'agent {event.what}' + (f': {event.detail}' if event.detail
                                      else '')
             + (f' (process {event.pid})' if event.pid else ''))

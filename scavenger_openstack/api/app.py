@@ -165,6 +165,8 @@ def flask_app(engine: Any, conf: cfg.ConfigOpts, auth: str,
             call = Call(
                 noun=route.noun, caller=caller, request_id=_request_id(),
                 now_s=clock(), silent_s=conf.api.silent_s, path=path,
+                profile_hosts=conf.api.profile_hosts,
+                profile_seconds_per_day=conf.api.profile_seconds_per_day,
                 query={}, body={}, allows=allows,
                 rankings=rankings, summary=summary, overview=overview,
                 week=week, residents=residents)

@@ -57,6 +57,8 @@ class Call:
     request_id: str
     now_s: float
     silent_s: float
+    profile_hosts: int
+    profile_seconds_per_day: float
     path: Mapping[str, str]
     query: Mapping[str, Any]
     body: Mapping[str, Any]

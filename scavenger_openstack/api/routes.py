@@ -19,6 +19,7 @@ from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api.resources import incidents
 from scavenger_openstack.api.resources import overview
 from scavenger_openstack.api.resources import profiles
+from scavenger_openstack.api.resources import profilings
 from scavenger_openstack.api.resources import report
 from scavenger_openstack.api.resources import rules
 from scavenger_openstack.api.resources import specs
@@ -94,7 +95,7 @@ ROUTES: tuple[Route, ...] = (
            aggregates.show, 'Show aggregate', aggregates.FIELDS),
     _thing('PATCH', '/v1/aggregates/{aggregate}', 'aggregate',
            'aggregates:update', aggregates.change, 'Update aggregate',
-           aggregates.FIELDS, hosts.CHANGES),
+           aggregates.FIELDS, aggregates.CHANGES),
     Route('GET', '/v1/summary', 'hosts', 'summary:show', summary.show,
           'Show summary', _NOTHING, None, summary.ANSWER),
     _thing('GET', '/v1/overview', 'overview', 'summary:show', overview.show,
@@ -152,6 +153,16 @@ ROUTES: tuple[Route, ...] = (
            'Show profile', profiles.FIELDS),
     _gone('/v1/profiles/{id}', 'profile', '', profiles.delete,
           'Delete profile'),
+    _list('/v1/profilings', 'profilings', 'profilings:list',
+          profilings.list_, 'List profilings', profilings.FIELDS,
+          profilings.FILTERS),
+    _thing('POST', '/v1/profilings', 'profiling', 'profilings:create',
+           profilings.create, 'Create profiling', profilings.FIELDS,
+           profilings.WISH),
+    _thing('GET', '/v1/profilings/{id}', 'profiling', 'profilings:show',
+           profilings.show, 'Show profiling', profilings.FIELDS),
+    _gone('/v1/profilings/{id}', 'profiling', 'profilings:delete',
+          profilings.delete, 'Delete profiling'),
     _list('/v1/specs', 'specs', 'specs:list', specs.list_, 'List specs',
           specs.FIELDS, specs.FILTERS),
     _list('/v1/protection', 'protection', 'protection:list',

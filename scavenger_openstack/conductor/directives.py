@@ -188,7 +188,20 @@ def _content(connection: reports.Connection, wanted: rows.Wanted,
             instance=one.instance) for one in overrides],
         'specs': specs(connection, asker.cpu_model, present)
         if wanted.specs else [],
-        'governed': governed, 'notice': notice(wanted, asker.name)}
+        'governed': governed, 'notice': notice(wanted, asker.name),
+        'profiling': profiling(wanted, asker)}
+
+
+def profiling(wanted: rows.Wanted, asker: Asker
+              ) -> report.ProfilingOrder | None:
+    """The profile that is to be measured on a host, as long as its aggregate
+    allows that."""
+    one = wanted.profilings.get(asker.host_id)
+    if one is None or not wanted.allows_profiling(asker.name):
+        return None
+    return report.ProfilingOrder(
+        id=one.uuid, workload=one.workload, instance=one.instance,
+        form=one.form, seconds=one.seconds, until_s=one.until_s)
 
 
 def _cut(content: dict[str, Any]) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from scavenger_openstack.conductor.admission import keys
 from scavenger_openstack.conductor.admission import refusals
 from scavenger_openstack.conductor import directives
 from scavenger_openstack.conductor.nova import flavor_tags
+from scavenger_openstack.conductor.profiles import estimates
 from scavenger_openstack.conductor import specs
 from scavenger_openstack.conductor import sync as sync_
 from scavenger_openstack.conductor import upkeep
@@ -119,6 +120,7 @@ class Conductor:
         own = engine, self.name, clock, self._stop.is_set, elapsed
         self.advancing = upkeep.make_advancing(*own)
         self.specs = specs.make_periodic(*own)
+        self.estimates = estimates.make_periodic(*own)
         self.purging = upkeep.make_purging(
             *own, days=keep_days, audit_days=keep_audit_days, rows=keep_rows)
         self._thread: threading.Thread | None = None
@@ -353,8 +355,7 @@ class Conductor:
         self._stop.set()
 
     def stop(self, timeout_s: float | None = None) -> None:
-        """Wait for that; what lasts longer is rolled back with the process.
-        """
+        """Wait for that; the end of the process rolls back the rest."""
         self.stop_soon()
         if self._thread is not None:
             self._thread.join(timeout_s and max(0.0, timeout_s))
@@ -365,9 +366,10 @@ class Conductor:
         fails."""
         works = [('totals of antagonists are not advanced',
                   self.advancing.turn),
-                 ('specs are not made', self.specs.turn)]
-        return works + [('old rows are not deleted', self.purging.turn)
-                        ] * self._deletes
+                 ('specs are not made', self.specs.turn),
+                 ('profiles are not estimated', self.estimates.turn)]
+        return works + self._deletes * [
+            ('old rows are not deleted', self.purging.turn)]
 
     def _run(self) -> None:
         while not self._stop.wait(EVERY_S):

@@ -22,6 +22,7 @@ from scavenger_openstack.conductor import directives as directives_
 from scavenger_openstack.conductor import incidents
 from scavenger_openstack.conductor import interference
 from scavenger_openstack.conductor.nova import elsewhere
+from scavenger_openstack.conductor.profiles import measured
 from scavenger_openstack.conductor import workloads
 from scavenger_openstack.db import enrollment
 from scavenger_openstack.db import newest
@@ -37,6 +38,7 @@ from scavenger_openstack.wire.report import AnyEntry
 from scavenger_openstack.wire.report import Incident
 from scavenger_openstack.wire.report import Kill
 from scavenger_openstack.wire.report import Limit
+from scavenger_openstack.wire.report import Profiling
 from scavenger_openstack.wire.report import Report
 from scavenger_openstack.wire.report import SCHEMA
 from scavenger_openstack.wire.report import Statistics
@@ -278,6 +280,9 @@ def _apply(connection: reports.Connection, host_id: int, report: Report,
     caps.apply(connection, host_id, limits, identities, now, newest=bool(
         limits) and (started if first else report.run_id ==
                      runs.newest(connection, host_id)))
+    audit += measured.apply(connection, host_id, report.host, [
+        one.entry for one in entries
+        if isinstance(one.entry, Profiling)], now)
     reports.add_statistics(connection, [
         {'host_id': host_id, 'hour_s': interference.hour(
             entry.hour_s + clocks.moved_s(entry.hour_s, now,

@@ -66,6 +66,12 @@ AGENT_OPTS: list[cfg.Opt] = [
                     'removed (scavenger-agent stop-all makes it).  It '
                     'survives a reboot.  With another state_dir the '
                     'default is the file "stop" in there.'),
+    cfg.FloatOpt('profile_seconds_per_day', default=900.0, min=0,
+                 max=86400,
+                 help='Most seconds of a day in which load may be injected '
+                      'on this host to measure the profile of a workload, '
+                      'when an operator asks for one and the aggregate of '
+                      'this host allows it.  0 allows none.'),
     cfg.StrOpt('history_file',
                sample_default=DEFAULT_HISTORY_FILE,
                help='Where limits that were set, changed and removed, '

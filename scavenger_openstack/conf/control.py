@@ -119,6 +119,14 @@ API_OPTS: list[cfg.Opt] = [
                 help='Ids of projects whose readers see the whole cloud.  '
                      'Readers of other projects see the incidents of their '
                      'own instances, and nothing of what disturbed them.'),
+    cfg.IntOpt('profile_hosts', default=1, min=0, max=1000,
+               help='Hosts on which profiles of workloads may be measured at '
+                    'the same time, by injecting load beside their tenants.  '
+                    'It also takes an aggregate that allows it.  0: none.'),
+    cfg.FloatOpt('profile_seconds_per_day', default=900.0, min=0, max=86400,
+                 help='Most seconds of a day in which load is injected on '
+                      'one host to measure profiles.  The agent has an '
+                      'option of the same name; the lower one counts.'),
     cfg.FloatOpt('silent_s', default=120.0, min=1,
                  help='Seconds without a report after which the API shows a '
                       'host as silent, Nova gives it no background, and a '

@@ -21,6 +21,7 @@ from sqlalchemy import tuple_
 from scavenger_openstack.db import claims
 from scavenger_openstack.db.resources import aggregates
 from scavenger_openstack.db.resources.aggregates import ByHost
+from scavenger_openstack.db.resources import profilings
 from scavenger_openstack.db.resources import services
 from scavenger_openstack.db import rows
 from scavenger_openstack.db.rows import Row
@@ -70,6 +71,17 @@ class Override(NamedTuple):
     expires_s: float
 
 
+class Profiling(NamedTuple):
+    """A profile that is to be measured."""
+
+    uuid: str
+    workload: str
+    instance: str
+    form: str
+    seconds: float
+    until_s: float
+
+
 class Wanted(NamedTuple):
     """All that operators want of the cloud.
 
@@ -77,7 +89,7 @@ class Wanted(NamedTuple):
     (kind, scope, target), ``overrides`` by host id.  ``specs`` is another
     number when specs have changed, 0 before the first.  ``settings`` are
     those of each aggregate that has some, ``services`` the hosts with a
-    compute service of Nova.
+    compute service of Nova.  ``profilings`` is by host id.
     """
 
     switches: dict[tuple[str, str], Switch] = {}
@@ -87,6 +99,13 @@ class Wanted(NamedTuple):
     specs: int = 0
     settings: dict[str, dict[str, Any]] = {}
     services: host_names.Index | None = None
+    profilings: dict[int, Profiling] = {}
+
+    def allows_profiling(self, host: str) -> bool:
+        """Whether an aggregate of the host allows that profiles are measured
+        there."""
+        return any(self.settings.get(name, {}).get('profiling', False)
+                   for name in self.aggregates.of(host))
 
     def setting(self, host: str, kind: str, own: dict[str, Any]
                 ) -> dict[str, Any]:
@@ -153,7 +172,10 @@ def wanted(connection: Connection, now: float) -> Wanted:
         specs=claims.counted(connection, SPECS_CHANGED),
         settings=dict(connection.execute(select(
             common.aggregate, common.settings)).tuples().all()),
-        services=services.index(connection))
+        services=services.index(connection),
+        profilings={row['host_id']: Profiling(*(
+            row[name] for name in Profiling._fields))
+            for row in profilings.unfinished(connection, now)})
 
 
 def hosts(connection: Connection, now: float, since_s: float, host: str

@@ -25,7 +25,7 @@ from scavenger_openstack.types import Priority
 
 _W = tables.workloads.c
 _SHOWN = (_W.host_id, _W.name, _W.instance, _W.project, _W.application,
-          _W.display_name, _W.priority)
+          _W.display_name, _W.priority, _W.flavor)
 
 
 def identities(connection: Connection, host_id: int,

@@ -73,6 +73,7 @@ RULES = (
     Rule(tables.statistics, tables.statistics.c.hour_s),
     Rule(tables.overrides, tables.overrides.c.expires_s),
     Rule(tables.evictions, tables.evictions.c.ended_s),
+    Rule(tables.profilings, tables.profilings.c.ended_s),
     # However much agents do, what operators did stays as long.
     *(Rule(tables.audit, tables.audit.c.time_s, only=only)
       for only in (tables.audit.c.by_agent, ~tables.audit.c.by_agent)),

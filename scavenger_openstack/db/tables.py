@@ -11,7 +11,6 @@ JSON column.
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 from sqlalchemy import BigInteger
 from sqlalchemy import Boolean
@@ -21,59 +20,18 @@ from sqlalchemy import ForeignKey
 from sqlalchemy import Index
 from sqlalchemy import Integer
 from sqlalchemy import JSON
-from sqlalchemy import MetaData
 from sqlalchemy import String
-from sqlalchemy import Table
 from sqlalchemy import Text
 from sqlalchemy import UniqueConstraint
 
-from scavenger_openstack.db import stamps
-from scavenger_openstack import host_names
+from scavenger_openstack.db import columns
 
-METADATA = MetaData(naming_convention={
-    'ix': 'ix_%(table_name)s_%(column_0_N_name)s',
-    'uq': 'uq_%(table_name)s_%(column_0_N_name)s',
-    'fk': 'fk_%(table_name)s_%(column_0_name)s',
-    'pk': 'pk_%(table_name)s'})
+METADATA = columns.METADATA
+BIG, NAME, PROJECT, MAYBE_JSON = (
+    columns.BIG, columns.NAME, columns.PROJECT, columns.MAYBE_JSON)
 
-BIG = BigInteger().with_variant(Integer, 'sqlite')
-"""SQLite counts up only columns that are called INTEGER."""
-NAME = String(255)
-PROJECT = String(64)
-MAYBE_JSON = JSON(none_as_null=True)
-"""JSON, where None is NULL and not the JSON value null."""
-
-
-def _table(name: str, *parts: Column | Index | UniqueConstraint) -> Table:
-    """A table whose ids are never used again (which SQLite does otherwise)
-    and whose names are compared exactly, with case (which MySQL's default
-    collation does not)."""
-    return Table(name, METADATA, *parts, sqlite_autoincrement=any(
-                     part.name == 'id' for part in parts),
-                 mysql_engine='InnoDB', mysql_charset='utf8mb4',
-                 mysql_collate='utf8mb4_bin', mariadb_engine='InnoDB',
-                 mariadb_charset='utf8mb4', mariadb_collate='utf8mb4_bin')
-
-
-def _id() -> Column:
-    return Column('id', BIG, primary_key=True, autoincrement=True)
-
-
-def _host() -> Column:
-    return Column('host_id', BIG, ForeignKey('hosts.id'), nullable=False)
-
-
-def _short(name: str) -> Column:
-    """What :func:`.host_names.short` makes of another column."""
-    def default(context: Any) -> str:
-        return host_names.short(context.get_current_parameters()[name])
-
-    return Column('short', NAME, nullable=False, default=default)
-
-
-def _stamp(context: Any) -> int:
-    return stamps.of_tag(context.get_current_parameters())
-
+_table, _id, _host, _short, _stamp = (
+    columns.table, columns.id_, columns.host, columns.short, columns.stamp)
 
 hosts = _table(
     'hosts', _id(),
@@ -400,6 +358,34 @@ evictions = _table(
     *(Index(f'ix_evictions_{name}', name, 'id')
       for name in ('instance', 'host', 'project', 'state')))
 
+# Workloads whose profiles are to be measured; ended_s is NULL until then.
+profilings = _table(
+    'profilings', _id(), _host(),
+    Column('uuid', String(32), nullable=False, unique=True),
+    Column('workload', NAME, nullable=False),
+    Column('instance', String(36), nullable=False, default=''),
+    # What the profile is of, and in what form.
+    Column('kind', String(16), nullable=False),
+    Column('target', NAME, nullable=False),
+    Column('project', PROJECT, nullable=False),
+    Column('form', String(8), nullable=False),
+    # How long it may take, and how long it took.
+    Column('seconds', Double, nullable=False),
+    Column('used_s', Double, nullable=False),
+    Column('reason', Text, nullable=False),
+    Column('created_by', NAME, nullable=False),
+    Column('created_s', Double, nullable=False),
+    Column('state', String(16), nullable=False),
+    Column('detail', Text, nullable=False),
+    Column('changed_s', Double, nullable=False),
+    # It is given up then.
+    Column('until_s', Double, nullable=False),
+    Column('ended_s', Double, index=True),
+    # The host until it has ended: a host has one at a time.
+    Column('unfinished', BIG, unique=True),
+    Index('ix_profilings_host', 'host_id', 'id'),
+    Index('ix_profilings_state', 'state', 'id'))
+
 # Instances whose eviction was recommended within a day.
 recommendations = _table(
     'recommendations',
@@ -454,6 +440,8 @@ profiles = _table(
     Column('document', JSON, nullable=False),
     Column('created_by', NAME, nullable=False),
     Column('created_s', Double, nullable=False),
+    # When a victim had an incident after it was measured: see estimates.
+    Column('stale_s', Double),
     UniqueConstraint('kind', 'target', 'project'),
     *(Index(f'ix_profiles_{name}', name, 'id')
       for name in ('kind', 'target', 'project')))

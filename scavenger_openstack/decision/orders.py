@@ -81,6 +81,18 @@ class Overrides(tuple[Override, ...]):
                 for override in self}
 
 
+class ProfilingOrder(NamedTuple):
+    """The profile of a workload is to be measured: see
+    :class:`.wire.report.ProfilingOrder`.  ``until_s`` is CLOCK_BOOTTIME."""
+
+    id: str
+    workload: str
+    instance: str
+    form: str
+    seconds: float
+    until_s: float
+
+
 class Orders(NamedTuple):
     """All that operators ask of this host.
 
@@ -100,7 +112,7 @@ class Orders(NamedTuple):
     ``exempt`` are the instances and projects, as :func:`.fit.project` writes
     them, that only an override may limit.
     ``budget`` is for new limits of detectors.  ``specs`` are those of all
-    hosts.
+    hosts.  ``profiling`` is what is to be measured; no limit depends on it.
     """
 
     stopped: str = ''
@@ -116,6 +128,7 @@ class Orders(NamedTuple):
     overrides: Overrides = Overrides()
     budget: Budget | None = None
     specs: Specs = MappingProxyType({})
+    profiling: ProfilingOrder | None = None
 
 
 NONE = Orders()

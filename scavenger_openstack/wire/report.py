@@ -58,6 +58,8 @@ MAX_PARTS = 50
 MAX_GROUNDS = grounds.MOST
 MAX_THREADS = 8
 """Threads of the host in one ground."""
+MAX_PROFILE = 16 << 10
+"""Characters of a profile."""
 MAX_REFUSED = 200
 """Sentences of one report; there may be more."""
 
@@ -279,7 +281,23 @@ class Statistics(Entry, frozen=True, tag='statistics'):
     cpu_cores: NotNegative | None = None
 
 
-AnyEntry = Incident | Limit | Kill | AgentEvent | Statistics
+class Profiling(Entry, frozen=True, tag='profiling'):
+    """A profile that was asked for is being measured, is measured, or is not.
+
+    ``id`` is that of :class:`ProfilingOrder`, ``seconds`` how long it took,
+    ``detail`` why it ended without a profile.  ``profile`` is one in JSON, '',
+    if there is none: see :mod:`.wire.profile`.
+    """
+
+    id: Id
+    what: Literal['began', 'measured', 'ended']
+    workload: Name
+    seconds: NotNegative = 0.0
+    detail: Sentence = ''
+    profile: Annotated[str, Meta(max_length=MAX_PROFILE)] = ''
+
+
+AnyEntry = Incident | Limit | Kill | AgentEvent | Statistics | Profiling
 
 
 class Report(Wire, frozen=True):
@@ -360,6 +378,21 @@ class Budget(Wire, frozen=True):
     until_s: Time
 
 
+class ProfilingOrder(Wire, frozen=True):
+    """The profile of a workload is to be measured, by injection.
+
+    ``form`` is long or short.  Not begun after ``until_s``, and ended after
+    ``seconds`` at the latest.
+    """
+
+    id: Id
+    workload: GivenName
+    form: GivenName
+    seconds: NotNegative
+    until_s: Time
+    instance: MaybeGivenName = ''
+
+
 class Directives(Wire, frozen=True):
     """What the control plane wants of a host.
 
@@ -369,7 +402,8 @@ class Directives(Wire, frozen=True):
     follows them.  ``exempt`` lists instances and projects that only an
     override may limit.  ``governed``: each answer has a budget.  ``notice``
     is for the operator of the host.  ``left_out`` are the fields of which
-    there is more than an answer holds.
+    there is more than an answer holds.  ``profiling`` is what is to be
+    measured, as long as it is.
     """
 
     issued_s: Time
@@ -385,6 +419,7 @@ class Directives(Wire, frozen=True):
     specs: Annotated[list[Spec], Meta(max_length=10000)] = []
     governed: bool = False
     notice: GivenSentence = ''
+    profiling: ProfilingOrder | None = None
     left_out: Annotated[list[GivenName], Meta(max_length=MAX_PARTS)] = []
 
 

@@ -17,6 +17,7 @@ import pathlib
 from oslo_log import log
 
 from scavenger_openstack.agent.control_plane import tries
+from scavenger_openstack.agent.profiling import profiling
 from scavenger_openstack.agent import status
 from scavenger_openstack.algorithms import allowance
 from scavenger_openstack.algorithms.cpi2 import specs
@@ -80,11 +81,7 @@ class Directives:
         """Each part that is not followed, and why."""
 
     def load(self, now: float, wall_s: float) -> None:
-        """Follow what was kept.
-
-        :param now: CLOCK_BOOTTIME in seconds
-        :param wall_s: UNIX time
-        """
+        """Follow what was kept; CLOCK_BOOTTIME and UNIX time, in seconds."""
         self._loaded_s = now
         self._tries.load()
         self._load(now, wall_s)
@@ -119,7 +116,8 @@ class Directives:
         """Follow what was kept there."""
         try:
             # By the clock that says less: ours may have been set back.
-            self._take(kept, now, max(wall_s, kept.issued_s))
+            self._take(codec.replace(kept, profiling=None), now,
+                       max(wall_s, kept.issued_s))
         except Exception as exc:
             LOG.exception('%s is not followed', path)
             self._unusable(path, type(exc).__name__, codec.encode(kept),
@@ -323,7 +321,8 @@ class Directives:
                           one.signal):
                 specs.Spec(one.mean, one.stddev, one.n, 0, 'directive',
                            one.cpu_cores)
-                for one in found.specs if _possible(one)})
+                for one in found.specs if _possible(one)},
+            profiling.order_of(found.profiling, now - since_s))
         self.refused = refused
         self.notice = fit.sentence(found.notice)[:REASON]
         self.digest, self.issued_s = found.digest, found.issued_s

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from scavenger_openstack.agent import capacity
 from scavenger_openstack.agent import journal
+from scavenger_openstack.agent.profiling import event as event_
 from scavenger_openstack.agent import transitions
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.types import HostSample
@@ -215,6 +216,13 @@ def entry(happened: Happened) -> report.AnyEntry:
             workload=fit.name(event.action.workload),
             processes=event.processes, owner=fit.name(event.action.owner),
             reason=fit.sentence(event.action.reason))
+    if isinstance(event, event_.ProfilingEvent):
+        return report.Profiling(
+            sequence=1, time_s=time_s, id=event.id,
+            what=event.what,                # type: ignore[arg-type]
+            workload=fit.name(event.workload),
+            seconds=fit.amount(event.seconds) or 0.0,
+            detail=fit.sentence(event.detail), profile=event.profile)
     return report.AgentEvent(
         sequence=1, time_s=time_s,
         what=event.what,                    # type: ignore[arg-type]

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from scavenger_openstack.api.call import Call
@@ -15,11 +16,22 @@ from scavenger_openstack.api.schemas import described
 from scavenger_openstack.db.resources import aggregates
 from scavenger_openstack.db.resources import hosts as db_hosts
 
+ALLOWED = described(schemas.FLAG, 'Whether load may be injected on its hosts '
+                    'to measure the profile of a workload that an '
+                    'administrator names.')
+
+SETTINGS = schemas.fields({**hosts.SETTINGS['properties'],
+                           'profiling': ALLOWED})
+
+CHANGES = schemas.fields(
+    {'profiling': schemas.maybe(ALLOWED), **hosts.CHANGES['properties']},
+    'profiling', 'modes', 'parameters')
+
 FIELDS = {
     'name': schemas.TEXT,
     'hosts': described({'type': 'array', 'items': schemas.TEXT},
                        'The names of its hosts.'),
-    'settings': {**hosts.SETTINGS, 'description':
+    'settings': {**SETTINGS, 'description':
                  'What operators set for its hosts.  What is set for a host '
                  'itself is above that; of several aggregates of a host the '
                  'first by name counts.'},
@@ -31,8 +43,15 @@ FIELDS = {
 
 def show(call: Call, connection: Any) -> dict[str, Any]:
     name = call.path['aggregate']
-    return _shown(connection, name, hosts.settings_of(
+    return _shown(connection, name, settings_of(
         aggregates.settings(connection, name)))
+
+
+def settings_of(row: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What is set for an aggregate."""
+    settings = row['settings'] or {} if row else {}
+    return {**hosts.settings_of(row),
+            'profiling': settings.get('profiling', False)}
 
 
 def change(call: Call, connection: Any) -> dict[str, Any]:
@@ -40,8 +59,9 @@ def change(call: Call, connection: Any) -> dict[str, Any]:
     null."""
     name = call.path['aggregate']
     row = aggregates.settings(connection, name, lock=True)
-    before = hosts.settings_of(row)
-    after = hosts.changed(before, call.body)
+    before = settings_of(row)
+    allowed = call.body.get('profiling', before['profiling'])
+    after = {**hosts.changed(before, call.body), 'profiling': bool(allowed)}
     shown = _shown(connection, name, after)
     if after != before:
         aggregates.set_settings(connection, name, after, new=row is None)
@@ -61,5 +81,7 @@ def _shown(connection: Any, name: str, settings: dict[str, Any]
     return {'aggregate': {
         'name': name, 'hosts': there, 'settings': settings,
         'not_followed': following.of_hosts(
-            db_hosts.by_names(connection, there), settings)
+            db_hosts.by_names(connection, there),
+            {name: value for name, value in settings.items()
+             if name != 'profiling'})
         if any(settings.values()) else {}}}

@@ -70,7 +70,10 @@ FIELDS = {
     **DOCUMENT,
     **{name: schemas.maybe(DOCUMENT[name]) for name in ('host', 'missing')},
     'created_by': schemas.MAYBE_TEXT,
-    'created_at': schemas.MAYBE_TIME}
+    'created_at': schemas.MAYBE_TIME,
+    'stale_at': described(
+        schemas.MAYBE_TIME, 'When an incident ended whose victim is of this '
+        'profile, and which began after it was stored: measure it again.')}
 
 WISH = schemas.fields({**DOCUMENT, 'reason': schemas.REASON}, 'project',
                       'form', 'host', 'qos', 'tolerated', 'caused', 'missing',

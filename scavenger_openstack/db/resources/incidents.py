@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 import functools
@@ -91,6 +92,27 @@ def show(connection: Connection, uuid: str, project: str | None = None
         select(*_SHOWN, _I.grounds, _I.evidence)
         .join_from(tables.incidents, tables.hosts)
         .where(_I.uuid == uuid), {_I.project: project}))
+
+
+def with_evidence(connection: Connection, *, causes: Collection[str],
+                  kinds: Collection[str], without: str, since_s: float,
+                  after: tuple[float, int] | None, limit: int) -> list[Row]:
+    """Return incidents with their grounds and evidence, and the facts of
+    their hosts; those that began last come first.
+
+    :param kinds: of their strongest evidence
+    :param without: an outcome that they do not have
+    :param since_s: and ``after``: as for :func:`page`
+    """
+    ids = paging.newest(
+        connection, tables.incidents, {}, by=_I.begun_s, since=since_s,
+        after=after, limit=limit, where=[
+            _I.cause.in_(sorted(causes)),
+            _I.evidence_kind.in_(sorted(kinds)), _I.outcome != without])
+    return rows.of_ids(
+        connection, select(*_SHOWN, _I.grounds, _I.evidence,
+                           tables.hosts.c.facts)
+        .join_from(tables.incidents, tables.hosts), _I.id, ids)
 
 
 def suspects(connection: Connection, incident_ids: Iterable[int], *,

@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 from sqlalchemy import delete
 from sqlalchemy import insert
 from sqlalchemy import select
+from sqlalchemy import update
 
 from scavenger_openstack.algorithms.profiles import Profile
 from scavenger_openstack.db import rows
@@ -82,10 +83,29 @@ def set_profile(connection: Connection, document: profile.Document, *,
               'kind': document.kind, 'target': document.target,
               'project': document.project,
               'document': profile.as_json(document),
-              'created_by': created_by, 'created_s': now_s}
+              'created_by': created_by, 'created_s': now_s, 'stale_s': None}
     done = connection.execute(insert(tables.profiles).values(**values))
     (id_,) = done.inserted_primary_key or (None,)
     return Change(before, {'id': id_, **values})
+
+
+def mark_stale(connection: Connection, kind: str, target: str, project: str,
+               begun_s: float, ended_s: float) -> bool:
+    """Note that a measured profile may be another by now; whether it was
+    noted.
+
+    :param begun_s: when an incident of a victim of the target began: only
+        a profile that was stored before is stale
+    """
+    for row in page(connection, kind=kind, target=target, project=project,
+                    limit=1):
+        if (row['project'] == project and row['stale_s'] is None
+                and row['created_s'] < begun_s
+                and row['document']['source'] == profile.MEASURED):
+            connection.execute(update(tables.profiles).where(
+                _P.id == row['id']).values(stale_s=ended_s))
+            return True
+    return False
 
 
 def remove(connection: Connection, id_: int) -> None:

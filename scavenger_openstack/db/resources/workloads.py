@@ -54,8 +54,9 @@ def id_of(connection: Connection, project: str, instance: str, since_ms: int
 def present(connection: Connection, host_id: int, name: str) -> Row | None:
     """The workload of that name that is on the host now."""
     return rows.first(connection, select(
-        _W.id, _W.name, _W.instance, _W.project, _W.priority, _W.floor
-    ).where(_W.host_id == host_id, _W.name == name, _W.until_s.is_(None)))
+        _W.id, _W.name, _W.instance, _W.project, _W.priority, _W.floor,
+        _W.application, _W.flavor).where(
+            _W.host_id == host_id, _W.name == name, _W.until_s.is_(None)))
 
 
 def names_on(connection: Connection, host_id: int) -> list[str]:

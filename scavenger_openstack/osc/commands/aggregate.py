@@ -44,12 +44,19 @@ class SetAggregate(command.ShowOne):
         parser = super().get_parser(prog_name)
         _add_aggregate(parser)
         host.add_changes(parser)
+        parser.add_argument(
+            '--profiling', action=argparse.BooleanOptionalAction,
+            help='Allow that load is injected on these hosts to measure the '
+                 'profile of a workload, or not. Default: as it is; at '
+                 'first it is not allowed.')
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
+        more = {} if parsed_args.profiling is None else {
+            'profiling': parsed_args.profiling}
         return table.one(parsed_args, SHOWN, http.of(self.app).one(
             'aggregate', 'PATCH', _path(parsed_args),
-            host.changes(parsed_args)), host.shape)
+            host.changes(parsed_args, **more)), host.shape)
 
 
 def _add_aggregate(parser: argparse.ArgumentParser) -> None:

@@ -46,9 +46,10 @@ def _remembered(value: Any) -> str:
 
 
 def settings(value: Any) -> str:
-    """The modes and parameters that are set."""
-    return '; '.join(table.plain(some) for some
-                     in (value or {}).values() if some) or 'nothing'
+    """The modes and parameters that are set, and what is allowed."""
+    return '; '.join(
+        'profiling allowed' if some is True else table.plain(some)
+        for some in (value or {}).values() if some) or 'nothing'
 
 
 _UNIT = re.compile('_(at|bytes|s|share)$')
@@ -213,12 +214,13 @@ def add_changes(parser: argparse.ArgumentParser) -> None:
     scope.add_reason(parser, 'memory is tight here')
 
 
-def changes(parsed_args: argparse.Namespace) -> dict[str, Any]:
+def changes(parsed_args: argparse.Namespace, **more: Any) -> dict[str, Any]:
     """The request for what was typed.
 
+    :param more: what is set besides modes and parameters
     :raises CommandError: nothing was.
     """
-    body: dict[str, Any] = {}
+    body: dict[str, Any] = {**more}
     if parsed_args.mode:
         body['modes'] = {name: mode or None
                          for name, mode in parsed_args.mode}

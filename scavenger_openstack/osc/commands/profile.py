@@ -13,6 +13,7 @@ from typing import Any
 from osc_lib.command import command
 from osc_lib import exceptions
 
+from scavenger_openstack.osc.commands import profiling
 from scavenger_openstack.osc import http
 from scavenger_openstack.osc import listing
 from scavenger_openstack.osc import names
@@ -43,7 +44,8 @@ MORE = (
     table.Column('form', 'Form'),
     table.Column('host', 'Host'),
     table.Column('created_by', 'Created by'),
-    table.Column('created_at', 'Created (UTC)', table.time))
+    table.Column('created_at', 'Created (UTC)', table.time),
+    table.Column('stale_at', 'Stale Since (UTC)', table.time))
 LONG = (*COLUMNS, *MORE)
 SHOWN = (
     *COLUMNS[:-2], *MORE,
@@ -108,16 +110,25 @@ class ShowProfile(command.ShowOne):
 class CreateProfile(command.ShowOne):
     """Store an interference profile in place of an older one.
 
+    It is that of a file, or with --host it is measured on that host now, by
+    injecting load beside its tenants, where an aggregate allows that.
+
     The older one of the same application, flavor or image, of the same
     project, is in the audit. An estimate never replaces a measured profile.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument(
-            '--file', metavar='<file>', required=True,
+        source = parser.add_mutually_exclusive_group(required=True)
+        source.add_argument(
+            '--file', metavar='<file>',
             help='The profile, as "scavenger-ibench profile" writes it. '
                  'Example: --file profile.json')
+        source.add_argument(
+            '--host', metavar='<host>',
+            help='Have it measured on this host, by its name. It takes '
+                 '--workload and --reason. Example: --host compute-17')
+        profiling.add_arguments(parser)
         _add_target(parser, 'It is of')
         parser.add_argument(
             '--project', metavar='<project>',
@@ -131,6 +142,9 @@ class CreateProfile(command.ShowOne):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
+        if parsed_args.host:
+            return table.one(parsed_args, SHOWN, profiling.measure(
+                self.app, parsed_args), _whole)
         fields: dict[str, Any] = {}
         if parsed_args.of:
             fields['kind'], fields['target'] = parsed_args.of

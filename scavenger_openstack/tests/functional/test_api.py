@@ -30,6 +30,7 @@ from scavenger_openstack.tests.unit.api import evictions_cases
 from scavenger_openstack.tests.unit.api import following_cases
 from scavenger_openstack.tests.unit.api import policies_cases
 from scavenger_openstack.tests.unit.api import profiles_cases
+from scavenger_openstack.tests.unit.api import profilings_cases
 from scavenger_openstack.tests.unit.api import random_cases
 from scavenger_openstack.tests.unit.api import reads_cases
 from scavenger_openstack.tests.unit.api import writes_cases
@@ -89,6 +90,16 @@ class FollowingOnMariaDb(following_cases.Following, cloud.Api,
 
 class FollowingOnPostgreSql(following_cases.Following, cloud.Api,
                             databases.PostgreSql):
+    pass
+
+
+class ProfilingsOnMariaDb(profilings_cases.Profilings, cloud.Api,
+                          databases.MariaDb):
+    pass
+
+
+class ProfilingsOnPostgreSql(profilings_cases.Profilings, cloud.Api,
+                             databases.PostgreSql):
     pass
 
 

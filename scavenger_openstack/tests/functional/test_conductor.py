@@ -28,11 +28,13 @@ from scavenger_openstack.tests import tiers
 from scavenger_openstack.tests.unit.conductor import cloud
 from scavenger_openstack.tests.unit.conductor import directives_cases
 from scavenger_openstack.tests.unit.conductor import enrolling_cases
+from scavenger_openstack.tests.unit.conductor import estimates_cases
 from scavenger_openstack.tests.unit.conductor import eviction_cases
 from scavenger_openstack.tests.unit.conductor import failing_cases
 from scavenger_openstack.tests.unit.conductor import governor_cases
 from scavenger_openstack.tests.unit.conductor import hostile_cases
 from scavenger_openstack.tests.unit.conductor import periodic_cases
+from scavenger_openstack.tests.unit.conductor import profilings_cases
 from scavenger_openstack.tests.unit.conductor import schedules_cases
 from scavenger_openstack.tests.unit.conductor import service_cases
 from scavenger_openstack.tests.unit.conductor import silence_cases
@@ -126,6 +128,24 @@ class PeriodicOnMariaDb(periodic_cases.Periodic, databases.MariaDb):
 
 
 class PeriodicOnPostgreSql(periodic_cases.Periodic, databases.PostgreSql):
+    pass
+
+
+class EstimatesOnMariaDb(estimates_cases.Estimates, databases.MariaDb):
+    pass
+
+
+class EstimatesOnPostgreSql(estimates_cases.Estimates,
+                            databases.PostgreSql):
+    pass
+
+
+class ProfilingsOnMariaDb(profilings_cases.Profilings, databases.MariaDb):
+    pass
+
+
+class ProfilingsOnPostgreSql(profilings_cases.Profilings,
+                             databases.PostgreSql):
     pass
 
 

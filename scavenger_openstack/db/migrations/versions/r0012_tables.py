@@ -341,6 +341,29 @@ evictions = _table(
     Index('ix_evictions_project', 'project', 'id'),
     Index('ix_evictions_state', 'state', 'id'))
 
+profilings = _table(
+    'profilings', _id(), _host(),
+    Column('uuid', String(32), nullable=False, unique=True),
+    Column('workload', NAME, nullable=False),
+    Column('instance', String(36), nullable=False),
+    Column('kind', String(16), nullable=False),
+    Column('target', NAME, nullable=False),
+    Column('project', PROJECT, nullable=False),
+    Column('form', String(8), nullable=False),
+    Column('seconds', Double, nullable=False),
+    Column('used_s', Double, nullable=False),
+    Column('reason', Text, nullable=False),
+    Column('created_by', NAME, nullable=False),
+    Column('created_s', Double, nullable=False),
+    Column('state', String(16), nullable=False),
+    Column('detail', Text, nullable=False),
+    Column('changed_s', Double, nullable=False),
+    Column('until_s', Double, nullable=False),
+    Column('ended_s', Double, index=True),
+    Column('unfinished', BIG, unique=True),
+    Index('ix_profilings_host', 'host_id', 'id'),
+    Index('ix_profilings_state', 'state', 'id'))
+
 recommendations = _table(
     'recommendations',
     Column('instance', String(36), primary_key=True),
@@ -387,6 +410,7 @@ profiles = _table(
     Column('document', JSON, nullable=False),
     Column('created_by', NAME, nullable=False),
     Column('created_s', Double, nullable=False),
+    Column('stale_s', Double),
     UniqueConstraint('kind', 'target', 'project'),
     *(Index(f'ix_profiles_{name}', name, 'id')
       for name in ('kind', 'target', 'project')))

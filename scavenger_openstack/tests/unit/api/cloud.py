@@ -38,7 +38,7 @@ NOISY = '22222222-2222-4222-8222-222222222222'
 BATCH = '/batch/noisy'
 INCIDENT, INCIDENT_OF_OTHER = 'a' * 32, 'b' * 32
 OVERRIDE, PRIORITY, EXEMPTION = 'c' * 32, 'd' * 32, 'e' * 32
-EVICTION = '9' * 32
+EVICTION, PROFILING = '9' * 32, '6' * 32
 PROFILE, PROFILE_OF_OTHER, PROFILE_OF_ALL = '1' * 32, '2' * 32, '3' * 32
 HOST, SILENT = 'host-one', 'host-silent'
 
@@ -183,6 +183,11 @@ def fill(engine: Engine) -> None:
             host=HOST, project=OTHER, how='stop', state='done',
             detail='its status is SHUTOFF', changed_s=NOW_S - 50,
             ended_s=NOW_S - 50)
+        add(tables.profilings, **asked, uuid=PROFILING, host_id=one,
+            workload=BATCH, kind='application', target='noisy',
+            project=OTHER, form='short', seconds=60.0, used_s=60.0,
+            state='measuring', detail='', changed_s=NOW_S - 50,
+            until_s=NOW_S + 9000, unfinished=one)
         add(tables.claims, name='evictions', holder='a conductor',
             expires_s=NOW_S + 7200)
         for uuid, project, kind, target in (
@@ -273,6 +278,7 @@ PATHS = {
     '/v1/exemptions/{id}': EXEMPTION,
     '/v1/evictions/{id}': EVICTION,
     '/v1/profiles/{id}': PROFILE,
+    '/v1/profilings/{id}': PROFILING,
 }
 
 
@@ -326,10 +332,13 @@ class Api(testtools.TestCase):
             fill(self.engine)
         self.start()
 
-    def start(self) -> None:
-        """Let an API answer that has cached nothing."""
+    def start(self, **options: Any) -> None:
+        """Let an API answer that has cached nothing.
+
+        :param options: of the section [api]
+        """
         self.client = Client(app.create(
-            self.engine, configuration(), 'noauth',
+            self.engine, configuration(**options), 'noauth',
             # No test lasts into the next hour.
             clock=lambda: NOW_S + self.later_s))
 

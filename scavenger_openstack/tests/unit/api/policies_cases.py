@@ -51,6 +51,9 @@ EXPECTED: dict[str, Allowed] = {
     'list_profiles': OWN,
     'show_profile': only(*READERS, 'reader', 'member', stranger=404),
     'create_profile': WRITE, 'delete_profile': WRITE,
+    # No aggregate allows it.
+    'list_profilings': READ, 'show_profiling': READ,
+    'create_profiling': only(admin=409), 'delete_profiling': WRITE,
     'list_specs': READ,
     'list_protection': READ, 'set_protection': WRITE,
     'list_governor': READ, 'set_governor': WRITE,
@@ -69,6 +72,8 @@ BODIES: dict[str, dict[str, Any]] = {
                      'value': 'background'},
     'set_exemption': {'scope': 'project', 'target': 'p', 'reason': 'why'},
     'create_profile': cloud.profile(),
+    'create_profiling': {'host': cloud.HOST, 'workload': cloud.VICTIM,
+                         'reason': 'why'},
     'set_protection': {'scope': 'cloud', 'enabled': False, 'reason': 'why'},
     'set_governor': {'scope': 'cloud', 'caps_per_minute': 5,
                      'reason': 'why'},

@@ -51,7 +51,7 @@ class Profiles:
             'profile']
         self.assertEqual({
             **cloud.profile(), 'id': made['id'], 'created_by': 'ann',
-            'created_at': cloud.at(0)}, made)
+            'created_at': cloud.at(0), 'stale_at': None}, made)
         self.assertEqual(made, self.ok('GET', f'{URL}/{made["id"]}')[
             'profile'])
         self.assertEqual(made, self.ok('GET', f'{URL}?target=db')[

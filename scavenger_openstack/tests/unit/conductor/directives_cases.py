@@ -213,6 +213,8 @@ class Directives(cloud.Mixin):
             wire.Kill(sequence=1, time_s=NOW, processes=2,
                       workload='/batch/a', owner='memory'),
             cloud.statistics(1, NOW, 5, 1.0, 0.1),
+            wire.Profiling(sequence=1, time_s=NOW, id='x', what='began',
+                           workload='web'),
             event, codec.replace(event, what='state'),
             codec.replace(event, what='ended')]
         self.assertEqual(set(get_args(wire.AnyEntry)), set(map(type, entries)))

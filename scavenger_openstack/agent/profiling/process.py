@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The process that measures a profile: a program of its own, so that an
+injection neither has the agent's real-time priority nor outlives it.
+
+It ends by itself when its standard input does, which is when the agent dies,
+when no sign of life of the agent has come over it for a lease, and when the
+stop file is there: see :mod:`scavenger_openstack.ibench.host.supervised`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+from typing import IO
+
+from scavenger_openstack.wire import report
+
+COMMAND = (
+    sys.executable, '-c',
+    # The priority of the agent goes before anything else is done.
+    'import os; os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0));'
+    'from scavenger_openstack.ibench.host import supervised;'
+    'raise SystemExit(supervised.main())')
+
+MOST_READ = report.MAX_PROFILE + 1
+"""Bytes that are read of what it writes."""
+
+
+class Process:
+    """One that measures: its standard output is the profile.
+
+    :raises OSError: it cannot be started.
+    """
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._files: list[IO[bytes]] = [tempfile.TemporaryFile(),
+                                        tempfile.TemporaryFile()]
+        try:
+            self._process = subprocess.Popen(
+                [*COMMAND, *words], stdin=subprocess.PIPE,
+                stdout=self._files[0], stderr=self._files[1],
+                start_new_session=True)
+            assert self._process.stdin is not None
+            os.set_blocking(self._process.stdin.fileno(), False)
+        except OSError:
+            for file in self._files:
+                file.close()
+            raise
+
+    def beat(self) -> None:
+        """Show it that the agent is alive."""
+        stdin = self._process.stdin
+        if stdin is not None and not stdin.closed:
+            with contextlib.suppress(OSError):
+                os.write(stdin.fileno(), b'.')
+
+    def stop(self) -> None:
+        """Have it end what it made, and itself."""
+        if self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+
+    def kill(self) -> None:
+        """Kill it; the kernel kills what it injects with."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+
+    def status(self) -> int | None:
+        """Return its exit status, ``None`` while it runs."""
+        return self._process.poll()
+
+    def wait(self, seconds: float) -> bool:
+        """Whether it ends within so long."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+        return self._process.poll() is not None
+
+    def texts(self) -> tuple[str, str]:
+        """Return what it wrote, and its complaint in one line."""
+        found = []
+        for file in self._files:
+            file.seek(0)
+            found.append(file.read(MOST_READ).decode('utf-8', 'replace'))
+        return found[0].strip(), ' '.join(found[1].split())
+
+    def close(self) -> None:
+        """Close its files; it has ended."""
+        self.stop()
+        for file in self._files:
+            file.close()

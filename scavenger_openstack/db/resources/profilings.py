@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Workloads whose profiles operators have had measured, by injection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection
+from sqlalchemy import func
+from sqlalchemy import insert
+from sqlalchemy import select
+from sqlalchemy import update
+
+from scavenger_openstack.db import rows
+from scavenger_openstack.db.rows import Row
+from scavenger_openstack.db import tables
+
+STATES = ASKED, MEASURING, DONE, FAILED = (
+    'asked', 'measuring', 'done', 'failed')
+LOST = 'the host has not reported what came of it'
+DAY_S = 86400.0
+
+_P = tables.profilings.c
+_SHOWN = select(*tables.profilings.c, tables.hosts.c.name.label('host')
+                ).join_from(tables.profilings, tables.hosts)
+
+
+def page(connection: Connection, *, host_id: int | None = None,
+         state: str | None = None, after: int | None = None, limit: int
+         ) -> list[Row]:
+    """Return a page of them, the newest first."""
+    return rows.newest(connection, _SHOWN, tables.profilings,
+                       {_P.host_id: host_id, _P.state: state}, after, limit)
+
+
+def show(connection: Connection, uuid: str) -> Row | None:
+    """Return one of them."""
+    return rows.first(connection, _SHOWN.where(_P.uuid == uuid))
+
+
+def unfinished(connection: Connection, now_s: float) -> list[Row]:
+    """Return those that go on, or are to begin."""
+    return rows.rows(connection, _SHOWN.where(
+        _P.unfinished.is_not(None), _P.until_s > now_s).order_by(_P.id))
+
+
+def used_s(connection: Connection, host_id: int, now_s: float) -> float:
+    """Return how long was injected on a host within a day; what goes on
+    counts as long as it may take."""
+    seconds = connection.execute(select(
+        func.sum(_P.used_s)).where(
+            _P.host_id == host_id, _P.created_s > now_s - DAY_S)).scalar()
+    return float(seconds or 0.0)
+
+
+def add(connection: Connection, **values: Any) -> None:
+    """
+    :raises IntegrityError: another one of the host goes on
+    """
+    connection.execute(insert(tables.profilings).values(
+        **values, unfinished=values['host_id']))
+
+
+def begin(connection: Connection, host_id: int, uuid: str, now_s: float,
+          until_s: float) -> None:
+    """Note that a host measures it."""
+    connection.execute(update(tables.profilings).where(
+        _P.uuid == uuid, _P.host_id == host_id, _P.state == ASKED).values(
+            state=MEASURING, changed_s=now_s, until_s=until_s))
+
+
+def end(connection: Connection, id_: int, state: str, detail: str,
+        now_s: float, used_s: float | None = None) -> bool:
+    """End one of them; false if it has ended already.
+
+    :param used_s: how long was injected, if that is known
+    """
+    values: Row = {'state': state, 'detail': detail, 'changed_s': now_s,
+                   'ended_s': now_s, 'unfinished': None}
+    if used_s is not None:
+        values['used_s'] = used_s
+    return bool(connection.execute(update(tables.profilings).where(
+        _P.id == id_, _P.unfinished.is_not(None)).values(values)).rowcount)
+
+
+def give_up(connection: Connection, now_s: float) -> None:
+    """End those of which no host has said in time what came of them."""
+    connection.execute(update(tables.profilings).where(
+        _P.unfinished.is_not(None), _P.until_s <= now_s).values(
+            state=FAILED, detail=LOST, changed_s=now_s, ended_s=now_s,
+            unfinished=None))

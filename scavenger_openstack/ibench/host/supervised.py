@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The program that the agent starts to measure a profile on this host.
+
+It ends, and removes what it made, when the agent dies or shows no sign of
+life for a lease, when the stop file is there, and when its time is over.
+What it prints is the profile, in JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from collections.abc import Sequence
+import json
+import os
+import pathlib
+import sys
+import time
+from typing import Any
+
+from scavenger_openstack import errors
+from scavenger_openstack.ibench import catalogue
+from scavenger_openstack.ibench.host import cgroup
+from scavenger_openstack.ibench.host import link
+from scavenger_openstack.ibench.host import scratch
+from scavenger_openstack.ibench import interrupt as interrupt_
+from scavenger_openstack.ibench.profile import whole
+from scavenger_openstack.ibench.profile import wish
+
+EXIT_ENDED = 3
+"""It was ended before it had measured all."""
+
+LONG_REPEATS = 3
+"""Of each SoI in the long form: fewer than on a host without tenants."""
+
+Measure = Callable[[argparse.Namespace, interrupt_.Interrupt],
+                   dict[str, Any]]
+
+
+class Supervision(interrupt_.Interrupt):
+    """Ends an injection as soon as the agent, the kill switch or the budget
+    wants that: :meth:`check` is called ten times a second.
+
+    :param stdin: a pipe over which the agent shows that it is alive
+    """
+
+    def __init__(self, stop_file: pathlib.Path, lease_s: float,
+                 seconds: float, stdin: int = 0) -> None:
+        super().__init__()
+        self.why = ''
+        self._stop_file = stop_file
+        self._lease_s = lease_s
+        self._stdin = stdin
+        self._alive_s = now_s()
+        self._until_s = self._alive_s + seconds
+        os.set_blocking(stdin, False)
+
+    def check(self) -> None:
+        """:raises Interrupted: it is to end; :attr:`why` says why."""
+        self.why = self.why or self._why()
+        if self.why:
+            raise interrupt_.Interrupted
+        super().check()
+
+    def _why(self) -> str:
+        try:
+            if not os.read(self._stdin, 4096):
+                return 'the agent has ended it, or has ended'
+            self._alive_s = now_s()
+        except BlockingIOError:
+            pass
+        if self._stop_file.exists():
+            return 'the stop file is there'
+        if now_s() - self._alive_s > self._lease_s:
+            return f'no sign of life of the agent for {self._lease_s:g} s'
+        if now_s() >= self._until_s:
+            return 'its time is over'
+        return ''
+
+
+def now_s() -> float:
+    """Return CLOCK_BOOTTIME, which goes on while the host is suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def main(argv: Sequence[str] | None = None,
+         measure: Measure | None = None) -> int:
+    """Measure, print, and return the exit status.
+
+    :param measure: what measures, as :func:`measure_profile`
+    """
+    options = _parser().parse_args(argv)
+    supervision = Supervision(options.stop_file, options.lease,
+                              options.seconds)
+    try:
+        if options.clean:
+            _clean()
+            return 0
+        supervision.check()
+        profile = (measure or measure_profile)(options, supervision)
+    except interrupt_.Interrupted:
+        print(supervision.why or 'a signal has ended it', file=sys.stderr)
+        return EXIT_ENDED
+    except errors.ScavengerError as exc:
+        print(exc, file=sys.stderr)
+        return 1
+    print(json.dumps(profile, separators=(',', ':')))
+    return 0
+
+
+def measure_profile(options: argparse.Namespace,
+                    interrupt: interrupt_.Interrupt) -> dict[str, Any]:
+    """Return the profile of the workload that the options name, by its own
+    signal.
+
+    :raises ScavengerError: it cannot be measured here.
+    :raises Interrupted: it is to end.
+    """
+    is_short = options.form == 'short'
+    document, _ = whole.make_profile(wish.Wish(
+        sois=catalogue.SOIS, repeats=1 if is_short else LONG_REPEATS,
+        short=is_short, cgroup=options.cgroup, instance=options.instance),
+        interrupt, show=lambda words: None)
+    return document
+
+
+def _clean() -> None:
+    """End and remove what runs have left that were killed."""
+    cgroup.Cgroup().remove_leftovers()
+    scratch.remove_leftovers()
+    link.remove_leftovers()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog='supervised')
+    parser.add_argument('--cgroup')
+    parser.add_argument('--instance')
+    parser.add_argument('--form', choices=('long', 'short'), default='long')
+    parser.add_argument('--seconds', type=float, default=60.0)
+    parser.add_argument('--lease', type=float, default=15.0)
+    parser.add_argument('--stop-file', type=pathlib.Path,
+                        default=pathlib.Path('/nonexistent'))
+    parser.add_argument('--clean', action='store_true')
+    return parser
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""When a profile may be measured beside tenants; what measures is in
+functional tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import testtools
+
+from scavenger_openstack.agent import history
+from scavenger_openstack.agent import names
+from scavenger_openstack.agent.profiling.event import ProfilingEvent
+from scavenger_openstack.agent.profiling import profiling
+from scavenger_openstack.decision import orders
+from scavenger_openstack.types import HostSample
+from scavenger_openstack.types import Mode
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Workload
+from scavenger_openstack.types import WorkloadSample
+
+WEB = Workload(id='web', priority=Priority.FOREGROUND, vcpus=1.0,
+               instance='u-web')
+QUIET = profiling.Situation(workloads={'web': WEB})
+ORDER = orders.ProfilingOrder('id', 'web', 'u-web', 'short', 60.0, 100.0)
+
+
+def document(**more: Any) -> dict[str, Any]:
+    return {'state': 'running', 'isolation': {'mode': 'off'},
+            'incidents': [], 'controllers': {
+                'scavenger': {'mode': 'observe', 'facts': {}},
+                'attribution': {'mode': 'enforce', 'facts': {}}}, **more}
+
+
+SAMPLE = HostSample('h', 'b', 1.0, 1.0, (WorkloadSample(WEB),))
+
+
+class WhyNot(testtools.TestCase):
+
+    def refused(self, order: orders.ProfilingOrder = ORDER,
+                situation: profiling.Situation = QUIET, now: float = 50.0,
+                left_s: float = 10.0) -> str:
+        return profiling.why_not(now, order, situation, left_s)
+
+    def test_quiet(self) -> None:
+        self.assertEqual('', self.refused())
+        self.assertEqual('', self.refused(situation=QUIET._replace(
+            suffering=['web'], detectors=[Mode.OFF, Mode.OBSERVE])))
+
+    def test_refused(self) -> None:
+        reasons = {
+            self.refused(now=100.0), self.refused(left_s=0.0),
+            self.refused(ORDER._replace(form='other')),
+            self.refused(ORDER._replace(workload='db')),
+            self.refused(ORDER._replace(instance='u-other')),
+            self.refused(situation=QUIET._replace(why_not='stopped')),
+            self.refused(situation=QUIET._replace(enforcing=False)),
+            self.refused(situation=QUIET._replace(detectors=[Mode.OFF])),
+            self.refused(situation=QUIET._replace(detectors=[])),
+            self.refused(situation=QUIET._replace(incidents=['web'])),
+            self.refused(situation=QUIET._replace(suffering=['db']))}
+        self.assertNotIn('', reasons)
+        # No such workload, and no detector, each for two reasons.
+        self.assertEqual(9, len(reasons))
+
+    def test_a_refusal_is_said_once(self) -> None:
+        agent = profiling.Profiling(60.0, '/nonexistent', 15.0)
+        busy = QUIET._replace(incidents=['db'])
+        [event] = agent.tick(50.0, 1e9, ORDER, busy)
+        self.assertEqual(('ended', 'id', 'web', 0.0), (
+            event.what, event.id, event.workload, event.seconds))
+        self.assertIn('db', event.detail)
+        self.assertEqual([], agent.tick(51.0, 1e9, ORDER, QUIET))
+        self.assertEqual([], agent.close(52.0))
+
+    def test_no_budget_on_this_host(self) -> None:
+        agent = profiling.Profiling(0.0, '/nonexistent', 15.0)
+        [event] = agent.tick(50.0, 1e9, ORDER, QUIET)
+        self.assertIn('profile_seconds_per_day', event.detail)
+
+
+class SituationOf(testtools.TestCase):
+
+    def of(self, sample: HostSample | None = SAMPLE, **more: Any
+           ) -> profiling.Situation:
+        return profiling.situation_of(document(**more), sample,
+                                      ['attribution', 'cpi2'])
+
+    def test_running(self) -> None:
+        self.assertEqual(QUIET._replace(detectors=[Mode.ENFORCE], incidents=[],
+                                        suffering=[]), self.of())
+
+    def test_states(self) -> None:
+        for state in ('stopped: a drill', 'holding back: no watcher',
+                      'cannot read the host'):
+            self.assertIn(state, self.of(state=state).why_not)
+
+    def test_nothing_is_enforced(self) -> None:
+        observing = {'attribution': {'mode': 'observe', 'facts': {}}}
+        self.assertFalse(self.of(controllers=observing).enforcing)
+        self.assertTrue(self.of(controllers=observing, isolation={
+            'mode': 'enforce'}).enforcing)
+
+    def test_who_is_disturbed(self) -> None:
+        found = self.of(incidents=[{'victim': 'db'}], controllers={
+            'attribution': {'mode': 'observe', 'facts': {
+                'suffering': {'mail': 'waits'}}}})
+        self.assertEqual((['db'], ['mail'], [Mode.OBSERVE]), (
+            found.incidents, found.suffering, found.detectors))
+
+    def test_a_host_that_cannot_be_read(self) -> None:
+        self.assertEqual({}, self.of(None).workloads)
+
+
+class Lines(testtools.TestCase):
+
+    def test_history(self) -> None:
+        event = ProfilingEvent(1e9, 'measured', 'id', 'web', 7.5,
+                               profile='{}')
+        self.assertEqual(event, history.of_line(
+            history.as_line(event, names.Names())))
+        self.assertIn('7.5 s', history.line(event, names.Names()))
