@@ -185,18 +185,18 @@ _UPDATE = _query(f'update items set value = value + 1 where id = {_ZEROS}')
 APPLICATIONS = (
     Application(
         'memcached', 'memcached', 'get of 4 KiB', 'network_bandwidth', 11511,
-        8000, 0.001, 32, MEMCACHED_KEYS, _GET, _GET.index(b'0'), _memcached,
+        8000, 0.002, 32, MEMCACHED_KEYS, _GET, _GET.index(b'0'), _memcached,
         _fill_memcached),
     Application(
         'nginx', 'nginx', 'file of 64 KiB', 'network_bandwidth', 11512, 600,
-        0.003, 32, NGINX_FILES, _HTTP, _HTTP.index(b'0'), _nginx),
+        0.005, 32, NGINX_FILES, _HTTP, _HTTP.index(b'0'), _nginx),
     Application(
         'redis', 'redis-server', 'sort of 2,000 numbers', 'integer', 11513,
-        1500, 0.003, 32, REDIS_LISTS, _SORT, _SORT.index(_ZEROS.encode()),
+        1500, 0.004, 32, REDIS_LISTS, _SORT, _SORT.index(_ZEROS.encode()),
         _redis, _fill_redis),
     Application(
         'postgresql', 'psql', 'update and commit of a row',
-        'storage_bandwidth', 11514, 300, 0.01, 16, POSTGRES_ROWS, _UPDATE,
+        'storage_bandwidth', 11514, 300, 0.02, 16, POSTGRES_ROWS, _UPDATE,
         _UPDATE.index(_ZEROS.encode()), _postgresql,
         hello=_postgres_hello()))
 

@@ -6,6 +6,7 @@
  *
  *   client IP PORT KEY=VALUE...
  *       rate=PER_S seconds=S warm_s=S connections=N target_s=S seed=N
+ *       endless=1    print "p95_s SECONDS" each S seconds until it is ended
  *       hello=HEX    sent once on each connection; may be left out
  *       request=HEX  each request; at=BYTE and digits=N is where a number
  *                    below keys=N is written into it, with leading zeros
@@ -44,6 +45,7 @@ static struct connection {
 } connections[MOST];
 static int free_ones[MOST], free_count;
 static unsigned count = 16;
+static bool endless;
 static double rate, seconds, warm_s, target_s, *taken_s;
 static unsigned char hello[1024], request[4096];
 static size_t hello_size, request_size, answer_size, at, digits;
@@ -91,6 +93,7 @@ static void read_option(const char *word)
     else if (IS("target_s")) target_s = atof(value);
     else if (IS("connections")) count = (unsigned)atoi(value);
     else if (IS("seed")) seed = strtoull(value, NULL, 10);
+    else if (IS("endless")) endless = atoi(value);
     else if (IS("keys")) keys = strtoull(value, NULL, 10);
     else if (IS("at")) at = strtoull(value, NULL, 10);
     else if (IS("digits")) digits = strtoull(value, NULL, 10);
@@ -249,6 +252,28 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Read what is still to come, so that the next requests find all free. */
+static void drain(int poll, int timer)
+{
+    struct epoll_event events[64];
+    struct itimerspec never = {0};
+    double until_s = now_s() + REPLY_S;
+    timerfd_settime(timer, 0, &never, NULL);
+    while (free_count < (int)count) {
+        int ready = epoll_wait(poll, events, 64, 1000);
+        for (int i = 0; i < ready; i++)
+            if (events[i].data.ptr)
+                take(events[i].data.ptr);
+        if (now_s() > until_s)
+            fail("no answer in %.0f s", REPLY_S);
+    }
+}
+
+static double share_of(const double *sorted, size_t size, double share)
+{
+    return sorted[(size_t)(share * (double)size)];
+}
+
 static void report(void)
 {
     uint64_t first = (uint64_t)(warm_s * rate), within = 0, answered = 0;
@@ -261,11 +286,15 @@ static void report(void)
             counted[i] = due_s(all) - due_s(first + i);
     }
     qsort(counted, size, sizeof *counted, compare);
+    if (endless) {
+        printf("p95_s %.9f\n", share_of(counted, size, 0.95));
+        return;
+    }
     printf("{\"requests\": %zu, \"answered\": %llu, \"within\": %llu, "
            "\"seconds\": %.6f, \"p50_s\": %.9f, \"p99_s\": %.9f, "
            "\"answer_bytes\": %zu, \"late\": %llu, \"all_answered\": %llu}\n",
            size, (unsigned long long)answered, (unsigned long long)within,
-           seconds, counted[size / 2], counted[(size_t)(0.99 * (double)size)],
+           seconds, share_of(counted, size, 0.5), share_of(counted, size, 0.99),
            answer_size, (unsigned long long)late,
            (unsigned long long)arrived);
 }
@@ -294,13 +323,18 @@ int main(int argc, char **argv)
     taken_s = calloc(all + 1, sizeof *taken_s);
     if (!taken_s || (uint64_t)(warm_s * rate) >= all)
         fail("no memory, or no request in this time");
-    memset(taken_s, 0, all * sizeof *taken_s);
-    begin_s = now_s() + 0.001;
-    puts("{\"event\": \"begin\"}");
-    fflush(stdout);
-    run(poll, timer);
-    report();
-    fflush(stdout);
+    do {
+        drain(poll, timer);
+        memset(taken_s, 0, all * sizeof *taken_s);
+        next_number = 0;
+        begin_s = now_s() + 0.001;
+        if (!endless)
+            puts("{\"event\": \"begin\"}");
+        fflush(stdout);
+        run(poll, timer);
+        report();
+        fflush(stdout);
+    } while (endless);
     pause();    /* what serves these connections is read before they end */
     return 0;
 }

@@ -32,6 +32,7 @@ from scavenger_openstack.ibench import arguments
 from scavenger_openstack.ibench import build
 from scavenger_openstack.ibench import catalogue
 from scavenger_openstack.ibench import geometry
+from scavenger_openstack.ibench.host import cgroup as cgroup_
 from scavenger_openstack.ibench.host import link as link_
 from scavenger_openstack.ibench.host import scratch
 from scavenger_openstack.ibench.host import session
@@ -85,10 +86,12 @@ class Stage:
 @contextlib.contextmanager
 def opened(interrupt: interrupt_.Interrupt,
            link_bytes_per_s: float = LINK_BYTES_PER_S, *,
-           parent: str = '/') -> Iterator[Stage]:
+           parent: str = '/', alone: bool = True) -> Iterator[Stage]:
     """Make cgroup, link and scratch; all is removed at the end.
 
     :param parent: the cgroup below which theirs is made
+    :param alone: no other ``scavenger-ibench`` may run on this host; False
+        where one is to be run meanwhile, which locks that out itself
     :raises ConfigError: it cannot be here: root and two CPUs are needed.
     """
     if os.geteuid() != 0:
@@ -99,8 +102,14 @@ def opened(interrupt: interrupt_.Interrupt,
         raise errors.ConfigError('two CPUs are needed: for the service, and '
                                  'for what is beside it')
     with contextlib.ExitStack() as stack:
-        host, _ = stack.enter_context(session.opened(
-            interrupt=interrupt, parent=parent, alone=True))
+        if alone:
+            host, _ = stack.enter_context(session.opened(
+                interrupt=interrupt, parent=parent, alone=True))
+        else:
+            cgroup = cgroup_.Cgroup(parent)
+            stack.callback(cgroup.remove)
+            cgroup.make()
+            host = run.Host(build.build(), interrupt, cgroup)
         directory = stack.enter_context(scratch.made())
         directory.chmod(0o755)
         client = directory / 'client'
@@ -253,25 +262,33 @@ class Reading(NamedTuple):
         return float(self.answers['within'] / self.answers['requests'])
 
 
+def client_command(stage: Stage, application: Application, *,
+                   seconds: float, target_s: float, rate_share: float = 1.0,
+                   endless: bool = False) -> list[str]:
+    """Return the command of the client of a service; it runs before all
+    else on its CPU."""
+    words = {
+        'rate': application.rate_per_s * rate_share, 'seconds': seconds,
+        'warm_s': 0 if endless else WARM_S, 'endless': int(endless),
+        'connections': application.connections, 'target_s': target_s,
+        'keys': application.keys, 'at': application.at, 'digits': DIGITS,
+        'request': application.request.hex()}
+    if application.hello:
+        words['hello'] = application.hello.hex()
+    return ['chrt', '--fifo', '1', *stage.far, str(stage.client), ADDRESS,
+            str(application.port),
+            *(f'{key}={value}' for key, value in words.items())]
+
+
 class _Client:
     """The client as a process, and what it reported."""
 
     def __init__(self, stage: Stage, service: Service, seconds: float,
                  target_s: float, rate_share: float) -> None:
-        application = service.application
-        words = {
-            'rate': application.rate_per_s * rate_share, 'seconds': seconds,
-            'warm_s': WARM_S, 'connections': application.connections,
-            'target_s': target_s, 'keys': application.keys,
-            'at': application.at, 'digits': DIGITS,
-            'request': application.request.hex()}
-        if application.hello:
-            words['hello'] = application.hello.hex()
         self._service = service
         self.process = run.start_process(
-            ['chrt', '--fifo', '1', *stage.far, str(stage.client), ADDRESS,
-             str(application.port), *(f'{key}={value}' for key, value
-                                      in words.items())],
+            client_command(stage, service.application, seconds=seconds,
+                           target_s=target_s, rate_share=rate_share),
             None, (stage.other_cpu,))
         self._before: tuple[float, Use] | None = None
         self.after: tuple[float, Use] | None = None
