@@ -22,7 +22,7 @@ FOOTPRINT_CACHES = 4
 FOOTPRINT_BYTES = 256 << 20
 """A footprint of memory need not be larger."""
 STORAGE_BANDWIDTH_BYTES = 256 << 20
-"""The file that is read and written again and again by SoI 4."""
+"""The file that SoI 4 writes once and then reads again and again."""
 
 
 class Level(NamedTuple):

@@ -110,7 +110,7 @@ def _validate(options: argparse.Namespace, interrupt: interrupt_.Interrupt
               ) -> int:
     chosen = surroundings(options)
     with session.opened(interrupt=interrupt, parent=parent(options),
-                        alone=True) as (host, notes):
+                        alone=True, favour=True) as (host, notes):
         document = whole.validate_all(
             host, chosen, options.only, seconds=options.seconds,
             repeats=options.repeats, pairs=not options.no_pairs,
@@ -120,8 +120,40 @@ def _validate(options: argparse.Namespace, interrupt: interrupt_.Interrupt
     return 0
 
 
+def _profile(options: argparse.Namespace, interrupt: interrupt_.Interrupt
+             ) -> int:
+    """Profile a workload; the document has a form of its own."""
+    from scavenger_openstack.ibench.profile import tables
+    from scavenger_openstack.ibench.profile import whole as profile
+    from scavenger_openstack.ibench.profile import wish
+    document, notes = profile.make_profile(wish.Wish(
+        sois=options.sois, short=options.short,
+        repeats=options.repeats or (
+            1 if options.short else options_.PROFILE_REPEATS),
+        seconds=options.seconds, cgroup=options.workload_cgroup,
+        instance=options.instance, command=options.workload_command,
+        workload_cpus=options.workload_cpus, meter=options.meter,
+        qos=options.qos, cpus=options.cpus, parent=parent(options),
+        geometry=options.geometry, path=options.path,
+        address=options.address, size_bytes=options.size, seed=options.seed,
+        yes=options.yes), interrupt,
+        show=lambda words: print(f'scavenger-ibench: {words}',
+                                 file=sys.stderr))
+    if options.output:
+        pathlib.Path(options.output).write_text(
+            text.json_page(document) + '\n')
+    print(text.json_page(document) if options.json
+          else '\n'.join(tables.lines(document, notes)))
+    if options.html:
+        pathlib.Path(options.html).write_text(tables.page(
+            document, notes, options.workload_cgroup or options.instance
+            or options.workload_command))
+    return 0
+
+
 _COMMANDS = {'list': _list, 'build': _build, 'serve': _serve, 'run': _run,
-             'ramp': _ramp, 'mix': _mix, 'validate': _validate}
+             'ramp': _ramp, 'mix': _mix, 'validate': _validate,
+             'profile': _profile}
 
 
 def surroundings(options: argparse.Namespace) -> arguments.Surroundings:

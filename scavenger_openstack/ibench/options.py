@@ -14,6 +14,8 @@ from scavenger_openstack import errors
 from scavenger_openstack.ibench import catalogue
 from scavenger_openstack.ibench import consent
 from scavenger_openstack.ibench import geometry
+from scavenger_openstack.ibench.profile import qos
+from scavenger_openstack.ibench.profile import signals
 
 T = TypeVar('T')
 
@@ -22,6 +24,7 @@ RAMP_S = 0.01
 """Of each level.  "By default all kernels run for 10msec".  Source: iBench,
 section III-B."""
 VALIDATE_S = 0.5
+PROFILE_REPEATS = 3
 LONGEST_S = 86400.0
 SHORTEST_S = 0.001
 _UNITS_S = {'ms': 1e-3, 's': 1.0, 'm': 60.0, 'h': 3600.0}
@@ -64,8 +67,22 @@ def parser() -> command_line.Parser:
     _add_validate(add('validate', 'measure whether each SoI does to its '
                       'resource what its intensity says', 'Each SoI has a '
                       'meter that is not its own report, where this host '
-                      'has one; a line is fitted through it. Takes about 4 '
-                      'minutes; other load on the host spoils it.'))
+                      'has one; a line is fitted through it. Takes 5 '
+                      'minutes or more; other load on the host spoils it.'))
+    _add_profile(add(
+        'profile', 'measure what interference a workload tolerates and '
+        'causes',
+        'Tolerated is, per SoI, the intensity from 0 to 1 at which the '
+        'quality of service (QoS) of the workload breaks; caused is the share '
+        'of its rate alone that the SoI, at 100 %, loses beside the '
+        'workload. Turns alone and turns beside an SoI alternate. The SoIs '
+        'slow the workload down meanwhile, by half and more: do not profile '
+        'what a tenant uses.',
+        epilog='Examples: scavenger-ibench profile --command "gzip -k big" '
+        '(its duration, +5 %) | scavenger-ibench profile --cgroup /batch/a '
+        '(how it progresses, -5 %) | scavenger-ibench profile --cgroup '
+        '/memcached --meter "./client --print-p99" --qos "p99_s<0.002" '
+        '--output memcached.json'))
     return top
 
 
@@ -109,14 +126,75 @@ def _add_validate(parser: command_line.Parser) -> None:
     _add_common(parser, VALIDATE_S, 'how long each level lasts')
 
 
+def _add_profile(parser: command_line.Parser) -> None:
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument('--cgroup', dest='workload_cgroup', metavar='PATH',
+                      help='the workload is what runs in this cgroup, such '
+                           'as /machine.slice/batch, and below')
+    what.add_argument('--instance', metavar='ID',
+                      help='the workload is this Nova instance: its UUID, or '
+                           'its name in libvirt')
+    what.add_argument('--command', dest='workload_command',
+                      metavar='COMMAND',
+                      help='the workload is started by this command (no '
+                           'shell) and ended with the profile; its errors '
+                           'are shown')
+    parser.add_argument('--workload-cpus', metavar='LIST',
+                        help='where the --command runs (default: the CPUs '
+                             'of this shell but for one)')
+    parser.add_argument('--qos', metavar='NAME<BOUND', type=catalogued(
+                            qos.parse_qos),
+                        help='when the QoS breaks: ' + (
+                            f'{qos.FORM}. NAME is duration_s of a --command '
+                            'that ends, one of the signals that are counted '
+                            f'({signals.names()}), or else any name for the '
+                            'numbers that the --meter, or without it the '
+                            '--command, prints: one in each line, the last '
+                            'word of it. BOUND is in the unit of the signal, '
+                            'or in % of what it is alone (default: '
+                            'duration_s<+5% of a --command, else '
+                            'progress>-5%)').replace('%', '%%'))
+    parser.add_argument('--meter', metavar='COMMAND',
+                        help='a command (no shell) that measures the '
+                             'workload, such as a client, and prints a '
+                             'number per line until it is ended, some in '
+                             'each turn')
+    parser.add_argument('--sois', metavar='SOI,...',
+                        type=catalogued(catalogue.find_sois),
+                        default=list(catalogue.SOIS),
+                        help='these SoIs (default: all)')
+    parser.add_argument('--repeats', metavar='N',
+                        type=command_line.number(1, 100, whole=True),
+                        help='how often each SoI is measured; low and high '
+                             'are those of single repeats (default '
+                             f'{PROFILE_REPEATS}; with --short 1)')
+    parser.add_argument('--seconds', type=seconds, metavar='S',
+                        help='the least length of a turn (default: 1 to 4, '
+                             'the longer the more the signal varies alone)')
+    parser.add_argument('--short', action='store_true',
+                        help='10 ms of each SoI, all at 100 %%, as in '
+                             'section V-D of the paper: what is tolerated is '
+                             'on the straight line from the signal alone; '
+                             'rough')
+    _add_kernels(parser, 'those that the workload is pinned to; for memory, '
+                         'storage, network and LLC as many others; the last '
+                         'of this shell where it is not pinned')
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument('--parent-cgroup', dest='cgroup', metavar='PATH',
+                       default='/',
+                       help='make the cgroup of the kernels below this one, '
+                            'whose limits then hold for them (default /)')
+    where.add_argument('--no-cgroup', action='store_true',
+                       help='stay in the cgroup of this shell')
+    parser.add_argument('--output', metavar='FILE',
+                        help='write the document there, which "openstack '
+                             'interference profile create --file" takes')
+
+
 def _add_common(parser: command_line.Parser, default_s: float, words: str
                 ) -> None:
     parser.add_argument('--seconds', type=seconds, default=default_s,
                         metavar='S', help=f'{words} (default {default_s:g})')
-    parser.add_argument('--cpus', metavar='LIST',
-                        help='CPUs to run on, such as 1 or 0-3 (default: '
-                             'the last that this shell may use); a thread '
-                             'for each takes --threads')
     parser.add_argument('--threads', metavar='N',
                         type=command_line.number(1, 256, whole=True),
                         help='threads of a kernel, in turn on --cpus '
@@ -127,14 +205,22 @@ def _add_common(parser: command_line.Parser, default_s: float, words: str
                             'whose limits then hold for them (default /)')
     where.add_argument('--no-cgroup', action='store_true',
                        help='stay in the cgroup of this shell')
+    _add_kernels(parser, 'the last that this shell may use')
+
+
+def _add_kernels(parser: command_line.Parser, default_cpus: str) -> None:
+    parser.add_argument('--cpus', metavar='LIST',
+                        help='CPUs of the SoIs, such as 1 or 0-3 (default: '
+                             f'{default_cpus})')
     parser.add_argument('--path', metavar='PATH',
                         help='for storage: a directory, in which a file '
                              'without a name is made, or a block device, '
                              'which is only read')
     parser.add_argument('--address', metavar='IP:PORT',
                         help='for network_bandwidth: where "scavenger-ibench '
-                             'serve" runs (default, as root: a link of its '
-                             'own between two network namespaces)')
+                             'serve" runs (default, as root and but for '
+                             'profile: a link of its own between two network '
+                             'namespaces)')
     parser.add_argument('--size', metavar='SIZE', type=size,
                         help='what 100 %% is of in place of the whole '
                              'memory, disk or cache, such as 512M')

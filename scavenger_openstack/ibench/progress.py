@@ -29,6 +29,14 @@ class Progress:
         self._show(self._count / self._total, words)
         self._count += 1
 
+    def show(self, words: str) -> None:
+        """Show what is done in this step."""
+        self._show(self._count / self._total, words)
+
+    def skip_to(self, count: int) -> None:
+        """So many steps are done."""
+        self._count = count
+
     def end(self) -> None:
         """Remove the bar."""
         text.over(self._stream)

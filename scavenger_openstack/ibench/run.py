@@ -44,7 +44,7 @@ class Host(NamedTuple):
     """
 
     program: pathlib.Path
-    interrupt: interrupt_.Interrupt
+    interrupt: interrupt_.Stop
     cgroup: cgroup_.Cgroup | None = None
     enter: tuple[str, ...] = ()
 
@@ -190,7 +190,7 @@ def end_process(process: subprocess.Popen[bytes]) -> None:
 
 
 def wait_serving(process: subprocess.Popen[bytes],
-                 interrupt: interrupt_.Interrupt) -> None:
+                 interrupt: interrupt_.Stop) -> None:
     """Wait until a remote end says that it listens.
 
     :raises ConfigError: it cannot; its sentence.
@@ -242,11 +242,13 @@ def level_words(levels: Sequence[arguments.Level]) -> tuple[str, ...]:
 def play(host: Host, jobs: Sequence[tuple[arguments.Start, Sequence[str]]],
          *, on_event: Callable[[Kernel, Event], None] | None = None,
          on_turn: Callable[[Sequence[Kernel]], None] | None = None,
-         turn_s: float = interrupt_.SLICE_S) -> list[Result]:
+         turn_s: float = interrupt_.SLICE_S,
+         wake: selectors.HasFileno | None = None) -> list[Result]:
     """Run kernels beside each other until each has ended.
 
     :param jobs: each kernel, with its further words
     :param on_turn: called at least each ``turn_s``
+    :param wake: it is called at once, too, when this can be read
     :raises ConfigError: one cannot run here; the others are ended.
     :raises DriverError: one fails; likewise.
     :raises Interrupted: a signal came; likewise.
@@ -257,11 +259,14 @@ def play(host: Host, jobs: Sequence[tuple[arguments.Start, Sequence[str]]],
             for start, words in jobs:
                 kernels.append(Kernel(host, start, words))
                 selector.register(kernels[-1], selectors.EVENT_READ)
-            while selector.get_map():
+            if wake is not None:
+                selector.register(wake, selectors.EVENT_READ)
+            while not all(kernel.closed for kernel in kernels):
                 host.interrupt.check()
                 for key, _ in selector.select(turn_s):
                     kernel = key.fileobj
-                    assert isinstance(kernel, Kernel)
+                    if not isinstance(kernel, Kernel):
+                        continue
                     for event in kernel.read():
                         if on_event is not None:
                             on_event(kernel, event)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 import dataclasses
-import html
 import math
 
 from scavenger_openstack.plot import shapes
@@ -126,8 +125,7 @@ class Panel:
             f"width='{max(0.5, self.x(end_s) - x):.1f}' "
             f"height='{self.height - self.top - self.bottom}' "
             f"fill='{colour}' fill-opacity='0.14'"
-            + (f'><title>{html.escape(words)}</title></rect>' if words
-               else '/>'))
+            + (f'>{shapes.tooltip(words)}</rect>' if words else '/>'))
 
     def moment(self, at_s: float, colour: str, words: str) -> None:
         """A line from bottom to top, with its words beside it."""
@@ -156,8 +154,7 @@ class Panel:
         """A red dot with a tooltip."""
         self._parts.append(
             f"<circle cx='{self.x(at_s):.1f}' cy='{self.y(value):.1f}' "
-            f"r='4' fill='{shapes.ALARM}'><title>{html.escape(words)}</title>"
-            '</circle>')
+            f"r='4' fill='{shapes.ALARM}'>{shapes.tooltip(words)}</circle>")
 
     def inside(self) -> str:
         """Its parts, for a larger picture."""

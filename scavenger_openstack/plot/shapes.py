@@ -39,15 +39,23 @@ def bar(x: float, y: float, width: float, height: float,
             f"height='{height:.1f}' rx='2' fill='{colour}'/>")
 
 
+def tooltip(words: str) -> str:
+    """Return the name of the shape around it, shown under the pointer."""
+    return f'<title>{html.escape(words)}</title>'
+
+
 def svg(width: float, height: float, parts: Iterable[str],
-        label: str, description: str = '') -> str:
+        label: str, description: str = '', *,
+        widest: float | None = None) -> str:
     """Return a picture.
 
     :param label: its name, for those who do not see it and as a tooltip
     :param description: what it shows, likewise
+    :param widest: pixels; ``None``: as wide as the page lets it
     """
+    limit = '' if widest is None else f" style='max-width:{widest:g}px'"
     return (f"<svg xmlns='http://www.w3.org/2000/svg' "
-            f"viewBox='0 0 {width:g} {height:g}' role='img' {FONT}>"
-            f'<title>{html.escape(label)}</title>'
+            f"viewBox='0 0 {width:g} {height:g}' role='img'{limit} {FONT}>"
+            + tooltip(label)
             + (f'<desc>{html.escape(description)}</desc>'
                if description else '') + ''.join(parts) + '</svg>')

@@ -2,9 +2,10 @@
 
 """A cgroup of its own for the kernels of one run.
 
-It is made below another one and joined before a kernel begins.  It has no
-limits: those of the cgroups above hold.  Its name carries the id of this
-process, so that the next run removes what a killed one left.
+It is made below another one and joined before a kernel begins; a command that
+is profiled has one, too.  It has no limits: those of the cgroups above hold.
+Its name carries the id of this process, so that the next run removes what a
+killed one left.
 """
 
 from __future__ import annotations
@@ -27,16 +28,17 @@ class Cgroup:
     """``path`` is the same below each mount.
 
     :param parent: the cgroup below which it is made, '/' for the root
+    :param suffix: of its name, which begins with '-'
     """
 
-    def __init__(self, parent: str = '/') -> None:
+    def __init__(self, parent: str = '/', suffix: str = '') -> None:
         self._mounts = cgroup_mounts.find_mounts()
         if not self._mounts:
             raise errors.ConfigError(
                 'no cgroups are mounted here: mount /sys/fs/cgroup, or run '
                 'with --no-cgroup')
         self._parent = '/' + parent.strip('/') if parent.strip('/') else ''
-        self.path = f'{self._parent}/{PREFIX}{os.getpid()}'
+        self.path = f'{self._parent}/{PREFIX}{os.getpid()}{suffix}'
         tops = dict.fromkeys(mount.path for mount in self._mounts.values())
         main = next(self._mounts[name] for name in (
             'memory', 'cpu', 'unified') if name in self._mounts)
@@ -110,7 +112,8 @@ class Cgroup:
         """Remove empty cgroups of runs whose process is gone."""
         for directory in self._directories:
             for path in directory.parent.glob(PREFIX + '*'):
-                if not is_alive(path.name.removeprefix(PREFIX)):
+                if not is_alive(path.name.removeprefix(PREFIX).partition(
+                        '-')[0]):
                     with contextlib.suppress(OSError):
                         path.rmdir()
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""One validation or several runs at a time on a host.
+"""One validation, one profile, or several runs at a time on a host.
 
 A file is locked, shared by runs; the lock goes with the process.
 """
@@ -38,7 +38,8 @@ def locked(*, alone: bool, path: str = FILE) -> Iterator[None]:
         except BlockingIOError:
             raise errors.ConfigError(
                 'another scavenger-ibench ' + (
-                    'runs' if alone else 'validates') + ' on this host and '
+                    'runs' if alone else 'validates or profiles')
+                + ' on this host and '
                 f'would be disturbed; wait for its end (lslocks shows the '
                 f'process that holds {path})') from None
         yield

@@ -17,6 +17,7 @@ from typing import Any
 import fixtures
 
 from scavenger_openstack.tests.functional import base
+from scavenger_openstack.tests.functional import profiling
 from scavenger_openstack.tests import tiers
 from scavenger_openstack.tests.unit.ibench import kernels
 
@@ -50,7 +51,7 @@ def kernels_of(pid: int) -> list[int]:
     return found
 
 
-class IbenchTestCase(base.FunctionalTestCase):
+class IbenchTestCase(profiling.ProfileTests):
     """One class: a validation refuses to run beside other runs."""
 
     def start(self, *words: str) -> subprocess.Popen[str]:

@@ -27,7 +27,8 @@ PARSED = NAMES[:6]
 COMMANDS = {
     'agent': ('run', 'sample', 'status', 'metrics', 'history', 'stop-all',
               'resume'),
-    'ibench': ('list', 'build', 'run', 'ramp', 'mix', 'serve', 'validate'),
+    'ibench': ('list', 'build', 'run', 'ramp', 'mix', 'serve', 'validate',
+               'profile'),
     'standalone': ('run', 'env'),
     'manage': ('db upgrade', 'db version', 'db purge', 'host enroll',
                'host unenroll', 'host list', 'host remove',
