@@ -99,7 +99,7 @@ def measure(options: argparse.Namespace, interrupt: interrupt_.Interrupt
             works = [work(binary, cpus[0], interrupt) for _ in range(WORKS)]
             profile = profiled.profile_command(
                 [str(binary), str(RATINGS), str(form.passes)], options.sois,
-                interrupt, core_cpu=cpus[0], other_cpu=cpus[-1],
+                interrupt, cpu=cpus[0],
                 seconds=options.seconds, repeats=options.repeats)
             seconds = statistics.median(done['seconds'] for done in works)
             forms.append({

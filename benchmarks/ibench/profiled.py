@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Profiles of services and commands, made by ``scavenger-ibench profile``.
-
-SoIs of a core share the CPU of what is profiled, all others are on another
-one: two runs of the command, whose documents become one.
-"""
+"""Profiles of services and commands, made by ``scavenger-ibench profile``."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
@@ -27,10 +24,6 @@ from scavenger_openstack.ibench import catalogue
 from scavenger_openstack.ibench import interrupt as interrupt_
 from scavenger_openstack.ibench import run
 
-SHARED = ('memory_capacity', 'memory_bandwidth', 'storage_capacity',
-          'storage_bandwidth', 'network_bandwidth', 'llc_capacity',
-          'llc_bandwidth')
-"""SoIs of what CPUs share; those of the others are of a core."""
 WINDOWS = 4
 """Numbers that the client prints in a turn; the first is not counted."""
 
@@ -73,51 +66,37 @@ def profile_service(stage: stage_.Stage, service: stage_.Service,
          '--qos', f'p95_s<{slack * application.target_s:g}',
          '--address', stage.link.address, '--path', str(stage.directory)],
         sois, stage.host.interrupt, enter=stage.link.enter, meter=meter,
-        core_cpu=stage.service_cpu, other_cpu=stage.other_cpu,
         seconds=seconds, repeats=repeats)
 
 
 def profile_command(command: Sequence[str], sois: Sequence[catalogue.Soi],
-                    interrupt: interrupt_.Interrupt, *, core_cpu: int,
-                    other_cpu: int, seconds: float, repeats: int) -> Document:
+                    interrupt: interrupt_.Interrupt, *, cpu: int,
+                    seconds: float, repeats: int) -> Document:
     """Return the profile of a command that ends: the QoS is its duration,
     plus 5 %.
 
+    :param cpu: where it runs
     :raises ConfigError: it cannot be made.
     :raises Interrupted: a signal came.
     """
     return _profile(
-        ['--command', shlex.join(['taskset', '-c', str(core_cpu),
-                                  *command])],
+        ['--command', shlex.join(command), '--workload-cpus', str(cpu)],
         sois, interrupt, enter=(), meter=contextlib.nullcontext,
-        core_cpu=core_cpu, other_cpu=other_cpu, seconds=seconds,
-        repeats=repeats)
+        seconds=seconds, repeats=repeats)
 
 
 def _profile(words: Sequence[str], sois: Sequence[catalogue.Soi],
              interrupt: interrupt_.Interrupt, *, enter: Sequence[str],
-             meter: Any, core_cpu: int, other_cpu: int, seconds: float,
-             repeats: int) -> Document:
-    document: Document = {}
-    for cpu, part in (
-            (other_cpu, [soi for soi in sois if soi.name in SHARED]),
-            (core_cpu, [soi for soi in sois if soi.name not in SHARED])):
-        if not part:
-            continue
-        with tempfile.TemporaryDirectory() as top, meter():
-            file = pathlib.Path(top) / 'profile.json'
-            _run([*enter, sys.executable, '-m',
-                  'scavenger_openstack.cmd.ibench', 'profile', *words,
-                  '--sois', ','.join(soi.name for soi in part), '--cpus',
-                  str(cpu), '--seconds', f'{seconds:g}', '--repeats',
-                  str(repeats), '--yes', '--output', str(file)], interrupt)
-            made = json.loads(file.read_text())
-        if not document:
-            document = made
-        else:
-            for key in ('tolerated', 'caused', 'missing'):
-                document[key] |= made[key]
-    return document
+             meter: Callable[[], contextlib.AbstractContextManager[None]],
+             seconds: float, repeats: int) -> Document:
+    with tempfile.TemporaryDirectory() as top, meter():
+        file = pathlib.Path(top) / 'profile.json'
+        _run([*enter, sys.executable, '-m',
+              'scavenger_openstack.cmd.ibench', 'profile', *words, '--sois',
+              ','.join(soi.name for soi in sois), '--seconds',
+              f'{seconds:g}', '--repeats', str(repeats), '--yes',
+              '--output', str(file)], interrupt)
+        return dict(json.loads(file.read_text()))
 
 
 def _run(command: Sequence[str], interrupt: interrupt_.Interrupt) -> None:

@@ -104,7 +104,7 @@ def opened(interrupt: interrupt_.Interrupt,
     with contextlib.ExitStack() as stack:
         if alone:
             host, _ = stack.enter_context(session.opened(
-                interrupt=interrupt, parent=parent, alone=True))
+                interrupt=interrupt, parent=parent, alone=True, favour=True))
         else:
             cgroup = cgroup_.Cgroup(parent)
             stack.callback(cgroup.remove)
@@ -114,8 +114,9 @@ def opened(interrupt: interrupt_.Interrupt,
         directory.chmod(0o755)
         client = directory / 'client'
         build.compile_c([CLIENT], client)
-        link_host, link = stack.enter_context(
-            session.linked(host, cpus[1:2]))
+        # The remote end is no part of what is profiled by its cgroup.
+        link_host, link = stack.enter_context(session.linked(
+            host if alone else host._replace(cgroup=None), cpus[1:2]))
         set_rate(link, link_bytes_per_s)
         yield Stage(host, link_host, link, directory, client, cpus[0],
                     cpus[1])
