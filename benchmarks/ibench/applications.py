@@ -64,7 +64,7 @@ def _number(number: int) -> str:
     return f'{number:0{DIGITS}}'
 
 
-MEMCACHED_BYTES, MEMCACHED_KEYS = 4096, 20_000
+MEMCACHED_BYTES, MEMCACHED_KEYS = 16_384, 5000
 
 
 def _memcached(top: pathlib.Path, port: int) -> list[str]:
@@ -184,8 +184,8 @@ _UPDATE = _query(f'update items set value = value + 1 where id = {_ZEROS}')
 
 APPLICATIONS = (
     Application(
-        'memcached', 'memcached', 'get of 4 KiB', 'network_bandwidth', 11511,
-        8000, 0.002, 32, MEMCACHED_KEYS, _GET, _GET.index(b'0'), _memcached,
+        'memcached', 'memcached', 'get of 16 KiB', 'network_bandwidth', 11511,
+        3000, 0.002, 32, MEMCACHED_KEYS, _GET, _GET.index(b'0'), _memcached,
         _fill_memcached),
     Application(
         'nginx', 'nginx', 'file of 64 KiB', 'network_bandwidth', 11512, 600,
@@ -196,7 +196,7 @@ APPLICATIONS = (
         _redis, _fill_redis),
     Application(
         'postgresql', 'psql', 'update and commit of a row',
-        'storage_bandwidth', 11514, 300, 0.02, 16, POSTGRES_ROWS, _UPDATE,
+        'storage_bandwidth', 11514, 300, 0.005, 16, POSTGRES_ROWS, _UPDATE,
         _UPDATE.index(_ZEROS.encode()), _postgresql,
         hello=_postgres_hello()))
 

@@ -38,10 +38,11 @@ def key(names: Sequence[str]) -> str:
 
 def panel(title: str, unit: str,
           lines: Mapping[str, Sequence[tuple[float, float]]], *,
-          log: bool = False) -> str:
+          log: bool = False, top: float | None = None) -> str:
     """Return a panel of curves over intensity in percent.
 
     :param lines: by name, in the order of :func:`key`
+    :param top: of the axis; None: the highest value
     """
     values = [value for points in lines.values() for _, value in points]
     most, least = max(values), max(min(values), 1e-6)
@@ -51,7 +52,7 @@ def panel(title: str, unit: str,
         ticks = [(10.0 ** power, f'{10.0 ** power:g}') for power in range(
             round(math.log10(low)), round(math.log10(high)) + 1)]
     else:
-        low, high = 0.0, most if most > 0 else 1.0
+        low, high = 0.0, top or most or 1.0
         ticks = [(share * high, _short(share * high))
                  for share in (0.0, 0.5, 1.0)]
     made = panels.Panel(title, unit, 100.0,

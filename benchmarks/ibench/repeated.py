@@ -105,7 +105,7 @@ def page(document: Document) -> str:
             entry['mean'], min(entry['values']), max(entry['values']))
             for entry in service['entries']}
         cards.append(heat.svg(service['service'], [
-            (soi.name, estimates.get(('tolerated', soi.name)),
+            (heat.LABELS[soi.name], estimates.get(('tolerated', soi.name)),
              estimates.get(('caused', soi.name)))
             for soi in catalogue.SOIS
             if any(name == soi.name for _, name in estimates)]))

@@ -166,7 +166,7 @@ def lines(document: Document) -> list[str]:
 def page(document: Document) -> str:
     """Return the page: a row of panels for each service."""
     parts = ['<p>Services in open loop beside one source of interference at '
-             'a time. CPU time, storage and memory are for one answer.</p>']
+             'a time. CPU time and storage are those of one answer.</p>']
     for service in document['services']:
         parts.append(
             f'<h2>{service["service"]}: {service["work"]}, '
@@ -176,17 +176,16 @@ def page(document: Document) -> str:
             title, unit, {
                 curve['soi']: [(at['percent'], factor * at[key])
                                for at in curve['points']]
-                for curve in service['sois']}, log=log)
-            for title, unit, key, factor, log in (
-                ('P99', 'ms, logarithmic', 'p99_s', 1e3, True),
-                ('goodput', 'share within the target', 'goodput', 1, False),
-                ('throughput', 'answers/s', 'throughput_per_s', 1, False),
-                ('its share of the link', 'MB/s', 'link_bytes_per_s', 1e-6,
-                 False),
-                ('CPU time', 'us per answer', 'cpu_s_per_answer', 1e6,
-                 False),
+                for curve in service['sois']}, log=key == 'p99_s',
+            top=1.0 if key == 'goodput' else None)
+            for title, unit, key, factor in (
+                ('P99', 'ms, logarithmic', 'p99_s', 1e3),
+                ('goodput', 'share within the target', 'goodput', 1),
+                ('throughput', 'answers/s', 'throughput_per_s', 1),
+                ('its share of the link', 'MB/s', 'link_bytes_per_s', 1e-6),
+                ('CPU time', 'us per answer', 'cpu_s_per_answer', 1e6),
                 ('storage', 'KiB per answer', 'storage_bytes_per_answer',
-                 1 / 1024, False))]))
+                 1 / 1024))]))
     return curves.page('Services beside sources of interference', [
         curves.key(document['sois']), *parts])
 

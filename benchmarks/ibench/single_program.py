@@ -167,7 +167,7 @@ def page(document: Document) -> str:
                          for at in points]}),
             curves.panel('miss ratio', 'estimated by time', {
                 'pointers': [(at['percent'], at['miss_ratio'])
-                                    for at in points]})])])
+                             for at in points]}, top=1.0)])])
 
 
 def main() -> int:
