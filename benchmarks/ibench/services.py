@@ -115,10 +115,12 @@ def measure_soi(stage: stage_.Stage, service: stage_.Service,
 
 
 def rank(curve: Document) -> tuple[float, float]:
-    """Return how much an SoI hurts at its highest intensity: first the one
-    whose goodput is lowest, among those like it the one of the higher P99."""
-    last = curve['points'][-1]
-    return (round((1 - last['goodput']) / SAME_GOODPUT), last['p99_s'])
+    """Return how much an SoI hurts from its lowest to its highest intensity:
+    first the one that takes most goodput, among those like it the one by
+    which P99 grows most."""
+    first, last = curve['points'][0], curve['points'][-1]
+    return (round((first['goodput'] - last['goodput']) / SAME_GOODPUT),
+            last['p99_s'] / first['p99_s'])
 
 
 def measure_service(stage: stage_.Stage, application: applications.Application,
