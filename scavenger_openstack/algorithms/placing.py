@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 from typing import NamedTuple
 
+from scavenger_openstack.algorithms import profiles
+
 BYTES_PER_MIB = 2 ** 20
 
 
@@ -16,7 +18,8 @@ class Host(NamedTuple):
     """A host: cores and bytes that background work could use besides what
     it has, and all that there are, ``None`` where that is not known;
     incidents that are open; virtual CPUs of background work; whether it sets
-    limits."""
+    limits; what its workloads tolerate and cause together, ``None`` where
+    none of them has a profile."""
 
     silent: bool = True
     free_cores: float | None = None
@@ -25,6 +28,7 @@ class Host(NamedTuple):
     incidents: int = 0
     background_vcpus: float = 0.0
     enforcing: bool = True
+    residents: profiles.Levels | None = None
 
 
 class Wanted(NamedTuple):
@@ -69,12 +73,19 @@ def fits(host: Host | None, wanted: Wanted) -> str:
     return ''
 
 
-def weight(host: Host | None, background: bool) -> float:
-    """How good a host is, from -2 to 1; more is better.
+def weight(host: Host | None, background: bool, harm: float = 0.0
+           ) -> float:
+    """How good a host is, from -3 to 1; more is better.
 
     An open incident counts 1 against it.  The foreground goes where there is
     little background, the background where most is free.  A host that is
     silent or not known counts as one that is neither good nor bad.
+
+    Harm counts ``harm / (1 + harm)`` against it (ours): more is always
+    worse, little counts as much as it is, and none as much as an incident,
+    which is harm that was measured.  Without it the weight is from -2 to 1.
+
+    :param harm: of :func:`profiles.harm`, 0 where something has no profile
     """
     if host is None or host.silent:
         return 0.0
@@ -84,4 +95,4 @@ def weight(host: Host | None, background: bool) -> float:
             found += min(1.0, (host.free_cores or 0.0) / host.cores)
         else:
             found -= min(1.0, host.background_vcpus / host.cores)
-    return found
+    return found - harm / (1.0 + harm)

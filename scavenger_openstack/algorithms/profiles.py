@@ -9,6 +9,7 @@ How several residents add up, and that slack is no harm, is ours.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 import math
 from typing import NamedTuple
@@ -90,15 +91,55 @@ def excess(tolerated: Mapping[str, float], caused: Mapping[str, float]
                      for name in tolerated.keys() & caused.keys())
 
 
-def harm(newcomer_tolerates: Mapping[str, float],
-         newcomer_causes: Mapping[str, float],
-         residents_tolerate: Mapping[str, float],
-         residents_cause: Mapping[str, float]) -> float:
-    """Return the excess of both directions: of what a newcomer causes over
-    what the residents tolerate, and of what these cause over what it does.
+class Levels(NamedTuple):
+    """The values of a profile in the order of :data:`SOI_NAMES`, with which
+    many hosts are compared; what was not measured hurts nothing: it is
+    tolerated to 1, and causes 0."""
+
+    tolerated: tuple[float, ...]
+    caused: tuple[float, ...]
+
+
+def levels(tolerated: Mapping[str, float], caused: Mapping[str, float]
+           ) -> Levels:
+    """Return the levels of values by the name of the SoI."""
+    return Levels(tuple(tolerated.get(name, 1.0) for name in SOI_NAMES),
+                  tuple(caused.get(name, 0.0) for name in SOI_NAMES))
+
+
+def harm(newcomer: Levels, residents: Levels) -> float:
+    """Return the :func:`excess` of both directions, 0 or more: of what a
+    newcomer causes over what the residents tolerate, and of what these
+    cause over what the newcomer does.
     """
-    return (excess(residents_tolerate, newcomer_causes)
-            + excess(newcomer_tolerates, residents_cause))
+    amount = 0.0
+    # A loop, since a scheduler calls this for each host.
+    for caused, tolerated in zip(newcomer.caused, residents.tolerated,
+                                 strict=True):
+        if caused > tolerated:
+            amount += caused - tolerated
+    for caused, tolerated in zip(residents.caused, newcomer.tolerated,
+                                 strict=True):
+        if caused > tolerated:
+            amount += caused - tolerated
+    return amount
+
+
+def keys(*, project: str, application: str = '', flavors: Iterable[str] = (),
+         image: str = '') -> Iterator[tuple[str, str, str]]:
+    """Yield (kind, target, project) of the profiles that an instance may
+    have, the best first: of its application, else its flavor, else its
+    image; of its own project before that of every project, which is ''.
+
+    :param flavors: name and id of its flavor
+    """
+    for kind, targets in (('application', [application]),
+                          ('flavor', flavors), ('image', [image])):
+        for target in targets:
+            if target:
+                if project:
+                    yield kind, target, project
+                yield kind, target, ''
 
 
 def together(profiles: Iterable[Profile]) -> Profile:

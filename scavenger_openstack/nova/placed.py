@@ -23,6 +23,10 @@ PLACED_S = 120.0
 """An instance counts with all that its flavor has for so long, besides the
 headroom: until it has booted, and a report of that is in the summary."""
 
+FRESH_S = 30.0
+"""What was placed within so long may not be in the summary yet: agents
+report each few seconds, the API and this scheduler keep what they read."""
+
 
 class Placed:
     """How much less was used on each host within :data:`PLACED_S`; for
@@ -45,6 +49,16 @@ class Placed:
         with self._lock:
             return [self._host(hosts.of(state.host), state, now)
                     for state in states]
+
+    def fresh(self, states: Sequence[Any]) -> list[bool]:
+        """Whether more is used on each HostState of Nova than at some time
+        within :data:`FRESH_S`, as :meth:`lowered` has noted."""
+        since = self._clock() - FRESH_S
+        with self._lock:
+            rows = [self._vcpus.get((state.host, state.nodename), [])
+                    for state in states]
+            # The last but one is when less was used for the last time.
+            return [len(lows) > 1 and lows[-2][0] >= since for lows in rows]
 
     def _host(self, host: placing.Host | None, state: Any, now: float
               ) -> placing.Host | None:

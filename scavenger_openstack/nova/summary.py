@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Mapping
+from collections.abc import Sequence
 import math
 import os
 import threading
@@ -24,6 +25,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from scavenger_openstack.algorithms.placing import Host
+from scavenger_openstack.algorithms import profiles
 from scavenger_openstack import host_names
 from scavenger_openstack.nova import options
 from scavenger_openstack import text
@@ -38,39 +40,140 @@ IDLE_S = 900.0
 REPEAT_S = 3600.0
 """What goes on failing is logged again after that."""
 SHOWN = 200
+MOST_PROFILES = 10000
+"""An answer with more has none: comparing is quick, reading them is not."""
+
+MOST_NAMES, MOST_NEWCOMERS = 20000, 100
+"""Of so many names, and profiles of newcomers, results are kept."""
+
+Key = tuple[str, str, str]
+"""Kind, target and project of a profile."""
 
 
 class Hosts(dict[str, Host]):
-    """Hosts by the name by which each reports."""
+    """Hosts by the name by which each reports; it does not change.
 
-    def __init__(self, hosts: Mapping[str, Host] = {}) -> None:
+    What was searched or computed once for a host is kept, since each request
+    asks for all of them.
+
+    :ivar profiles: of what may be scheduled, by kind, target and project
+    :ivar ignored: parts of the answer about profiles that are none
+    """
+
+    def __init__(self, hosts: Mapping[str, Host] = {},
+                 profiles: Mapping[Key, profiles.Levels] = {},
+                 ignored: int = 0) -> None:
         super().__init__(hosts)
+        self.profiles = profiles
+        self.ignored = ignored
         # That one is silent is all that is known of when it reported.
         self._index = host_names.Index({
             name: 0.0 if host.silent else 2 * host_names.STALE_S
             for name, host in hosts.items()})
+        self._hosts: dict[str, Host | None] = {}
+        self._harms: dict[Key, dict[str, float]] = {}
 
     def of(self, name: str) -> Host | None:
         """The host that Nova calls so, ``None`` without one."""
-        found = self._index.find(name)
-        return None if found is None else self[found]
+        if not self:
+            return None
+        try:
+            return self._hosts[name]
+        except KeyError:
+            found = self._index.find(name)
+            host = None if found is None else self[found]
+            if len(self._hosts) >= MOST_NAMES:
+                self._hosts.clear()
+            self._hosts[name] = host
+            return host
+
+    def harms(self, newcomer: Key, names: Sequence[str]) -> list[float]:
+        """How much what has a profile would harm and be harmed on each host
+        that Nova calls so; 0 where nothing has a profile.
+
+        :raises KeyError: there is no such profile.
+        """
+        kept = self._harms.get(newcomer)
+        if kept is None:
+            if len(self._harms) >= MOST_NEWCOMERS:
+                self._harms.clear()
+            kept = self._harms[newcomer] = {}
+        levels, found = self.profiles[newcomer], []
+        for name in names:
+            harm = kept.get(name)
+            if harm is None:
+                host = self.of(name)
+                harm = 0.0 if host is None or host.residents is None else (
+                    profiles.harm(levels, host.residents))
+                if len(kept) >= MOST_NAMES:
+                    kept.clear()
+                kept[name] = harm
+            found.append(harm)
+        return found
 
 
-def parse(answer: Any) -> dict[str, Host]:
+def parse(answer: Any) -> Hosts:
     """The hosts of an answer of our API.
+
+    What is wrong about a profile is left out and counted: the hosts are
+    worth having without it.
 
     :raises ValueError: it is something else.
     """
+    hosts, ignored = {}, 0
     try:
-        return {one['name']: Host(
-            bool(one['silent']), _number(one['headroom'].get('cpu_cores')),
-            _number(one['headroom'].get('memory_bytes')),
-            _number(one['capacity'].get('cpu_cores')), int(one['incidents']),
-            _number(one['background_vcpus']) or 0.0,
-            bool(one['enforcing']))
-            for one in answer['hosts']}
+        for one in answer['hosts']:
+            residents, wrong = _levels(one)
+            ignored += wrong
+            hosts[one['name']] = Host(
+                bool(one['silent']),
+                _number(one['headroom'].get('cpu_cores')),
+                _number(one['headroom'].get('memory_bytes')),
+                _number(one['capacity'].get('cpu_cores')),
+                int(one['incidents']),
+                _number(one['background_vcpus']) or 0.0,
+                bool(one['enforcing']), residents)
+        of_newcomers, others = _profiles(answer.get('profiles', []))
+        return Hosts(hosts, of_newcomers, ignored + others)
     except (ArithmeticError, LookupError, TypeError, AttributeError) as exc:
         raise ValueError(f'not a summary: {exc!r:.200}') from None
+
+
+def _profiles(entries: Any) -> tuple[dict[Key, profiles.Levels], int]:
+    """The profiles of an answer, and how many parts of it are none."""
+    found: dict[Key, profiles.Levels] = {}
+    if not isinstance(entries, list) or len(entries) > MOST_PROFILES:
+        return found, 1
+    ignored = 0
+    for entry in entries:
+        levels, wrong = _levels(entry)
+        if levels is not None:
+            kind, target, project = (entry.get(name) for name in (
+                'kind', 'target', 'project'))
+            if (isinstance(kind, str) and isinstance(target, str)
+                    and isinstance(project, str)):
+                found[kind, target, project] = levels
+            else:
+                wrong = True
+        ignored += wrong
+    return found, ignored
+
+
+def _levels(entry: Any) -> tuple[profiles.Levels | None, bool]:
+    """What is tolerated and caused, ``None`` without any of it; whether
+    there is something else in its place."""
+    if not isinstance(entry, dict):
+        return None, True
+    sides = [entry.get(side) or {} for side in profiles.Profile._fields]
+    if not any(sides):
+        return None, False
+    for side in sides:
+        if not isinstance(side, dict) or not side.keys() <= profiles.NAMES:
+            return None, True
+        for value in side.values():
+            if type(value) not in (int, float) or not 0 <= value <= 1:
+                return None, True
+    return profiles.levels(*sides), False
 
 
 class Summary:
@@ -80,7 +183,7 @@ class Summary:
     :param clock: seconds that only grow
     """
 
-    def __init__(self, read: Callable[[], dict[str, Host]], *,
+    def __init__(self, read: Callable[[], Hosts], *,
                  interval_s: float, max_age_s: float,
                  clock: Callable[[], float] = time.monotonic) -> None:
         self._read = read
@@ -128,7 +231,11 @@ class Summary:
             if self._failed:
                 LOG.info('There is a summary of the hosts again')
             self._failed = ''
-            self._hosts, self._read_s = Hosts(found), began
+            if found.ignored and not self._hosts.ignored:
+                LOG.warning('%d parts of the summary of the hosts are no '
+                            'interference profiles, they are ignored',
+                            found.ignored)
+            self._hosts, self._read_s = found, began
         finally:
             self._first.set()
 
@@ -172,9 +279,9 @@ class Reader:
         self._conf = conf
         self._adapter: Any = None
         self._etag = ''
-        self._hosts: dict[str, Host] = {}
+        self._hosts = Hosts()
 
-    def read(self) -> dict[str, Host]:
+    def read(self) -> Hosts:
         """All hosts; where nothing has changed, the same object.
 
         :raises Exception: of many kinds, without an answer.

@@ -18,7 +18,9 @@ from nova.scheduler import utils
 from nova.scheduler import weights
 from oslo_log import log
 
+from scavenger_openstack.algorithms import flavor
 from scavenger_openstack.algorithms import placing
+from scavenger_openstack.algorithms import profiles
 from scavenger_openstack.nova import filters
 from scavenger_openstack.nova import options
 from scavenger_openstack.nova import placed
@@ -29,10 +31,13 @@ LOG = log.getLogger(__name__)
 
 class InterferenceWeigher(weights.BaseHostWeigher):
     """The foreground away from hosts with open incidents or full of
-    background, the background to where most is free; all the same when there
-    is no summary of the hosts."""
+    background, the background to where most is free, and both away from what
+    they would harm or be harmed by, where profiles tell; all the same when
+    there is no summary of the hosts."""
 
     # Without these a small difference would count as much as a large one.
+    # Those of a weight without profiles, which keeps its scale beside other
+    # weighers; the harm that profiles tell of may go below, to -3.
     minval = -2.0
     maxval = 1.0
 
@@ -52,9 +57,20 @@ class InterferenceWeigher(weights.BaseHostWeigher):
         try:
             hosts = self._summary.hosts()
             background = filters.wanted_of(weight_properties).background
-            return [placing.weight(host, background)
-                    for host in self._placed.lowered(
-                        hosts, [one.obj for one in weighed_obj_list])]
+            states = [one.obj for one in weighed_obj_list]
+            lowered = self._placed.lowered(hosts, states)
+            newcomer = profile_of(weight_properties, hosts)
+            if newcomer is None:
+                return [placing.weight(host, background) for host in lowered]
+            harms = hosts.harms(newcomer, [state.host for state in states])
+            # Instances of the same request, or of those just before: what
+            # they are is not known here, so they count as more of the same.
+            own = hosts.profiles[newcomer]
+            again = profiles.harm(own, own)
+            return [placing.weight(host, background, harm + again * fresh)
+                    for host, harm, fresh in zip(
+                        lowered, harms, self._placed.fresh(states),
+                        strict=True)]
         except Exception:
             LOG.exception('all hosts weigh the same: InterferenceWeigher '
                           'failed')
@@ -63,3 +79,25 @@ class InterferenceWeigher(weights.BaseHostWeigher):
     def _weigh_object(self, obj: Any, weight_properties: Any) -> float:
         """Never called: all are weighed at once."""
         return 0.0
+
+
+def profile_of(spec_obj: Any, hosts: summary.Hosts
+               ) -> summary.Key | None:
+    """Which profile of the summary is that of what a RequestSpec of Nova
+    asks for, ``None`` without one."""
+    if not hosts.profiles:
+        return None
+    kind = spec_obj.flavor
+    image = _value(spec_obj, 'image')
+    keys = profiles.keys(
+        project=_value(spec_obj, 'project_id') or '',
+        application=flavor.application(flavor.read(
+            _value(kind, 'extra_specs') or {}).application) or '',
+        flavors=[_value(kind, 'name') or '', _value(kind, 'flavorid') or ''],
+        image=(_value(image, 'id') if image else '') or '')
+    return next((key for key in keys if key in hosts.profiles), None)
+
+
+def _value(source: Any, field: str) -> Any:
+    """A field of an object of Nova, ``None`` where it is not set."""
+    return getattr(source, field) if field in source else None

@@ -75,12 +75,33 @@ class Distance(testtools.TestCase):
         self.assertEqual(0.0, profiles.excess(tolerated, {}))
 
     def test_harm_has_two_directions(self) -> None:
-        gentle, loud = {'tlb': 1.0}, {'tlb': 1.0}
-        meek, quiet = {'tlb': 0.25}, {'tlb': 0.0}
-        self.assertEqual(0.75, profiles.harm(gentle, loud, meek, quiet))
-        self.assertEqual(0.75, profiles.harm(meek, quiet, gentle, loud))
-        self.assertEqual(1.5, profiles.harm(meek, loud, meek, loud))
-        self.assertEqual(0.0, profiles.harm(gentle, loud, gentle, loud))
+        gentle = profiles.levels({'tlb': 1.0}, {'tlb': 1.0, 'l1i': 1.0})
+        meek = profiles.levels({'tlb': 0.25}, {})
+        both = profiles.levels({'tlb': 0.25}, {'tlb': 1.0})
+        self.assertEqual(0.75, profiles.harm(gentle, meek))
+        self.assertEqual(0.75, profiles.harm(meek, gentle))
+        self.assertEqual(1.5, profiles.harm(both, both))
+        self.assertEqual(0.0, profiles.harm(gentle, gentle))
+        self.assertEqual(0.0, profiles.harm(
+            both, profiles.levels({}, {})))
+
+
+class Keys(testtools.TestCase):
+
+    def test_the_best_first(self) -> None:
+        self.assertEqual(
+            [('application', 'web', 'p'), ('application', 'web', ''),
+             ('flavor', 'm1', 'p'), ('flavor', 'm1', ''),
+             ('flavor', '42', 'p'), ('flavor', '42', ''),
+             ('image', 'i', 'p'), ('image', 'i', '')],
+            list(profiles.keys(project='p', application='web',
+                               flavors=['m1', '42'], image='i')))
+
+    def test_what_an_instance_does_not_have(self) -> None:
+        self.assertEqual([('image', 'i', '')],
+                         list(profiles.keys(project='', flavors=['', ''],
+                                            image='i')))
+        self.assertEqual([], list(profiles.keys(project='p')))
 
 
 class Together(testtools.TestCase):
@@ -171,6 +192,18 @@ class Properties(testtools.TestCase):
                     if other is not resident and name in other.caused)
                 for resident in several if name in resident.tolerated)
             self.assertAlmostEqual(max(0.0, least), left.value, delta=CLOSE)
+
+    @given(PROFILES, PROFILES)
+    def test_harm_is_the_excess_of_both_directions(
+            self, newcomer: Profile, residents: Profile) -> None:
+        sides = [[profiles.values(side) for side in each]
+                 for each in (newcomer, residents)]
+        (new_tolerated, new_caused), (tolerated, caused) = sides
+        self.assertAlmostEqual(
+            profiles.excess(tolerated, new_caused)
+            + profiles.excess(new_tolerated, caused),
+            profiles.harm(*(profiles.levels(*each) for each in sides)),
+            delta=CLOSE)
 
     @given(SIDES, SIDES)
     def test_excess_is_a_part_of_the_distance(
