@@ -8,6 +8,7 @@ import importlib
 import json
 import os
 import pathlib
+import random
 import shutil
 import socket
 import subprocess
@@ -91,6 +92,44 @@ class Figures(IbenchTestCase):
                 env={**os.environ, 'PYTHONPATH': str(TOP)})
             self.assertEqual((2, ''), (done.returncode, done.stdout))
             self.assertIn(sentence, done.stderr)
+
+
+class Cores(IbenchTestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        where = TOP / 'benchmarks/simulated'
+        self.useFixture(fixtures.PythonPathEntry(str(where)))
+        self.addCleanup(lambda: [sys.modules.pop(path.stem, None)
+                                 for path in where.glob('*.py')])
+
+    def test_programs_go_where_they_lose_least(self) -> None:
+        """What needs a fast core gets one, and what is hurt by the other's
+        cache use is not put where it is hurt most."""
+        cores = self.load('ibench_cores')
+        fit = cores.Fit
+        steady = [fit(1.0, (1.0, 1.0), (0.0, 0.0)),
+                  fit(0.9, (1.0, 1.0), (0.0, 0.0))]
+        eager = [fit(1.0, (1.0, 1.0), (0.0, 0.0)),
+                 fit(0.2, (1.0, 1.0), (0.0, 0.0))]
+        self.assertEqual((1, 0), cores.choose([steady, eager], (0, 1)))
+        # At what it tolerates it has lost 5 %.
+        hurt = [fit(1.0, (0.5, 1.0), (0.0, 0.0))] * 2
+        noisy = [fit(1.0, (1.0, 1.0), (0.5, 0.0))] * 2
+        self.assertAlmostEqual((0.95 + 1) / 2,
+                               cores.predicted([hurt, noisy], (0, 1)))
+
+    def test_mixes_in_the_model(self) -> None:
+        """In single ones chance does better."""
+        cores = self.load('ibench_cores')
+        drawn = random.Random(1)
+        rows = [cores.mix(number, cores.FOUR, drawn) for number in range(35)]
+        for row in rows:
+            self.assertLessEqual(row['profiles']['mean'],
+                                 row['best']['mean'])
+        chosen, chance = (sum(row[name]['mean'] for row in rows)
+                          for name in ('profiles', 'random'))
+        self.assertGreater(chosen, 1.01 * chance)
 
 
 class Client(IbenchTestCase):
