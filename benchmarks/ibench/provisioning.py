@@ -11,7 +11,7 @@ CPU time per answer stands for it.
 Source: iBench, section V-B and figure 7.
 
     python benchmarks/ibench/provisioning.py [--service memcached]
-        [--small 50] [--large 125] [--sois 2,5,7,11,12] [--seconds 1]
+        [--small 75] [--large 125] [--sois 2,5,7,11,12] [--seconds 1]
         [--repeats 2] [--slack 1] [--json]
 
 Needs root, two CPUs, gcc, iproute2 and the service.  The defaults take about
@@ -96,7 +96,7 @@ def main() -> int:
     parser.add_argument('--service', metavar='NAME', default='memcached',
                         type=options_.catalogued(
                             applications.find_applications))
-    for name, rate in (('small', 50.0), ('large', 125.0)):
+    for name, rate in (('small', 75.0), ('large', 125.0)):
         parser.add_argument(
             f'--{name}', metavar='MB', default=rate,
             type=command_line.number(1, 1e5),
