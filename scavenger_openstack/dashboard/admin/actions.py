@@ -93,22 +93,18 @@ class _OfInstance(views.PolicyForm):
 class SetExemption(_OfInstance):
     """Exempt an instance."""
 
+    name = 'exempt'
     rule = 'interference:exemptions:set'
-    url = 'horizon:admin:interference:exempt'
     form_class = Exempt
-    template_name = 'interference/admin/exempt.html'
-    form_id = modal_id = 'exempt_form'
-    page_title = modal_header = _('Exempt an instance')
+    page_title = _('Exempt an instance')
     submit_label = _('Exempt')
 
 
 class CreateEviction(_OfInstance):
     """Evict an instance."""
 
+    name = 'evict'
     rule = 'interference:evictions:create'
-    url = 'horizon:admin:interference:evict'
     form_class = Evict
-    template_name = 'interference/admin/evict.html'
-    form_id = modal_id = 'evict_form'
-    page_title = modal_header = _('Evict an instance')
+    page_title = _('Evict an instance')
     submit_label = _('Go on')
