@@ -37,18 +37,21 @@ class Index(fragment.View):
                 **self.fragment(lambda: load(self.request))}
 
 
-class Show(fragment.View):
+class Show(fragment.Detail):
     """One incident, as the project of the victim may see it."""
 
-    template_name = 'interference/project/incident.html'
     part_name = 'interference/project/_incident.html'
     page_title = gettext_lazy('Disturbance')
+    index_words = gettext_lazy('All disturbances of this project')
+    missing_words = gettext_lazy(
+        'There is no such disturbance of this project, or no longer: they '
+        'are kept for some weeks only.')
 
-    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        pk = self.kwargs['pk']
-        return {**super().get_context_data(**kwargs),
-                'index': urls.reverse('horizon:project:disturbances:index'),
-                **self.fragment(lambda: load_incident(self.request, pk))}
+    def index(self) -> str:
+        return urls.reverse('horizon:project:disturbances:index')
+
+    def load(self, pk: str) -> dict[str, Any]:
+        return load_incident(self.request, pk)
 
 
 def load(request: Any, instance: str | None = None) -> dict[str, Any]:
