@@ -74,8 +74,11 @@ def unit(name: str) -> tuple[float, str]:
 
 
 def _unit_of_knob(knob: str) -> tuple[float, str]:
-    return (1e6, 'MB/s') if knob.endswith('_bytes_per_s') else \
-        _KNOB_UNITS.get(knob, (1.0, ''))
+    if knob.endswith('_bytes_per_s'):
+        return 1e6, 'MB/s'
+    if knob.endswith('_s') and not knob.endswith('_per_s'):
+        return 1e-3, 'ms'
+    return _KNOB_UNITS.get(knob, (1.0, ''))
 
 
 def _in_unit(value: float, size: float, words: str) -> str:

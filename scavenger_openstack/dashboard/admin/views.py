@@ -30,8 +30,8 @@ class Index(tabs.TabView):
     page_title = _('Interference')
 
 
-OF_URL = ('host', 'workload', 'knob', 'instance', 'scope', 'target',
-          'enabled')
+OF_URL = ('host', 'workload', 'knob', 'instance', 'profile', 'scope',
+          'target', 'enabled')
 """Fields that a link may fill: what a form is about.  Reasons, amounts and
 confirmations are typed by the operator."""
 

@@ -12,6 +12,7 @@ from django.utils.http import urlencode
 from django.utils import timezone
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy
+from openstack_dashboard import policy
 
 from scavenger_openstack.dashboard import client
 from scavenger_openstack.dashboard import fragment
@@ -34,6 +35,9 @@ class Index(fragment.View):
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         return {**super().get_context_data(**kwargs),
+                'may_see_profiles': policy.check(
+                    (('interference', 'interference:profiles:list'),),
+                    self.request),
                 **self.fragment(lambda: load(self.request))}
 
 

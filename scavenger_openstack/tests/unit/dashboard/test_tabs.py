@@ -286,10 +286,10 @@ class Names(Case):
 
     def test_filters(self) -> None:
         """What is in the URL is as foreign."""
-        for tab in ('antagonists', 'limits', 'hosts'):
+        for tab in ('antagonists', 'limits', 'hosts', 'profiles'):
             plain = Elements(self.shown(tab, project='plain', knob='plain'))
             for name in cloud.NAMES:
                 odd = Elements(self.shown(tab, project=name, knob=name,
-                                          span=name, sort=name,
+                                          span=name, sort=name, target=name,
                                           enforcing=name))
                 self.assertEqual(plain.tags, odd.tags, (tab, name))
