@@ -38,6 +38,11 @@ CAPS_LIST = 'interference:caps:list'
 CAPS_ALL = 'interference:caps:all'
 EVICTIONS_LIST = 'interference:evictions:list'
 EVICTIONS_ALL = 'interference:evictions:all'
+PROFILES_LIST = 'interference:profiles:list'
+PROFILES_SHOW = 'interference:profiles:show'
+PROFILES_ALL = 'interference:profiles:all'
+PROFILES_CREATE = 'interference:profiles:create'
+PROFILES_DELETE = 'interference:profiles:delete'
 
 
 def _rule(name: str, check: str, text: str, *urls: str
@@ -127,6 +132,19 @@ RULES = [
           'POST /v1/exemptions'),
     _rule('exemptions:delete', ADMIN, 'Remove an exemption.',
           'DELETE /v1/exemptions/{id}'),
+    _rule('profiles:list', OWN,
+          'List the interference profiles of one\'s project, and those for '
+          'all projects.', 'GET /v1/profiles'),
+    _rule('profiles:show', OWN, 'Show an interference profile.',
+          'GET /v1/profiles/{id}'),
+    _rule('profiles:all', READER,
+          'See the interference profiles of all projects, and where each was '
+          'measured.', 'GET /v1/profiles', 'GET /v1/profiles/{id}'),
+    _rule('profiles:create', ADMIN,
+          'Store an interference profile in place of an older one.',
+          'POST /v1/profiles'),
+    _rule('profiles:delete', ADMIN, 'Remove an interference profile.',
+          'DELETE /v1/profiles/{id}'),
     _rule('specs:list', READER, 'List what signals usually are.',
           'GET /v1/specs'),
     _rule('protection:list', READER, 'Show the kill switches.',

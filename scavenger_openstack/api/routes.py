@@ -18,6 +18,7 @@ from scavenger_openstack.api.resources import evictions
 from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api.resources import incidents
 from scavenger_openstack.api.resources import overview
+from scavenger_openstack.api.resources import profiles
 from scavenger_openstack.api.resources import report
 from scavenger_openstack.api.resources import rules
 from scavenger_openstack.api.resources import specs
@@ -143,6 +144,14 @@ ROUTES: tuple[Route, ...] = (
            rules.EXEMPTION_WISH),
     _gone('/v1/exemptions/{id}', 'exemption', 'exemptions:delete',
           rules.delete_exemption, 'Delete exemption'),
+    _list('/v1/profiles', 'profiles', '', profiles.list_, 'List profiles',
+          profiles.FIELDS, profiles.FILTERS),
+    _thing('POST', '/v1/profiles', 'profile', '', profiles.create,
+           'Create profile', profiles.FIELDS, profiles.WISH),
+    _thing('GET', '/v1/profiles/{id}', 'profile', '', profiles.show,
+           'Show profile', profiles.FIELDS),
+    _gone('/v1/profiles/{id}', 'profile', '', profiles.delete,
+          'Delete profile'),
     _list('/v1/specs', 'specs', 'specs:list', specs.list_, 'List specs',
           specs.FIELDS, specs.FILTERS),
     _list('/v1/protection', 'protection', 'protection:list',

@@ -19,6 +19,7 @@ from sqlalchemy import select
 from sqlalchemy import update
 
 from scavenger_openstack.db import rows
+from scavenger_openstack.db import stamps
 from scavenger_openstack.db import tables
 from scavenger_openstack import host_names
 
@@ -58,7 +59,7 @@ def put(connection: Connection, tag: dict[str, Any], now_s: float, *,
     :param from_broker: the broker has sent it, and Nova was not asked
     """
     row = {**tag, 'short': host_names.short(tag['host']),
-           'changed_s': now_s, 'stamp': tables.stamp(tag),
+           'changed_s': now_s, 'stamp': stamps.of_tag(tag),
            'from_broker': from_broker}
     changed = connection.execute(
         update(tables.flavor_tags).where(_T.instance == tag['instance'])

@@ -10,8 +10,6 @@ JSON column.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-import hashlib
 import itertools
 from typing import Any
 
@@ -29,8 +27,8 @@ from sqlalchemy import Table
 from sqlalchemy import Text
 from sqlalchemy import UniqueConstraint
 
+from scavenger_openstack.db import stamps
 from scavenger_openstack import host_names
-from scavenger_openstack import text
 
 METADATA = MetaData(naming_convention={
     'ix': 'ix_%(table_name)s_%(column_0_N_name)s',
@@ -73,17 +71,8 @@ def _short(name: str) -> Column:
     return Column('short', NAME, nullable=False, default=default)
 
 
-def stamp(row: Mapping[str, Any]) -> int:
-    """Return 48 bits that differ when what a flavor says of an instance, or
-    the instance's host, does."""
-    said = [row['instance'], row['host'], row['priority'], row['source'],
-            row['application'], row['protect'], sorted(row['floor'].items())]
-    return int.from_bytes(hashlib.sha256(text.json_line(
-        said).encode()).digest()[:6], 'big')
-
-
 def _stamp(context: Any) -> int:
-    return stamp(context.get_current_parameters())
+    return stamps.of_tag(context.get_current_parameters())
 
 
 hosts = _table(
@@ -408,10 +397,8 @@ evictions = _table(
     Column('ended_s', Double, index=True),
     # The instance until it has ended: an instance has one at a time.
     Column('unfinished', String(36), unique=True),
-    Index('ix_evictions_instance', 'instance', 'id'),
-    Index('ix_evictions_host', 'host', 'id'),
-    Index('ix_evictions_project', 'project', 'id'),
-    Index('ix_evictions_state', 'state', 'id'))
+    *(Index(f'ix_evictions_{name}', name, 'id')
+      for name in ('instance', 'host', 'project', 'state')))
 
 # Instances whose eviction was recommended within a day.
 recommendations = _table(
@@ -456,6 +443,21 @@ specs = _table(
     Index('ix_specs_application', 'application', 'id'),
     Index('ix_specs_project', 'project', 'id'))
 
+# What workloads tolerate and cause; a row never changes: what replaces one
+# has its uuid and another id.  The document is that of wire.profile.
+profiles = _table(
+    'profiles', _id(),
+    Column('uuid', String(32), nullable=False, unique=True),
+    Column('kind', String(16), nullable=False),
+    Column('target', NAME, nullable=False),
+    Column('project', PROJECT, nullable=False),
+    Column('document', JSON, nullable=False),
+    Column('created_by', NAME, nullable=False),
+    Column('created_s', Double, nullable=False),
+    UniqueConstraint('kind', 'target', 'project'),
+    *(Index(f'ix_profiles_{name}', name, 'id')
+      for name in ('kind', 'target', 'project')))
+
 audit = _table(
     'audit', _id(),
     Column('time_s', Double, nullable=False, index=True),
@@ -471,11 +473,8 @@ audit = _table(
     Column('reason', Text, nullable=False),
     # An agent was the cause, of which there may be any number of rows.
     Column('by_agent', Boolean, nullable=False, default=False),
-    Index('ix_audit_by_agent', 'by_agent', 'id'),
-    Index('ix_audit_target', 'target', 'id'),
-    Index('ix_audit_actor', 'actor', 'id'),
-    Index('ix_audit_actor_name', 'actor_name', 'id'),
-    Index('ix_audit_action', 'action', 'id'))
+    *(Index(f'ix_audit_{name}', name, 'id') for name in (
+        'by_agent', 'target', 'actor', 'actor_name', 'action')))
 
 # What is to be sent to the message bus, the oldest first, and not yet is.
 notifications = _table(

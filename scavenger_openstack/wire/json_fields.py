@@ -199,7 +199,7 @@ def fields(value: Any, where: str, checks: Mapping[str, Check],
     ``sample: ``.
     """
     found = {}
-    for name, item in mapping(value, where.rstrip(': ') or 'line').items():
+    for name, item in mapping(value, where.rstrip(':. ') or 'line').items():
         check = checks.get(name)
         if check is None:
             raise ValueError(f'{where}{name:.60}: no such field')

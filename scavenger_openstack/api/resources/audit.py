@@ -27,8 +27,8 @@ ACTIONS = (
     'aggregate.update', 'eviction.ask', 'eviction.done', 'eviction.failed',
     'eviction.recommended', 'exemption.delete', 'exemption.set',
     'governor.set', 'host.update', 'kill', 'override.delete', 'override.set',
-    'priority.delete', 'priority.set', 'protection.set', 'report.refused',
-    'specs')
+    'priority.delete', 'priority.set', 'profile.delete', 'profile.set',
+    'protection.set', 'report.refused', 'specs')
 
 _ID = re.compile('[0-9a-f]{32,64}')
 

@@ -29,6 +29,7 @@ from scavenger_openstack.tests.unit.api import cloud
 from scavenger_openstack.tests.unit.api import evictions_cases
 from scavenger_openstack.tests.unit.api import following_cases
 from scavenger_openstack.tests.unit.api import policies_cases
+from scavenger_openstack.tests.unit.api import profiles_cases
 from scavenger_openstack.tests.unit.api import random_cases
 from scavenger_openstack.tests.unit.api import reads_cases
 from scavenger_openstack.tests.unit.api import writes_cases
@@ -57,6 +58,16 @@ class PoliciesOnMariaDb(policies_cases.Policies, cloud.Api,
 
 
 class PoliciesOnPostgreSql(policies_cases.Policies, cloud.Api,
+                           databases.PostgreSql):
+    pass
+
+
+class ProfilesOnMariaDb(profiles_cases.Profiles, cloud.Api,
+                        databases.MariaDb):
+    pass
+
+
+class ProfilesOnPostgreSql(profiles_cases.Profiles, cloud.Api,
                            databases.PostgreSql):
     pass
 

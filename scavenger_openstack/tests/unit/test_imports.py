@@ -266,7 +266,7 @@ class Imports(testtools.TestCase):
             if found.ours:
                 fine = room(target_module(found)) in (
                     'types', 'outcomes', 'grounds', *PURE
-                    ) or target_module(found) == 'wire.fit'
+                    ) or target_module(found) in ('wire.fit', 'wire.profile')
             elif found.top == 'numpy':
                 fine = found.module.startswith('algorithms.attribution'
                                                ) and found.lazy

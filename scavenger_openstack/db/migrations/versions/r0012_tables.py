@@ -378,6 +378,19 @@ specs = _table(
     Index('ix_specs_application', 'application', 'id'),
     Index('ix_specs_project', 'project', 'id'))
 
+profiles = _table(
+    'profiles', _id(),
+    Column('uuid', String(32), nullable=False, unique=True),
+    Column('kind', String(16), nullable=False),
+    Column('target', NAME, nullable=False),
+    Column('project', PROJECT, nullable=False),
+    Column('document', JSON, nullable=False),
+    Column('created_by', NAME, nullable=False),
+    Column('created_s', Double, nullable=False),
+    UniqueConstraint('kind', 'target', 'project'),
+    *(Index(f'ix_profiles_{name}', name, 'id')
+      for name in ('kind', 'target', 'project')))
+
 audit = _table(
     'audit', _id(),
     Column('time_s', Double, nullable=False, index=True),

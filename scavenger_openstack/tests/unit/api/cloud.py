@@ -39,10 +39,11 @@ BATCH = '/batch/noisy'
 INCIDENT, INCIDENT_OF_OTHER = 'a' * 32, 'b' * 32
 OVERRIDE, PRIORITY, EXEMPTION = 'c' * 32, 'd' * 32, 'e' * 32
 EVICTION = '9' * 32
+PROFILE, PROFILE_OF_OTHER, PROFILE_OF_ALL = '1' * 32, '2' * 32, '3' * 32
 HOST, SILENT = 'host-one', 'host-silent'
 
 OTHER_SIDE = (OTHER, NOISY, BATCH, HOST, SILENT, 'noisy', 'CPU hog',
-              INCIDENT_OF_OTHER, '0.77')
+              INCIDENT_OF_OTHER, PROFILE_OF_OTHER, '0.77')
 """What no reader of project one may find in an answer."""
 
 ROLES: dict[str, dict[str, str] | None] = {
@@ -67,6 +68,21 @@ ROLES: dict[str, dict[str, str] | None] = {
 def at(seconds: float) -> str:
     """A time, by its distance from now."""
     return times.iso(NOW_S + seconds)
+
+
+def estimate(value: float) -> dict[str, float]:
+    return {'value': value, 'low': value / 2, 'high': 1.0}
+
+
+def profile(**changes: Any) -> dict[str, Any]:
+    """A profile as a file has it."""
+    return {'kind': 'application', 'target': 'db', 'project': ONE,
+            'source': 'measured', 'form': 'long', 'measured_s': NOW_S - 60,
+            'host': HOST, 'qos': {'signal': 'p99_s', 'alone': 0.001,
+                                  'bound': 0.002},
+            'tolerated': {'llc_capacity': estimate(0.25)},
+            'caused': {'llc_capacity': estimate(0.5), 'l1d': estimate(0.0)},
+            'missing': {'prefetcher': f'{HOST} has one CPU'}, **changes}
 
 
 def fill(engine: Engine) -> None:
@@ -169,6 +185,15 @@ def fill(engine: Engine) -> None:
             ended_s=NOW_S - 50)
         add(tables.claims, name='evictions', holder='a conductor',
             expires_s=NOW_S + 7200)
+        for uuid, project, kind, target in (
+                (PROFILE, ONE, 'application', 'web'),
+                (PROFILE_OF_OTHER, OTHER, 'application', 'noisy'),
+                (PROFILE_OF_ALL, '', 'flavor', 'm1.large')):
+            document = {**profile(), 'project': project, 'kind': kind,
+                        'target': target}
+            add(tables.profiles, uuid=uuid, project=project, kind=kind,
+                target=target, created_by='ann', created_s=NOW_S - 60,
+                document=document)
         add(tables.specs, project=ONE, application='web', cpu_model='cpu',
             signal='cpi', mean=1.2, stddev=0.1, n=1000, m2=10.0,
             day_s=int(NOW_S // 86400 * 86400))
@@ -247,6 +272,7 @@ PATHS = {
     '/v1/priorities/{id}': PRIORITY,
     '/v1/exemptions/{id}': EXEMPTION,
     '/v1/evictions/{id}': EVICTION,
+    '/v1/profiles/{id}': PROFILE,
 }
 
 

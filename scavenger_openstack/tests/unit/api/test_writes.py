@@ -5,8 +5,13 @@
 from __future__ import annotations
 
 from scavenger_openstack.tests.unit.api import cloud
+from scavenger_openstack.tests.unit.api.profiles_cases import Profiles
 from scavenger_openstack.tests.unit.api.writes_cases import Writes
 
 
 class OnSqlite(Writes, cloud.Api):
+    pass
+
+
+class ProfilesOnSqlite(Profiles, cloud.Api):
     pass

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Interference profiles of applications, flavors and images."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+import uuid
+
+from sqlalchemy import Connection
+from sqlalchemy import delete
+from sqlalchemy import insert
+from sqlalchemy import select
+
+from scavenger_openstack.algorithms.profiles import Profile
+from scavenger_openstack.db import rows
+from scavenger_openstack.db.rows import Row
+from scavenger_openstack.db import tables
+from scavenger_openstack.wire import profile
+
+_P = tables.profiles.c
+
+
+class Change(NamedTuple):
+    """A profile that was stored, and the one that it replaced."""
+
+    before: Row | None
+    after: Row
+
+
+def page(connection: Connection, *, kind: str | None = None,
+         target: str | None = None, project: str | None = None,
+         reader: str | None = None, after: int | None = None, limit: int
+         ) -> list[Row]:
+    """Return a page of profiles, the newest first.
+
+    :param reader: only what this project may see: its own profiles, and
+        those that are for all projects
+    """
+    return rows.newest(
+        connection, select(tables.profiles), tables.profiles,
+        {_P.kind: kind, _P.target: target, _P.project: project}, after,
+        limit, [] if reader is None else [_P.project.in_((reader, ''))])
+
+
+def show(connection: Connection, uuid: str, reader: str | None = None
+         ) -> Row | None:
+    """Return a profile; ``reader`` as in :func:`page`."""
+    query = select(tables.profiles).where(_P.uuid == uuid)
+    if reader is not None:
+        query = query.where(_P.project.in_((reader, '')))
+    return rows.first(connection, query)
+
+
+def id_of(connection: Connection, reader: str, uuid: str) -> int | None:
+    """Return the id of a profile that a project may see."""
+    row = show(connection, uuid, reader)
+    return None if row is None else int(row['id'])
+
+
+def set_profile(connection: Connection, document: profile.Document, *,
+                created_by: str, now_s: float) -> Change | None:
+    """Store a profile in place of that of the same kind, target and project.
+
+    Nothing is stored, and ``None`` returned, where that would replace a
+    measured profile with an estimate.  The caller records the change in the
+    audit, which alone has the profile that was replaced.
+
+    :param now_s: UNIX time
+    :raises IntegrityError: another transaction stored one at the same time
+    """
+    before = rows.first(connection, select(tables.profiles).where(
+        _P.kind == document.kind, _P.target == document.target,
+        _P.project == document.project).with_for_update())
+    if before is not None:
+        if (document.source == profile.ESTIMATED
+                and before['document']['source'] == profile.MEASURED):
+            return None
+        remove(connection, before['id'])
+    values = {'uuid': before['uuid'] if before else uuid.uuid4().hex,
+              'kind': document.kind, 'target': document.target,
+              'project': document.project,
+              'document': profile.as_json(document),
+              'created_by': created_by, 'created_s': now_s}
+    done = connection.execute(insert(tables.profiles).values(**values))
+    (id_,) = done.inserted_primary_key or (None,)
+    return Change(before, {'id': id_, **values})
+
+
+def remove(connection: Connection, id_: int) -> None:
+    """Delete a profile."""
+    connection.execute(delete(tables.profiles).where(_P.id == id_))
+
+
+def ids(connection: Connection) -> list[int]:
+    """Return the ids of all profiles, the oldest first; the profile of an id
+    never changes."""
+    return list(connection.scalars(select(_P.id).order_by(_P.id)))
+
+
+def of_ids(connection: Connection, wanted: Collection[int]) -> list[Row]:
+    """Return the profiles of these ids."""
+    return [row for some in rows.batches(sorted(wanted))
+            for row in rows.rows(connection, select(
+                _P.id, _P.kind, _P.target, _P.project, _P.document).where(
+                    _P.id.in_(some)))]
+
+
+def of_row(row: Row) -> Profile:
+    """Return what a profile tolerates and causes."""
+    document = row['document']
+    return Profile(*(
+        {soi: profile.Estimate(**estimate)
+         for soi, estimate in document[part].items()}
+        for part in Profile._fields))
