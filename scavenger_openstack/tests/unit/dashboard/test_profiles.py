@@ -181,7 +181,6 @@ class Tenant(Case):
 
     def test_own_profiles(self) -> None:
         text = self.shown(OWN)
-        self.assertEqual('1', self.asked()['project'])
         self.assertIn(OWN_SHOW, text)
         self.assertNotIn(answers.HOST, text)
         self.api.answers['GET', '/v1/incidents'] = answers.listing(
@@ -190,6 +189,18 @@ class Tenant(Case):
             'evictions')
         self.assertIn(OWN, self.shown(urls.reverse(
             'horizon:project:disturbances:index')))
+
+    def test_nothing_of_others_whatever_the_api_answers(self) -> None:
+        """An operator's token shows more."""
+        self.api.answers['GET', '/v1/profiles'] = answers.listing(
+            'profiles', *(answers.profile(target=name, project=project)
+                          for name, project in (
+                              ('own', '1'), ('shared', ''),
+                              ('secret', 'other'))))
+        text = self.shown(OWN)
+        self.assertEqual([True, True, False], [
+            f'<bdi>{name}</bdi>' in text
+            for name in ('own', 'shared', 'secret')])
 
     def test_one_whatever_the_api_answers(self) -> None:
         for project in ('1', ''):
