@@ -212,7 +212,8 @@ caps = _table(
     Column('owner', String(64), nullable=False),
     Column('reason', Text, nullable=False),
     Column('why', Text, nullable=False),
-    Column('incident', String(32), nullable=False, default=''),
+    # The ids of those that it answers, a blank between two.
+    Column('incidents', Text, nullable=False, default=''),
     Column('set_s', Double, nullable=False),
     Column('changed_s', Double, nullable=False),
     Column('removed_s', Double),

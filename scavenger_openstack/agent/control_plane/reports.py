@@ -208,7 +208,8 @@ def entry(happened: Happened) -> report.AnyEntry:
             original=fit.value(event.original),
             reason=fit.sentence(event.reason),
             why=fit.sentence(event.why),
-            incident=fit.incident(event.incident))
+            incidents=[name for name in map(fit.incident, event.incidents)
+                       if name][:report.MAX_ANSWERED])
     if isinstance(event, transitions.KillEvent):
         return report.Kill(
             sequence=1, time_s=time_s,

@@ -64,7 +64,7 @@ def limit(**fields: Any) -> dict[str, Any]:
     return {'id': '7', 'host': HOST, 'workload': BATCH, 'instance': '',
             'name': '', 'project': '', 'knob': 'memory_bytes',
             'value': 2.0 ** 29, 'original': None, 'owner': 'attribution',
-            'reason': 'it disturbs web', 'why': '', 'incident': INCIDENT,
+            'reason': 'it disturbs web', 'why': '', 'incidents': [INCIDENT],
             'set_at': AT, 'removed_at': None, 'override': None, **fields}
 
 

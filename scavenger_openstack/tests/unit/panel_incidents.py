@@ -42,7 +42,7 @@ def limit(set_s: float, removed_s: float | None = None,
         'name': name, 'project': OTHER, 'knob': 'cpu_cores',
         'value': steps[-1][1], 'original': None, 'owner': 'attribution',
         'reason': 'it ran during 61 % of the wait of web', 'why': '' if
-        removed_s is None else 'web is well again', 'incident': PK,
+        removed_s is None else 'web is well again', 'incidents': [PK],
         'set_at': at(set_s),
         'removed_at': None if removed_s is None else at(removed_s),
         'override': None, 'steps': [

@@ -172,7 +172,7 @@ caps = _table(
     Column('owner', String(64), nullable=False),
     Column('reason', Text, nullable=False),
     Column('why', Text, nullable=False),
-    Column('incident', String(32), nullable=False),
+    Column('incidents', Text, nullable=False),
     Column('set_s', Double, nullable=False),
     Column('changed_s', Double, nullable=False),
     Column('removed_s', Double),

@@ -157,14 +157,18 @@ class Reads:
         self.assertEqual('limit', self.refused(
             400, 'GET', '/v1/workloads?limits=true&limit=101')['field'])
 
-    def test_steps_of_a_limit(self) -> None:
+    def test_a_limit_is_in_each_incident_that_it_answers(self) -> None:
+        """With its steps, and with the ids of all."""
         own = cloud.add_background(self.engine)
         with connect.writing(self.engine) as connection:
             connection.execute(update(tables.caps).where(
                 tables.caps.c.workload == own).values(
-                    incident=cloud.INCIDENT))
-        steps = {one['set_at']: one['steps'] for one in self.ok(
-            'GET', f'/v1/incidents/{cloud.INCIDENT}')['incident']['caps']}
+                    incidents=f'{"0" * 32} {cloud.INCIDENT}'))
+        caps = self.ok('GET', f'/v1/incidents/{cloud.INCIDENT}'
+                       )['incident']['caps']
+        self.assertEqual([['0' * 32, cloud.INCIDENT]] * 4, [
+            one['incidents'] for one in caps if one['workload'] == own])
+        steps = {one['set_at']: one['steps'] for one in caps}
         self.assertEqual([{'at': at(-500), 'value': 1.0},
                           {'at': at(-400), 'value': 0.25}], steps[at(-500)])
         self.assertEqual([{'at': at(-800), 'value': 0.5}], steps[at(-800)])
@@ -259,7 +263,7 @@ class Reads:
                 connection.execute(insert(tables.caps).values(
                     host_id=host['id'], workload=cloud.NOISY,
                     knob='cpu_idle', value=1, owner=owner, reason='r',
-                    why='', incident=incident, set_s=cloud.NOW_S - 9,
+                    why='', incidents=incident, set_s=cloud.NOW_S - 9,
                     changed_s=cloud.NOW_S - 9))
             self.assertEqual([True, limited], self.listed(
                 '/v1/antagonists', 'limited'), owner)

@@ -165,6 +165,16 @@ class Limits(Case):
                       '%2Fbatch%2Fnoisy', text)
         self.assertEqual('true', self.asked('/v1/caps')['in_force'])
 
+    def test_each_incident_that_a_limit_answers(self) -> None:
+        ids = ['a' * 32, 'b' * 32]
+        for incidents in (ids, ids[:1], []):
+            self.answer('/v1/caps', answers.listing('caps', answers.limit(
+                incidents=incidents)))
+            text = self.shown('limits')
+            self.assertEqual([one in incidents for one in ids], [
+                urls.reverse('horizon:admin:interference:incident',
+                             args=[one]) in text for one in ids])
+
     def test_past(self) -> None:
         self.answer('/v1/caps', answers.listing('caps', answers.limit(
             removed_at=answers.AT, why='it helped')))

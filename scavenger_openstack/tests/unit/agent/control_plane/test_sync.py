@@ -226,7 +226,7 @@ class ReportTest(SyncTestCase):
             transitions.AgentEvent(999.0, 'started', 'one enforce', 7),
             transitions.LimitEvent(1000.0, 'set', '/a', Knob.CPU_CORES,
                                    'one', 'because', None, 0.5, 0.5, 0.5,
-                                   1000.0, incident='0' * 32),
+                                   1000.0, incidents=('0' * 32,)),
             transitions.IncidentEvent(1000.0, 'began', 'one', incident,
                                       970.0),
             transitions.KillEvent(1000.0, Action('/b', 'kill', 'o', 'why'),
@@ -238,8 +238,8 @@ class ReportTest(SyncTestCase):
         self.assertEqual(('started', 1, 999.0),
                          (agent.what, agent.sequence, agent.time_s))
         assert isinstance(limit, report.Limit)
-        self.assertEqual(('0' * 32, 0.5, None), (
-            limit.incident, limit.value, limit.original))
+        self.assertEqual((['0' * 32], 0.5, None), (
+            limit.incidents, limit.value, limit.original))
         assert isinstance(began, report.Incident)
         self.assertEqual(None, began.threshold)
         self.assertEqual([('/a', 0.9, True), ('/c', None, True),
