@@ -125,7 +125,7 @@ def verdict(incident: Fields, now: datetime.datetime) -> Iterator[str]:
             for name in ('value', 'threshold'))
         yield _('%(victim)s suffered: %(signal)s was %(value)s; the '
                 'threshold is %(threshold)s.') % {
-                    'victim': victim, 'signal': printable(signal),
+                    'victim': victim, 'signal': amounts.name_of_signal(signal),
                     'value': value, 'threshold': threshold}
     else:
         yield _('It is about %(victim)s.') % {'victim': victim}

@@ -154,8 +154,8 @@ class ShowTest(cloud.TestCase):
 
     def test_why_it_was_limited(self) -> None:
         page = self.page(incidents.whole())
-        for text in ('web suffered: run_delay was 0.9 s waited per s of CPU '
-                     'time; the threshold is 0.2 s', 'Named: batch.',
+        for text in ('web suffered: the CPU wait was 0.9 s waited per s of '
+                     'CPU time; the threshold is 0.2 s', 'Named: batch.',
                      'Confirmed', 'Direct evidence', 'during 61 %',
                      'Timing', 'r = 0.93',
                      'cpu_cores = 0.5 cores, no limit before; by '
