@@ -188,6 +188,8 @@ suspects = _table(
     Column('antagonist', Boolean, nullable=False),
     # Its priority then: it is never limited.
     Column('foreground', Boolean, nullable=False, default=False),
+    # It was named, and disturbs no more.
+    Column('earlier', Boolean, nullable=False, default=False),
     # When the incident began.
     Column('begun_s', Double, nullable=False),
     UniqueConstraint('incident_id', 'workload'),

@@ -164,12 +164,14 @@ class Facts(Wire, frozen=True):
 class Suspect(Wire, frozen=True):
     """A workload that may disturb the victim, and the score it got.
 
-    An antagonist that was named earlier may have no score now.
+    An antagonist that was named ``earlier`` disturbs no more, and may have no
+    score now.
     """
 
     workload: Name
     score: float | None = None
     antagonist: bool = False
+    earlier: bool = False
 
 
 class Ground(Wire, frozen=True):

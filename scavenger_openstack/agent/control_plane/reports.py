@@ -243,7 +243,8 @@ def _incident(event: transitions.IncidentEvent, happened: Happened,
             one.outcome in OUTCOMES) else 'unclear',
         suspects=[report.Suspect(
             workload=fit.name(name), score=fit.number(scores.get(name)),
-            antagonist=name in antagonists)
+            antagonist=name in antagonists,
+            earlier=name in one.named_earlier)
             for name in dict.fromkeys((*antagonists, *scores))][:64],
         grounds=[report.Ground(
             workload=fit.maybe_name(ground.workload),

@@ -55,7 +55,8 @@ LIMIT = ('workload', 'instance', 'project', 'knob', 'value', 'original',
          'owner', 'reason', 'why')
 OVERRIDE = ('workload', 'instance', 'project', 'knob', 'value', 'reason',
             'created_by')
-ANTAGONIST = ('workload', 'instance', 'project', 'score', 'foreground')
+ANTAGONIST = ('workload', 'instance', 'project', 'score', 'foreground',
+              'earlier')
 GROUND = ('workload', 'kind', 'share', 'waited_s', 'window_s', 'chance',
           'before', 'after')
 

@@ -61,11 +61,15 @@ class Commands(testtools.TestCase):
     def test_antagonists(self) -> None:
         self.assertEqual(
             [['Antagonist', 'Host', 'Project', 'Incidents', 'Victims',
-              'Interference', 'Causes', 'Limited Now'],
+              'Interference', 'Causes', 'Disturbs Now', 'Limited Now'],
              ['/batch/steady', 'compute-1', '', '2', '1', '8.3 min', 'core',
-              'no'],
-             [SCAN, 'compute-1', '', '4', '2', '3 min', 'core', 'yes']],
-            self.cells('antagonist', 'list'))
+              'no', 'no'],
+             [SCAN, 'compute-1', '', '4', '2', '3 min', 'core', 'yes',
+              'yes']],
+            self.cells('antagonist', 'list', '--earlier'))
+        self.assertEqual(
+            [[SCAN, 'compute-1', '', '4', '2', '3 min', 'core', 'yes']],
+            self.cells('antagonist', 'list')[1:])
         found = self.json('antagonist', 'list', '--sort', 'victims',
                           '--since', '3d', '--host', 'compute-1',
                           '--victim-project', 'p1', '--long')

@@ -55,7 +55,7 @@ def antagonist(**fields: Any) -> dict[str, Any]:
             'host': HOST, 'project': 'p2', 'application': '',
             'incidents': 3, 'victims': 2, 'interference_s': 157.5,
             'causes': ['core', 'disk'], 'confirmed': 3, 'refuted': 1,
-            'limited': True, 'foreground': False,
+            'limited': True, 'disturbs_now': True, 'foreground': False,
             'eviction_recommended_at': AT,
             'history': [0.0, 60.0, 97.5], **fields}
 

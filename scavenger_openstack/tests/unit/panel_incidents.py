@@ -28,7 +28,8 @@ def listed(name: str = 'web', **fields: Any) -> dict[str, Any]:
         'signal': 'run_delay', 'value': 0.9, 'threshold': 0.2,
         'cause': 'core', 'controller': 'attribution', 'antagonists': [{
             'workload': NOISY, 'instance': NOISY, 'name': 'batch',
-            'project': OTHER, 'score': 0.91, 'foreground': False}],
+            'project': OTHER, 'score': 0.91, 'foreground': False,
+            'earlier': False}],
         'action': 'limit batch', 'outcome': 'confirmed',
         'evidence_kind': 'direct', 'begun_at': at(0), 'changed_at': at(300),
         'ended_at': at(300), **fields}
@@ -57,10 +58,10 @@ def whole(name: str = 'web', noisy: str = 'batch', **fields: Any
         **listed(name), 'suspects': [
             {'workload': NOISY, 'instance': NOISY, 'name': noisy,
              'project': OTHER, 'score': 0.91, 'foreground': False,
-             'antagonist': True},
+             'earlier': False, 'antagonist': True},
             {'workload': '/batch/idle', 'instance': '', 'name': '',
              'project': '', 'score': None, 'foreground': False,
-             'antagonist': False}],
+             'earlier': False, 'antagonist': False}],
         'grounds': [
             {'workload': NOISY, 'instance': NOISY, 'name': noisy,
              'project': OTHER, 'kind': 'direct', 'threads': [],
@@ -84,7 +85,7 @@ def whole(name: str = 'web', noisy: str = 'batch', **fields: Any
 def as_project(incident: dict[str, Any]) -> dict[str, Any]:
     """What the API shows a reader of the victim's project of it."""
     nothing = dict.fromkeys(('workload', 'instance', 'name', 'project'))
-    other = {**nothing, 'score': 0.91, 'foreground': None}
+    other = {**nothing, 'score': 0.91, 'foreground': None, 'earlier': None}
     shown = {**incident, 'host': None, 'action': None,
              'antagonists': [other] if incident['antagonists'] else []}
     if 'suspects' in incident:

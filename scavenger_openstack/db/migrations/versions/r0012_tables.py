@@ -152,6 +152,7 @@ suspects = _table(
     Column('score', Double),
     Column('antagonist', Boolean, nullable=False),
     Column('foreground', Boolean, nullable=False),
+    Column('earlier', Boolean, nullable=False),
     Column('begun_s', Double, nullable=False),
     UniqueConstraint('incident_id', 'workload'),
     Index('ix_suspects_instance', 'instance', 'antagonist', 'begun_s',

@@ -109,10 +109,16 @@ class Antagonists(Case):
     def test_a_row(self) -> None:
         text = self.shown('antagonists')
         self.texts(text, 'hog', 'host-one', '2.62', '3 of 4', 'core, disk',
-                   'limited', 'eviction recommended at 2026-11-29 03:00')
+                   'disturbs now, limited',
+                   'eviction recommended at 2026-11-29 03:00')
         self.assertEqual(1, text.count('<svg'))
         self.assertIn('0, 1, 1.62', text)      # minutes, for a screen reader
         self.assertIn(f'?instance={answers.INSTANCE}&amp;name=hog', text)
+
+    def test_one_that_disturbs_no_more(self) -> None:
+        self.answer('/v1/antagonists', answers.listing(
+            'antagonists', answers.antagonist(disturbs_now=False)))
+        self.texts(self.shown('antagonists'), 'disturbs no more, limited')
 
     def test_spans(self) -> None:
         for span, parts in (('24h', '24'), ('7d', '28'), ('30d', '30'),

@@ -219,7 +219,7 @@ class ReportTest(SyncTestCase):
     def test_events(self) -> None:
         incident = Incident('0' * 32, 90.0, 'h', 'v', 'cpi', 2.0,
                             float('nan'), 'cache', (('/a', 0.9), ('/b', 0.1)),
-                            ('/a', '/c'), 'limit /a')
+                            ('/a',), 'limit /a', named_earlier=('/c',))
         found = self.make(evidence=lambda name, one: [
             ('v', 'cpi', [90.0, 95.0], [1.0, None])] if name == 'one' else ())
         found.happened([
@@ -242,10 +242,10 @@ class ReportTest(SyncTestCase):
             limit.incidents, limit.value, limit.original))
         assert isinstance(began, report.Incident)
         self.assertEqual(None, began.threshold)
-        self.assertEqual([('/a', 0.9, True), ('/c', None, True),
-                          ('/b', 0.1, False)],
-                         [(one.workload, one.score, one.antagonist)
-                          for one in began.suspects])
+        self.assertEqual([('/a', 0.9, True, False), ('/c', None, True, True),
+                          ('/b', 0.1, False, False)],
+                         [(one.workload, one.score, one.antagonist,
+                           one.earlier) for one in began.suspects])
         # It begins where its evidence does.
         self.assertEqual((1000.0, 970.0), (began.time_s, began.begun_s))
         self.assertEqual([report.Series(
