@@ -41,7 +41,8 @@ FILTERS = {
     'sort': described({**schemas.one_of(SORTS), 'default': SORTS[0]},
                       'The greatest comes first.'),
     'now': described({**schemas.FLAG, 'default': False},
-                     'true: only those that an open incident names now.'),
+                     'true: only those that an open incident names now, or '
+                     'that a detector limits because one did.'),
     'parts': {'type': 'integer', 'minimum': 0, 'maximum': PARTS_MOST,
               'default': 0, 'description':
               'Into how many equal parts "history" divides the span.'}}

@@ -135,13 +135,18 @@ def disturbing(connection: Connection, *, host_id: int | None = None,
 def ranking_now(connection: Connection, asked: Span, *, sort: Sort,
                 host_id: int | None = None, after: Place | None = None,
                 limit: int) -> list[Place]:
-    """Return the places of a page of those that disturb now; as
-    :func:`ranking`."""
+    """Return the places of a page of those that disturb now, or are limited
+    because they did; as :func:`ranking`."""
+    caps = tables.caps.c
+    pairs = disturbing(connection, host_id=host_id) | {
+        (row[0], row[1]) for row in connection.execute(rows.equal(
+            select(caps.host_id, caps.workload).distinct().where(
+                caps.removed_s.is_(None), caps.incidents != ''),
+            {caps.host_id: host_id}))}
     places = [Place(
         round(1000 * row[sort]) if sort == 'interference_s' else row[sort],
         row['host_id'], row['workload'])
-        for some in rows.batches(sorted(disturbing(connection,
-                                                   host_id=host_id)))
+        for some in rows.batches(sorted(pairs))
         for row in sums(connection, [Place(0, *pair) for pair in some], asked)
         if asked.project in (None, row['project'])]
     return sorted((place for place in places if after is None

@@ -20,13 +20,10 @@ COLUMNS = (
     table.Column('victims', 'Victims'),
     table.Column('interference_s', 'Interference', table.duration),
     table.Column('causes', 'Causes'),
-    table.Column('limited', 'Limited Now'))
-EARLIER = (
-    *COLUMNS[:-1],
     table.Column('disturbs_now', 'Disturbs Now'),
-    *COLUMNS[-1:])
+    table.Column('limited', 'Limited Now'))
 LONG = (
-    *EARLIER,
+    *COLUMNS,
     table.Column('instance', 'Instance'),
     table.Column('name', 'Name'),
     table.Column('application', 'Application'),
@@ -36,7 +33,9 @@ LONG = (
 
 
 class ListAntagonists(command.Lister):
-    """List the workloads that disturb others now, the worst first.
+    """List the workloads that disturb others, the worst first.
+
+    They disturb now, or a detector limits them because they did.
 
     With --earlier, --since or --until: also those that did and do no more.
 
@@ -74,8 +73,7 @@ class ListAntagonists(command.Lister):
         earlier = (parsed_args.earlier or parsed_args.since
                    or parsed_args.until)
         return listing.take(
-            self.app, parsed_args, 'antagonists', '/v1/antagonists',
-            EARLIER if earlier else COLUMNS,
+            self.app, parsed_args, 'antagonists', '/v1/antagonists', COLUMNS,
             long=LONG, shape=_shape, filters=(
                 'since', 'until', 'host', 'project', 'victim_project',
                 'sort'), now=None if earlier else True)

@@ -68,7 +68,8 @@ class Commands(testtools.TestCase):
               'yes']],
             self.cells('antagonist', 'list', '--earlier'))
         self.assertEqual(
-            [[SCAN, 'compute-1', '', '4', '2', '3 min', 'core', 'yes']],
+            [[SCAN, 'compute-1', '', '4', '2', '3 min', 'core', 'yes',
+              'yes']],
             self.cells('antagonist', 'list')[1:])
         found = self.json('antagonist', 'list', '--sort', 'victims',
                           '--since', '3d', '--host', 'compute-1',

@@ -305,7 +305,13 @@ class Reads:
         self.assertEqual([False, True], self.listed(url, 'disturbs_now'))
         self.assertEqual([cloud.BATCH], self.listed(f'{url}&now=true',
                                                     'workload'))
-        change(tables.suspects, of_open, antagonist=True)
+        change(tables.suspects, of_open, earlier=True)
+        self.assertEqual([], self.listed(
+            f'{url}&now=true&project={cloud.OTHER}', 'workload'))
+        # It is limited because it did.
+        self.assertEqual([cloud.BATCH], self.listed(f'{url}&now=true',
+                                                    'workload'))
+        change(tables.suspects, of_open, antagonist=True, earlier=False)
         for sort in ('interference_s', 'incidents', 'victims'):
             ranked = f'{url}&sort={sort}'
             self.assertEqual(self.listed(ranked, 'workload'), self.listed(
@@ -331,6 +337,9 @@ class Reads:
         change(tables.incidents, tables.incidents.c.uuid == cloud.INCIDENT,
                ended_s=cloud.NOW_S)
         self.assertEqual([False, False], self.listed(url, 'disturbs_now'))
+        change(tables.caps, tables.caps.c.workload == cloud.BATCH,
+               removed_s=cloud.NOW_S)
+        self.assertEqual([], self.listed(f'{url}&now=true', 'workload'))
         shown = self.ok('GET', f'/v1/incidents/{cloud.INCIDENT}')['incident']
         self.assertEqual([False, False], [
             one['earlier'] for one in shown['antagonists']])
