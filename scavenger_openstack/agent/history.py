@@ -58,7 +58,7 @@ KINDS: dict[str, tuple[type, dict[str, Check]]] = {
         'owner': text, 'reason': text, 'original': lambda one, _: one,
         'value': lambda one, _: one, 'lowest': lambda one, _: one,
         'highest': lambda one, _: one, 'since_s': number, 'why': text,
-        'incident': text}),
+        'incidents': json_fields.texts}),
     'incident': (IncidentEvent, {
         'what': text, 'controller': text, 'incident': json_fields.incident,
         'begun_s': number}),

@@ -178,14 +178,14 @@ def of_tick(before: transitions.Transitions, now: float, wall_time_s: float,
     :param incidents: those that are open, ``None`` when that is not known
     """
     events: list[transitions.Event] = []
+    answered = {key: answered_by(cap, incidents) for key, cap
+                in in_force.items()} if incidents else {}
     if incidents is not None:
         events += before.incidents(
-            now, wall_time_s, incidents, {
-                answered(cap, incidents) for cap in in_force.values()
-                } if incidents else ())
-    return events + before.limits(
-        now, wall_time_s, in_force, originals, why, pending,
-        lambda cap: answered(cap, incidents or {}))
+            now, wall_time_s, incidents,
+            {name for names in answered.values() for name in names})
+    return events + before.limits(now, wall_time_s, in_force, originals, why,
+                                  pending, answered)
 
 
 def limits_in(in_force: Mapping[KnobKey, Cap], held: Sequence[KnobKey],
@@ -203,15 +203,17 @@ def limits_in(in_force: Mapping[KnobKey, Cap], held: Sequence[KnobKey],
                for key in held}, **in_force}
 
 
-def answered(cap: Cap, incidents: Mapping[tuple[str, str], Incident]) -> str:
-    """The id of the incident that a limit answers, '' if none does."""
+def answered_by(cap: Cap, incidents: Mapping[tuple[str, str], Incident]
+                ) -> tuple[str, ...]:
+    """Return the ids of the incidents that a limit answers: all that name its
+    workload, else the one that has evidence against it."""
     own = {name: incident for (controller, name), incident
            in incidents.items() if controller == cap.owner
            and knob_of(incident) in (None, cap.knob)}
-    return next((name for name, incident in own.items()
-                 if cap.workload in incident.antagonists), next(
-        (name for name, incident in own.items() if cap.workload in (
-            ground.workload for ground in incident.grounds)), ''))
+    return tuple(name for name, incident in own.items()
+                 if cap.workload in incident.antagonists) or tuple(
+        name for name, incident in own.items() if cap.workload in (
+            ground.workload for ground in incident.grounds))[:1]
 
 
 def _workloads(sample: HostSample) -> set[str]:

@@ -149,7 +149,8 @@ def merged(row: reports.Row | None, entry: Incident, time_s: float,
             ended_s=time_s if entry.what == 'ended' else None,
             suspects=list({one.workload: reports.Suspect(
                 one.workload, one.score, one.antagonist, identities.get(
-                    one.workload, reports.Identity()).foreground)
+                    one.workload, reports.Identity()).foreground,
+                one.earlier)
                 for one in entry.suspects}.values()))
         if entry.grounds or entry.what != 'ended':
             row['grounds'] = [codec.plain(ground) for ground

@@ -36,7 +36,6 @@ from scavenger_openstack.wire.texts import Id
 from scavenger_openstack.wire.texts import IncidentId
 from scavenger_openstack.wire.texts import MaybeGivenName
 from scavenger_openstack.wire.texts import MaybeId
-from scavenger_openstack.wire.texts import MaybeIncidentId
 from scavenger_openstack.wire.texts import MaybeInstance
 from scavenger_openstack.wire.texts import MaybeName
 from scavenger_openstack.wire.texts import MaybeProject
@@ -57,6 +56,8 @@ MAX_PARTS = 50
 """Controllers and knobs of a host."""
 MAX_GROUNDS = grounds.MOST
 MAX_THREADS = 8
+MAX_ANSWERED = 32
+"""Incidents that one limit answers."""
 """Threads of the host in one ground."""
 MAX_PROFILE = 16 << 10
 """Characters of a profile."""
@@ -165,12 +166,14 @@ class Facts(Wire, frozen=True):
 class Suspect(Wire, frozen=True):
     """A workload that may disturb the victim, and the score it got.
 
-    An antagonist that was named earlier may have no score now.
+    An antagonist that was named ``earlier`` disturbs no more, and may have no
+    score now.
     """
 
     workload: Name
     score: float | None = None
     antagonist: bool = False
+    earlier: bool = False
 
 
 class Ground(Wire, frozen=True):
@@ -227,8 +230,7 @@ class Limit(Entry, frozen=True, tag='limit'):
     """A limit was set, changed or removed.
 
     ``since_s`` is when its owner set it or took it over; ``original`` what the
-    knob holds without it.  ``incident`` is the id of the one that it answers,
-    '' for none.
+    knob holds without it.  ``incidents`` are the ids of those that it answers.
     """
 
     workload: Name
@@ -240,7 +242,8 @@ class Limit(Entry, frozen=True, tag='limit'):
     original: Value | None = None
     reason: Sentence = ''
     why: Sentence = ''
-    incident: MaybeIncidentId = ''
+    incidents: Annotated[list[IncidentId],
+                         Meta(max_length=MAX_ANSWERED)] = []
 
 
 class Kill(Entry, frozen=True, tag='kill'):

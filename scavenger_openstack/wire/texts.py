@@ -41,7 +41,6 @@ Host = Annotated[str, Meta(pattern=rf'\A{HOST}\Z')]
 Instance = Annotated[str, Meta(pattern=rf'\A{UUID}\Z')]
 MaybeInstance = Annotated[str, Meta(pattern=rf'\A(?:{UUID})?\Z')]
 IncidentId = Annotated[str, Meta(pattern=rf'\A{INCIDENT}\Z')]
-MaybeIncidentId = Annotated[str, Meta(pattern=rf'\A(?:{INCIDENT})?\Z')]
 CpuList = Annotated[str, Meta(pattern=rf'\A{CPU_LIST}\Z')]
 Id = Annotated[str, Meta(pattern=rf'\A{WORD}{{1,{ID}}}\Z')]
 """Of a boot, a run, directives."""

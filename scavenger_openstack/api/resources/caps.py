@@ -48,8 +48,8 @@ HIDDEN_FILTERS = frozenset(('host', 'project'))
 """What tells readers of a project of others, or where an instance is."""
 
 HIDDEN: Mapping[str, None] = dict.fromkeys((
-    'id', 'host', 'reason', 'why', 'incident', 'override'))
-"""Likewise: texts name what suffers, the incident is another's, and ids tell
+    'id', 'host', 'reason', 'why', 'incidents', 'override'))
+"""Likewise: texts name what suffers, the incidents are of others, and ids tell
 how many limits there are."""
 
 FIELDS = {
@@ -65,9 +65,8 @@ FIELDS = {
     'owner': described(schemas.TEXT, 'The controller, or operator.'),
     'reason': schemas.MAYBE_TEXT,
     'why': described(schemas.MAYBE_TEXT, 'Why it was removed.'),
-    'incident': described(schemas.MAYBE_TEXT,
-                          'The id of the incident that it answers; empty '
-                          'for none.'),
+    'incidents': described(schemas.maybe(schemas.items(schemas.TEXT)),
+                           'The ids of the incidents that it answers.'),
     'set_at': schemas.MAYBE_TIME,
     'removed_at': schemas.MAYBE_TIME,
     'override': described(schemas.MAYBE_TEXT, 'The id of the override that '
@@ -143,6 +142,7 @@ def shapes(connection: Any, found: list[dict[str, Any]], now_s: float,
         fields, row, id=str(row['id']), steps=[
             {'at': times.iso(time_s), 'value': value} for time_s, value in
             row['steps'] or [(row['set_s'], row['value'])]],
+        incidents=row['incidents'].split(),
         reason=names_.beside(row['reason'], others),
         why=names_.beside(row['why'], others),
         name=names.get((row['host_id'], row['workload']), ''),

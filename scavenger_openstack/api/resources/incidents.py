@@ -55,7 +55,10 @@ ANTAGONIST = {'workload': schemas.MAYBE_TEXT, 'instance': schemas.MAYBE_TEXT,
               'name': schemas.MAYBE_TEXT, 'project': schemas.MAYBE_TEXT,
               'score': schemas.MAYBE_NUMBER,
               'foreground': described(
-                  schemas.maybe(schemas.FLAG), 'It is never limited.')}
+                  schemas.maybe(schemas.FLAG), 'It is never limited.'),
+              'earlier': described(
+                  schemas.maybe(schemas.FLAG), 'It disturbs no more, although '
+                                               'the incident goes on.')}
 SUSPECT = {**ANTAGONIST, 'antagonist': schemas.FLAG}
 GROUND_NUMBERS = {
     'share': described(

@@ -148,7 +148,7 @@ DOMAIN_ACTION = {
 API_CAP = {
     'id': '1', 'host': 'h', 'workload': '/batch/a', 'instance': '',
     'name': '', 'project': 'p', 'knob': 'cpu_cores', 'value': 0.5,
-    'original': None, 'owner': 'o', 'reason': 'r', 'why': '', 'incident': '',
+    'original': None, 'owner': 'o', 'reason': 'r', 'why': '', 'incidents': [],
     'set_at': '2026-11-23T12:00:00.000Z', 'removed_at': None,
     'override': None}
 API_INCIDENT = {
