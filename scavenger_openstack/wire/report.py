@@ -40,6 +40,7 @@ from scavenger_openstack.wire.texts import MaybeInstance
 from scavenger_openstack.wire.texts import MaybeName
 from scavenger_openstack.wire.texts import MaybeProject
 from scavenger_openstack.wire.texts import Name
+from scavenger_openstack.wire.texts import Line
 from scavenger_openstack.wire.texts import Sentence
 from scavenger_openstack.wire.texts import ThreadName
 
@@ -56,11 +57,9 @@ MAX_PARTS = 50
 """Controllers and knobs of a host."""
 MAX_GROUNDS = grounds.MOST
 MAX_THREADS = 8
+"""Threads of the host in one ground."""
 MAX_ANSWERED = 32
 """Incidents that one limit answers."""
-"""Threads of the host in one ground."""
-MAX_PROFILE = 16 << 10
-"""Characters of a profile."""
 MAX_REFUSED = 200
 """Sentences of one report; there may be more."""
 
@@ -297,7 +296,7 @@ class Profiling(Entry, frozen=True, tag='profiling'):
     workload: Name
     seconds: NotNegative = 0.0
     detail: Sentence = ''
-    profile: Annotated[str, Meta(max_length=MAX_PROFILE)] = ''
+    profile: Line = ''
 
 
 AnyEntry = Incident | Limit | Kill | AgentEvent | Statistics | Profiling

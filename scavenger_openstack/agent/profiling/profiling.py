@@ -26,7 +26,7 @@ from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Workload
 from scavenger_openstack.wire import fit
-from scavenger_openstack.wire import report
+from scavenger_openstack.wire.profile import MAX_PROFILE_BYTES
 
 LOG = log.getLogger(__name__)
 
@@ -212,9 +212,9 @@ class Profiling:
                          f'{signal.Signals(-status).name}')
             self._clean()
         is_measured = status == 0 and not self._why and bool(profile)
-        if is_measured and len(profile) > report.MAX_PROFILE:
+        if is_measured and len(profile) > MAX_PROFILE_BYTES:
             is_measured = False
-            complaint = f'a profile of more than {report.MAX_PROFILE} bytes'
+            complaint = f'a profile of more than {MAX_PROFILE_BYTES} bytes'
         events = [ProfilingEvent(
             wall_s, 'measured' if is_measured else 'ended', order.id,
             order.workload, seconds,

@@ -347,10 +347,10 @@ class Commands(testtools.TestCase):
         with connect.writing(self.plane.engine) as connection:
             for table in reversed(tables.METADATA.sorted_tables):
                 connection.execute(table.delete())
-        for words, first in (((), 'No antagonist now; add --earlier for '
-                                  'those before.'),
-                             (('--earlier',), 'No antagonist.')):
-            self.nothing('antagonist', 'list', *words,
+        for more, first in (([], 'No antagonist now; add --earlier for '
+                                 'those before.'),
+                            (['--earlier'], 'No antagonist.')):
+            self.nothing('antagonist', 'list', *more,
                          err=f'{first} No host has reported yet.')
         self.nothing('interference', 'host', 'list', err='No host.\n')
 

@@ -475,8 +475,9 @@ class Sync(cloud.Mixin):
         """Then it is one row; its incident is that of its owner."""
         self.listed()
         ahead = NOW + 3600
-        for sequence, more in enumerate((
-                {'incidents': ['i']}, {}, {'owner': 'leftover'}), 1):
+        changes: tuple[dict[str, Any], ...] = (
+            {'incidents': ['i']}, {}, {'owner': 'leftover'})
+        for sequence, more in enumerate(changes, 1):
             self.sync(report(limit(
                 sequence, ahead + sequence, 'changed' if sequence > 1
                 else 'set', since_s=ahead + sequence, **more),

@@ -49,11 +49,13 @@ class Lines:
                 and event.owner == attribution.Controller.name
                 and event.what != 'removed'):
             self.limits += 1
-            self._case.assertIn(event.incident, self.open, str(event))
-            incident = self.open[event.incident].incident
-            # The line that it is back may be held back.
-            self._case.assertIn(event.workload, (
-                *incident.antagonists, *incident.named_earlier))
+            self._case.assertTrue(event.incidents, str(event))
+            for name in event.incidents:
+                self._case.assertIn(name, self.open, str(event))
+                incident = self.open[name].incident
+                # The line that it is back may be held back.
+                self._case.assertIn(event.workload, (
+                    *incident.antagonists, *incident.named_earlier))
 
     def _incident(self, event: transitions.IncidentEvent) -> None:
         case, incident = self._case, event.incident
