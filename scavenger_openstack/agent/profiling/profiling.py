@@ -27,6 +27,7 @@ from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Workload
 from scavenger_openstack.wire import fit
 from scavenger_openstack.wire.profile import MAX_PROFILE_BYTES
+from scavenger_openstack.wire import report
 
 LOG = log.getLogger(__name__)
 
