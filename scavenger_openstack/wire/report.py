@@ -34,13 +34,13 @@ from scavenger_openstack.wire.texts import GivenSentence
 from scavenger_openstack.wire.texts import Host
 from scavenger_openstack.wire.texts import Id
 from scavenger_openstack.wire.texts import IncidentId
+from scavenger_openstack.wire.texts import Line
 from scavenger_openstack.wire.texts import MaybeGivenName
 from scavenger_openstack.wire.texts import MaybeId
 from scavenger_openstack.wire.texts import MaybeInstance
 from scavenger_openstack.wire.texts import MaybeName
 from scavenger_openstack.wire.texts import MaybeProject
 from scavenger_openstack.wire.texts import Name
-from scavenger_openstack.wire.texts import Line
 from scavenger_openstack.wire.texts import Sentence
 from scavenger_openstack.wire.texts import ThreadName
 
