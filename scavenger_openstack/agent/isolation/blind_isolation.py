@@ -217,11 +217,13 @@ class BlindIsolation:
 
     def _within_originals(self, allowed: frozenset[int],
                           online: frozenset[int]) -> frozenset[int]:
+        held = self._leases.held()
         for group in self._sets:
-            original = self._leases.original(group, Knob.CPU_SET)
+            state = held.get((group, Knob.CPU_SET))
+            text = state and state.original.value
             # A set with no CPU online limits nothing: the kernel, too, lets
             # the group run on those of its parent.
-            own = parse_cpus(str(original or '')) & online
+            own = parse_cpus(str(text or '')) & online
             if own:
                 allowed &= own
         if not allowed:

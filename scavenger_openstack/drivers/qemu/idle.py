@@ -35,7 +35,7 @@ class Idle:
         self._rule = RULES[Knob.CPU_IDLE, version]
 
     def read(self) -> Value | None:
-        return self._rule.read(self._directory)
+        return self._rule.read(self._directory, None)
 
     def actions(self) -> list[base.RestoreAction]:
         return self._directory.actions(self._rule.entries(self._directory))

@@ -96,10 +96,10 @@ class Records(LeasesTestCase):
         held.hold(*A, self.steps, 1.5)
         self.assertEqual({}, before)
         self.assertEqual({A: (1.5, self.steps)}, {
-            key: (one.original, one.actions)
+            key: (one.original.value, one.original.actions)
             for key, one in held.held().items()})
-        self.assertEqual(1.5, held.original(*A))
-        self.assertIsNone(held.original(*B))
+        self.assertEqual(1.5, held.held()[A].original.value)
+        self.assertNotIn(B, held.held())
         record, = self.on_disk()
         self.assertEqual(
             {'schema': 1, 'workload': '/batch/a', 'knob': 'cpu_cores',
@@ -119,7 +119,7 @@ class Records(LeasesTestCase):
         held.hold(*A, self.steps, None)
         held.replace(*A, self.steps * 2, '0-1')
         self.assertEqual(('0-1', self.steps * 2), (
-            held.held()[A].original, held.held()[A].actions))
+            held.held()[A].original.value, held.held()[A].original.actions))
         record, = self.on_disk()
         self.assertEqual('0-1', record['original'])
         self.assertEqual(self.steps * 2, record['steps'])
@@ -174,7 +174,7 @@ class Records(LeasesTestCase):
                 self.assertRaises(errors.LeaseError, call, *key, self.steps,
                                   2.5)
         self.assertEqual((before, {A: 1.5}), (self.on_disk(), {
-            key: one.original for key, one in held.held().items()}))
+            key: one.original.value for key, one in held.held().items()}))
 
     def lease_name(self, key: tuple[str, Knob]) -> str:
         other = leases.Leases(self.path.with_name('other'))
@@ -518,10 +518,10 @@ class Restored(LeasesTestCase):
     def test_what_it_wrote_is_no_original(self) -> None:
         self.assertIn('ran out', str(self.assertRaises(
             errors.LeaseError, self.held.replace, *A, self.steps, 4)))
-        self.assertEqual(3, self.held.original(*A))
+        self.assertEqual(3, self.held.held()[A].original.value)
         self.held.reopen()
         self.held.replace(*A, self.steps, 4)
-        self.assertEqual(4, self.held.original(*A))
+        self.assertEqual(4, self.held.held()[A].original.value)
 
 
 class Renewing(LeasesTestCase):
