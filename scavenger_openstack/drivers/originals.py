@@ -75,21 +75,20 @@ def follow(driver: base.Knobs, workload: str, knob: Knob, state: KnobState
     """
     value, ours = driver.read(workload, knob, state), state.ours
     unchanged = ours is not None and same(value, ours.value)
-    if ours is not None and unchanged and is_one_text(ours.actions) \
-            and not is_tree(ours.actions):
+    if ours is not None and unchanged and is_one_text(ours.actions):
         return Followed(value, state)
     now = driver.restore_actions(workload, knob, state)
     leased = state.original.actions
     if made_again(leased, now) or ours is None and keys(leased) != keys(now):
         raise errors.WorkloadGone(base.MADE_AGAIN)
     original, message = state.original, ''
-    other_disks = ours is not None and devices(now) != devices(ours.actions)
+    others = ours is not None and parts(now) != parts(ours.actions)
     below_only = ours is None or unchanged and is_tree(ours.actions)
-    if below_only or other_disks:
+    if below_only or others:
         original, message = _grown(original, now)
     if ours is None or below_only:
         return Followed(value, KnobState(original, ours), message=message)
-    written = of_devices(ours.actions, now) if other_disks else ours.actions
+    written = of_parts(ours.actions, now) if others else ours.actions
     holds = (ours if unchanged and now == ours.actions
              else Setting(value, now))
     if now == written:      # the value may differ: it is of so many vCPUs
@@ -134,12 +133,10 @@ def is_tree(actions: Sequence[RestoreAction]) -> bool:
 
 
 def is_one_text(actions: Sequence[RestoreAction]) -> bool:
-    """Whether the value of the whole tells all: not of several disks, or of
-    several files of one cgroup."""
-    first = actions[0]
-    return (first.keys().isdisjoint(('device', 'values'))
-            and not any(action.get('dir') == first.get('dir', '')
-                        for action in actions[1:]))
+    """Whether the value of the whole tells all: not of several disks, files
+    or cgroups."""
+    return (len(actions) == 1
+            and actions[0].keys().isdisjoint(('device', 'values')))
 
 
 def below(actions: Sequence[RestoreAction], now: Sequence[RestoreAction]
@@ -351,14 +348,14 @@ def _action_key(action: RestoreAction) -> tuple[object, ...]:
             action.get('dev'), action.get('netns'))
 
 
-def devices(actions: Sequence[RestoreAction]) -> set[object]:
-    """The disks of which the actions restore limits of a cgroup."""
-    return {action.get('device') for action in actions}
+def parts(actions: Sequence[RestoreAction]) -> set[object]:
+    """The cgroups and the disks whose limits the actions restore."""
+    return {(action.get('dir'), action.get('device')) for action in actions}
 
 
-def of_devices(ours: Sequence[RestoreAction], now: Sequence[RestoreAction]
-               ) -> list[RestoreAction]:
-    """What we wrote (``ours``) on the disks of ``now``; on those that came
+def of_parts(ours: Sequence[RestoreAction], now: Sequence[RestoreAction]
+             ) -> list[RestoreAction]:
+    """What we wrote (``ours``) to the parts of ``now``; of those that came
     what they hold."""
     written = {_action_key(action): action for action in ours}
     return [written.get(_action_key(action), action) for action in now]

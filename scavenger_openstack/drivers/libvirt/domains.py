@@ -300,7 +300,7 @@ class Domains:
                 f'domain {snapshot.domain.name} is foreground: it is never '
                 'limited')
         if knob in file_knobs.KNOBS:
-            return self._files(workload, knob).write(value)
+            return self._files(workload, knob).write(value, state)
         rule = domain_knobs.rule(knob)
         with self._health.domain(workload) as handle:
             snapshot = self._look(workload, handle)

@@ -40,6 +40,7 @@ class Idle:
     def actions(self) -> list[base.RestoreAction]:
         return self._directory.actions(self._rule.entries(self._directory))
 
-    def write(self, value: Value) -> Value | None:
+    def write(self, value: Value, state: base.KnobState | None = None
+              ) -> Value | None:
         knobs.write(self._rule, self._directory, value, ())
         return self.read()
