@@ -391,8 +391,8 @@ class Domains:
         return {key for key, state in held.items()
                 if state.ours is not None
                 and (seen := known.get(key[0])) is not None
-                and self._is_ours(seen, key[1]) and seen.records.get(key[1])
-                != limiting.original(seen, key[1], state)} | {
+                and self._is_ours(seen, key[1])
+                and not limiting.is_recorded(seen, key[1], state)} | {
             (uuid, Knob.CPU_SET) for uuid, one in self._known.items()
             if (uuid, Knob.CPU_SET) in held and one.files.plugged()}
 

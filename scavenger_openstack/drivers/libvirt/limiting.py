@@ -29,6 +29,14 @@ def original(seen: Snapshot, knob: Knob, state: base.KnobState
             if knobs.part(knob, key) not in seen.unlimited}
 
 
+def is_recorded(seen: Snapshot, knob: Knob, state: base.KnobState) -> bool:
+    """Whether the record in the domain says what the lease does."""
+    values = seen.records.get(knob)
+    # Most are the very same, and this is asked in each tick.
+    return (values == state.original.actions[0]['values']
+            or values == original(seen, knob, state))
+
+
 def record(handle: domain_handle.Handle, knob: Knob, values: Values) -> None:
     """Have the domain itself say what a knob held before us.
 
