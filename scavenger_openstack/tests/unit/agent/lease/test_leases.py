@@ -22,6 +22,8 @@ import testtools
 
 from scavenger_openstack.agent.lease import heartbeat
 from scavenger_openstack.agent.lease import leases
+from scavenger_openstack.drivers.base import KnobState
+from scavenger_openstack.drivers.base import Setting
 from scavenger_openstack import errors
 from scavenger_openstack.restore import abilities
 from scavenger_openstack.restore import cgroup
@@ -123,6 +125,23 @@ class Records(LeasesTestCase):
         record, = self.on_disk()
         self.assertEqual('0-1', record['original'])
         self.assertEqual(self.steps * 2, record['steps'])
+
+    def test_what_was_written(self) -> None:
+        """It is in memory only, and gone when all was restored."""
+        held, ours = self.opened(), Setting(0.5, self.steps)
+        held.hold(*A, self.steps, 1.5)
+        before, record = held.held(), self.on_disk()
+        for key in A, B:
+            held.wrote(*key, ours)
+        self.assertIsNone(before[A].ours)
+        self.assertEqual({A: ours}, {
+            key: state.ours for key, state in held.held().items()})
+        self.assertEqual(record, self.on_disk())
+        held.replace(*A, self.steps, 2.5)
+        self.assertEqual(KnobState(Setting(2.5, self.steps), ours),
+                         held.held()[A])
+        held.reopen()
+        self.assertIsNone(held.held()[A].ours)
 
     def test_steps_outside_the_closed_set_are_no_lease(self) -> None:
         held = self.opened()
