@@ -95,12 +95,12 @@ class Leases(Protocol):
 class Leaser(Protocol):
     """Leases knobs that another thread will write: the actuator."""
 
-    def hold(self, workload: str, knob: Knob) -> None:
-        """Lease a knob, and what was born below it since."""
-        ...
+    def hold(self, workload: str, knob: Knob,
+             theirs: frozenset[int] | None = None) -> None:
+        """Lease a knob, and what was born below it since.
 
-    def adopt(self, workload: str, knob: Knob, text: str) -> None:
-        """Another program set a CPU set that the fast loop writes."""
+        :param theirs: the CPU set that another program has set, over ours
+        """
         ...
 
 

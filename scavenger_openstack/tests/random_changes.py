@@ -25,6 +25,7 @@ from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
 from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack.types import Cpu
+from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Mode
@@ -305,8 +306,10 @@ class Agent:
     def writing(self, workload: str, knob: Knob) -> Iterator[None]:
         yield
 
-    def hold(self, workload: str, knob: Knob) -> None:
+    def hold(self, workload: str, knob: Knob,
+             theirs: frozenset[int] | None) -> None:
         key = (workload, knob)
+        self.adopted += [format_cpus(theirs)] if theirs else []
         state = self._held.get(key)
         actions = self._driver.restore_actions(*key, state)
         if state is None:
@@ -315,6 +318,3 @@ class Agent:
 
     def held(self) -> dict[KnobKey, base.KnobState]:
         return self._held
-
-    def adopt(self, workload: str, knob: Knob, text: str) -> None:
-        self.adopted.append(text)

@@ -36,6 +36,7 @@ from scavenger_openstack import errors
 from scavenger_openstack.knobs import OF_GROUPS
 from scavenger_openstack import log_once
 from scavenger_openstack.types import Cap
+from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import phase
@@ -265,15 +266,25 @@ class Actuator:
                 self._timed_out.append((keys, one))
         return outcome
 
-    def hold(self, workload: str, knob: Knob) -> None:
+    def hold(self, workload: str, knob: Knob,
+             theirs: frozenset[int] | None = None) -> None:
         """Lease a knob before it is first written, and groups born below.
 
+        :param theirs: the CPU set that another program has set over that of
+            the fast loop: what will be restored
         :raises LeaseError: no durable record, or no watcher to restore it
         :raises DriverError: the knob cannot be read
         """
+        key = (workload, knob)
         # From now on what we wrote does not tell whose write is there.
-        self._leases.wrote(workload, knob, None)
-        self._lease((workload, knob))
+        self._leases.wrote(*key, None)
+        state = self._lease(key)
+        if theirs:
+            text = format_cpus(theirs)
+            self._leases.replace(*key, originals.within(
+                state.original.actions, text), text)
+            LOG.warning('%s %s: another program set it to %s, which will be '
+                        'restored', *key, amounts.of_knob(knob, text))
 
     def _lease(self, key: KnobKey) -> base.KnobState:
         """The state of a knob that may be written now."""
@@ -296,18 +307,6 @@ class Actuator:
             actions = self._driver.restore_actions(*key)
         self._leases.hold(*key, actions, self._driver.read(*key))
         return self._leases.held()[key]
-
-    def adopt(self, workload: str, knob: Knob, text: str) -> None:
-        """Another program set a CPU set that the fast loop writes: that is
-        what will be restored.
-
-        :raises LeaseError: no durable record could be made
-        """
-        actions = self._leases.held()[workload, knob].original.actions
-        self._leases.replace(workload, knob,
-                             originals.within(actions, text), text)
-        LOG.warning('%s %s: another program set it to %s, which will be '
-                    'restored', workload, knob, amounts.of_knob(knob, text))
 
     def remove(self, key: KnobKey, outcome: Outcome | None = None) -> None:
         """Remove one limit: restore its original, end its lease."""

@@ -205,10 +205,8 @@ class BlindIsolation:
                 raise errors.DriverError('a write of a CPU set hangs')
         for group in groups:
             # Asked first: to hold is to look, and then it is known.
-            theirs = group in self._sets and self._sets[group].foreign()
-            leaser.hold(group, Knob.CPU_SET)
-            if theirs:
-                leaser.adopt(group, Knob.CPU_SET, format_cpus(theirs))
+            leaser.hold(group, Knob.CPU_SET, self._sets[group].foreign()
+                        if group in self._sets else None)
         if set(self._sets) != set(groups):
             self._sets = {group: self._driver.fast_cpu_set(group)
                           for group in groups}

@@ -104,7 +104,8 @@ class Host:
         return {(GROUP, Knob.CPU_SET): base.KnobState(
             base.Setting(self.first, ()))}
 
-    def hold(self, workload: str, knob: Knob) -> None:
+    def hold(self, workload: str, knob: Knob,
+             theirs: frozenset[int] | None) -> None:
         self.holds += 1
 
 
