@@ -51,7 +51,7 @@ class Memory(tree.GuestTestCase):
     def test_memory_in_use_is_refused_then_frozen(self) -> None:
         pid = self.tree.run('/batch/a', tree.hold(48 * MIB))
         driver = self.driver()
-        self.lease(driver, Knob.MEMORY_BYTES)
+        state = self.lease(driver, Knob.MEMORY_BYTES)
         refused = self.assertRaises(
             errors.Refused, driver.write, self.job, Knob.MEMORY_BYTES,
             32 * MIB)
@@ -59,7 +59,7 @@ class Memory(tree.GuestTestCase):
         self.assertNotIn('\n', str(refused))
         # It grows slowly at best, but nothing was killed for it.
         self.assertEqual([str(32 * MIB), 'max'], self.files())
-        self.assertIsNone(driver.read(self.job, Knob.MEMORY_BYTES))
+        self.assertIsNone(driver.read(self.job, Knob.MEMORY_BYTES, state))
         self.assertEqual('oom_kill 0', self.oom_kills())
         self.lease(driver, Knob.PAUSED)
         driver.write(self.job, Knob.PAUSED, 1)

@@ -91,14 +91,14 @@ class Watched(tree.GuestTestCase):
     def test_one_that_is_made_anew(self) -> None:
         driver = self.driver()
         self.one(driver)
-        self.lease(driver, Knob.CPU_CORES)
-        driver.write(self.job, Knob.CPU_CORES, 0.5)
+        state = self.lease(driver, Knob.CPU_CORES)
+        driver.write(self.job, Knob.CPU_CORES, 0.5, state)
         self.tree.path('/batch/a').rmdir()
         self.assertRaises(errors.WorkloadGone, driver.read, self.job,
                           Knob.CPU_CORES)
         self.tree.make('/batch/a')
         self.assertRaises(errors.WorkloadGone, driver.write, self.job,
-                          Knob.CPU_CORES, 0.2)
+                          Knob.CPU_CORES, 0.2, state)
         self.assertRaises(actions.Gone, restoration.restore,
                           self.leases.pop())
         self.assertEqual('max 100000', self.tree.read('/batch/a', 'cpu.max'))
