@@ -13,7 +13,6 @@ import os
 import time
 
 from scavenger_openstack.agent.apply import actuator as actuator_
-from scavenger_openstack.agent.apply import originals
 from scavenger_openstack.agent import base
 from scavenger_openstack.agent import history as history_
 from scavenger_openstack.agent import loop as loop_
@@ -21,6 +20,7 @@ from scavenger_openstack.agent import transitions
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.decision.changes import knob_of
 from scavenger_openstack.decision import removal
+from scavenger_openstack.drivers.base import MADE_AGAIN
 from scavenger_openstack.types import Action
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import HostSample
@@ -106,7 +106,7 @@ class Journal:
             wall_s,
             # Not known is not over.
             None if tick.sample is None else tick.incidents, in_force,
-            {key: one.original for key, one in held.items()},
+            {key: state.original.value for key, state in held.items()},
             lambda cap: self._why(cap, state, tick),
             pending | self._unexplained(tick, held))
         events += [transitions.KillEvent(wall_s, action, count)
@@ -123,7 +123,7 @@ class Journal:
         if key in self._gone:
             gone = self._gone[key]
             # Of a VM it is known why its files are others.
-            return (gone if gone != originals.MADE_AGAIN
+            return (gone if gone != MADE_AGAIN
                     else self._ended(key[0]) or gone)
         if key not in self._went and key[0] in _workloads(tick.sample):
             if key in self._lost or key in tick.lost:
@@ -157,7 +157,7 @@ class Journal:
         self.add([
             *self._transitions.limits(
                 now, wall_s, {},
-                {key: one.original for key, one in held.items()},
+                {key: state.original.value for key, state in held.items()},
                 lambda _: 'the agent ends'),
             *self._transitions.incidents(now, wall_s, {}),
             transitions.AgentEvent(

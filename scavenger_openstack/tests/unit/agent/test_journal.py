@@ -9,7 +9,6 @@ from typing import Any
 import fixtures
 import testtools
 
-from scavenger_openstack.agent.apply import originals
 from scavenger_openstack.agent import history
 from scavenger_openstack.agent.isolation import blind_isolation
 from scavenger_openstack.agent import journal
@@ -20,6 +19,7 @@ from scavenger_openstack.decision import decider
 from scavenger_openstack.decision import orders
 from scavenger_openstack.decision import removal
 from scavenger_openstack.decision import settle
+from scavenger_openstack.drivers.base import MADE_AGAIN
 from scavenger_openstack.drivers.libvirt import ends as domain_ends
 from scavenger_openstack.grounds import Ground
 from scavenger_openstack.grounds import GroundKind
@@ -127,7 +127,7 @@ class JournalTest(limits.LimitsTestCase):
             limits.gone(self.driver)
             and bool(self.driver.sample())))
         self.tick(*WISHES)
-        self.actuator.gone[CORES] = originals.MADE_AGAIN
+        self.actuator.gone[CORES] = MADE_AGAIN
         self.assertEqual(
             [REMOVED.format('the VM shut down, and was started again')],
             self.told())

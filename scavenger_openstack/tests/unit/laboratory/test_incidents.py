@@ -97,7 +97,7 @@ class IncidentsTest(testtools.TestCase):
             incidents.follow(now, tick.decisions[attribution.Controller.name])
             for event in journal.of_tick(
                     told, now, WALL_S + now, tick.incidents,
-                    actuator.in_force, {key: held.original for key, held
+                    actuator.in_force, {key: held.original.value for key, held
                                         in leases.held().items()}):
                 lines.follow(event)
         for event in told.incidents(now, WALL_S + now, {}):

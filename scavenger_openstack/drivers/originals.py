@@ -6,26 +6,28 @@ The restore actions of a lease are the state before us.  That state does not
 stand still: groups are born below a capped one and inherit the cap, another
 program writes a capped knob, a cgroup is deleted and made again.  Each
 function takes the actions that a lease holds, and the actions that describe
-the knob as it stands ``now``, and says what the lease should hold.  Nothing is
-read or written here; :class:`SeenKnobs` is what the actuator read.
+the knob as it stands ``now``, and says what the lease should hold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from collections.abc import Sequence
 import math
+import os
 from typing import NamedTuple
 
 from scavenger_openstack import amounts
 from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers.base import KnobState
 from scavenger_openstack.drivers.base import RestoreAction
+from scavenger_openstack.drivers.base import Setting
 from scavenger_openstack.drivers.cgroup import cpuset_tree
 from scavenger_openstack.drivers.cgroup import knobs
+from scavenger_openstack import errors
+from scavenger_openstack.restore import cpuset
 from scavenger_openstack.restore import grammar
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
-from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import parse_cpus
 from scavenger_openstack.types import Value
 
@@ -34,35 +36,11 @@ QUOTA, PERIOD = 'cpu.cfs_quota_us', 'cpu.cfs_period_us'
 RESET_WEIGHTS = {'cpu.shares': '1024', 'cpu.weight': '100'}
 """What the kernel sets when a cgroup ceases to be idle."""
 
+SHOWN = 3
+"""So many groups are named in one line of the log."""
+
 DRIFT_SLACK = 0.001
 """Values closer than this share are one to the kernel, which rounds."""
-
-
-class Written(NamedTuple):
-    """What a knob held right after we wrote it: by that another program's
-    write is told from our own.  It is never restored."""
-
-    value: Value | None
-    actions: Sequence[RestoreAction]
-
-
-class SeenKnobs(NamedTuple):
-    """What one look at some knobs found.
-
-    ``originals`` is what each would hold without us, ``current`` what it
-    holds.  A knob that could not be read is in neither: ``problems`` says
-    why, and ``gone`` of one that is no longer what was limited.
-    ``changes`` is what the driver says is new.
-    """
-
-    originals: Mapping[KnobKey, Value | None] = {}
-    current: Mapping[KnobKey, Value | None] = {}
-    gone: Mapping[KnobKey, str] = {}
-    problems: Sequence[str] = ()
-    changes: base.Changes = base.Changes()
-
-
-NOTHING_SEEN = SeenKnobs()
 
 
 def same(a: Value | None, b: Value | None) -> bool:
@@ -71,8 +49,75 @@ def same(a: Value | None, b: Value | None) -> bool:
                       and abs(a - b) <= DRIFT_SLACK * max(abs(a), abs(b)))
 
 
-MADE_AGAIN = 'it was made again'
-"""Why a limit is gone: what it was set on is, and another has its place."""
+class Followed(NamedTuple):
+    """What others did to a knob with a lease.
+
+    ``value`` is what it holds, ``state`` what there is to know of it from now
+    on.  ``theirs``: another program wrote the knob itself.  ``message`` is
+    for the log: what another program did, '' for nothing.
+    """
+
+    value: Value | None
+    state: KnobState
+    theirs: bool = False
+    message: str = ''
+
+
+def follow(driver: base.Knobs, workload: str, knob: Knob, state: KnobState
+           ) -> Followed:
+    """Read a knob with a lease, and compare it with what is known of it.
+
+    Without ``state.ours`` no other program is looked for, only what was born
+    below and what came.
+
+    :raises WorkloadGone: the leased object is gone, or was made again.
+    :raises DriverError: the knob cannot be read.
+    """
+    value, ours = driver.read(workload, knob, state), state.ours
+    unchanged = ours is not None and same(value, ours.value)
+    if ours is not None and unchanged and is_one_text(ours.actions):
+        return Followed(value, state)
+    now = driver.restore_actions(workload, knob, state)
+    leased = state.original.actions
+    if made_again(leased, now) or ours is None and keys(leased) != keys(now):
+        raise errors.WorkloadGone(base.MADE_AGAIN)
+    original, message = state.original, ''
+    others = ours is not None and parts(now) != parts(ours.actions)
+    below_only = ours is None or unchanged and is_tree(ours.actions)
+    if below_only or others:
+        original, message = _grown(original, now)
+    if ours is None or below_only:
+        return Followed(value, KnobState(original, ours), message=message)
+    written = of_parts(ours.actions, now) if others else ours.actions
+    holds = (ours if unchanged and now == ours.actions
+             else Setting(value, now))
+    if now == written:      # the value may differ: it is of so many vCPUs
+        return Followed(value, KnobState(original, holds), message=message)
+    restored = after_drift(original.actions, written, now)
+    change = 'changed it ' + difference(
+        knob, ours._replace(actions=written), holds)
+    if restored == original.actions:        # a part of our limit
+        return Followed(value, KnobState(original, holds), True,
+                        f'{change}; the limit is set again')
+    return Followed(
+        value, KnobState(Setting(value_of(restored, value), restored), holds),
+        True, f'{change}, which will be restored')
+
+
+def _grown(original: Setting, now: Sequence[RestoreAction]
+           ) -> tuple[Setting, str]:
+    """The original with groups that were born below, sets that other programs
+    set there, and disks that came; and what to log."""
+    actions = below(original.actions, now)
+    if actions == list(original.actions):
+        return original, ''
+    there = {action.get('dir') for action in now}
+    actions = [action for action in actions if 'dir' not in action
+               or action['dir'] in there or os.path.isdir(action['dir'])]
+    changed = changed_below(original.actions, actions)
+    return Setting(value_of(actions, original.value), actions), (
+        f'changed it in {amounts.counted(len(changed), "group")} below, which '
+        f'will be restored: {", ".join(changed[:SHOWN])}' if changed else '')
 
 
 def made_again(actions: Sequence[RestoreAction],
@@ -88,34 +133,30 @@ def is_tree(actions: Sequence[RestoreAction]) -> bool:
 
 
 def is_one_text(actions: Sequence[RestoreAction]) -> bool:
-    """Whether the value of the whole tells all: not of several disks, or of
-    several files of one cgroup."""
-    first = actions[0]
-    return (first.keys().isdisjoint(('device', 'values'))
-            and not any(action.get('dir') == first.get('dir', '')
-                        for action in actions[1:]))
+    """Whether the value of the whole tells all: not of several disks, files
+    or cgroups."""
+    return (len(actions) == 1
+            and actions[0].keys().isdisjoint(('device', 'values')))
 
 
-def below(actions: Sequence[RestoreAction], now: Sequence[RestoreAction], *,
-          known: bool) -> list[RestoreAction]:
+def below(actions: Sequence[RestoreAction], now: Sequence[RestoreAction]
+          ) -> list[RestoreAction]:
     """The originals of a knob whose first part is capped, parents first.
 
     A group born below that has just what its parent has took the cap over,
-    so its original is the parent's; any other value is its own.
-
-    :param known: so is a CPU set below that is not the one of the lease:
-        ``now`` has what each group has on its own account
+    so its original is the parent's; any other value is its own, and so is a
+    CPU set below that is not the one of the lease.
     """
     found = {_action_key(action): action for action in actions}
     present = {_action_key(action): action for action in now}
     texts = {action.get('dir'): action.get('text') for action in actions}
     held = {action.get('dir'): action.get('text') for action in now}
-    known = known and is_tree(now)
+    sets = is_tree(now) and now[0].get('file') == cpuset.FILE
     for name, action in present.items():
         old = found.get(name, {})
         if 'dir' not in action or (
                 old.get('inode') == action.get('inode')
-                and (not known or old['text'] == action['text']
+                and (not sets or old['text'] == action['text']
                      or action['dir'] == now[0]['dir'])):
             continue
         parent = str(action['dir']).rpartition('/')[0]
@@ -257,7 +298,7 @@ def _limited(limit: float) -> Value | None:
     return None if limit == math.inf else limit
 
 
-def difference(knob: Knob, before: Written, now: Written) -> str:
+def difference(knob: Knob, before: Setting, now: Setting) -> str:
     """How another program changed what we wrote, for people.
 
     Where the value of the whole is the same, by the parts: a limit of a
@@ -307,14 +348,14 @@ def _action_key(action: RestoreAction) -> tuple[object, ...]:
             action.get('dev'), action.get('netns'))
 
 
-def devices(actions: Sequence[RestoreAction]) -> set[object]:
-    """The disks of which the actions restore limits of a cgroup."""
-    return {action.get('device') for action in actions}
+def parts(actions: Sequence[RestoreAction]) -> set[object]:
+    """The cgroups and the disks whose limits the actions restore."""
+    return {(action.get('dir'), action.get('device')) for action in actions}
 
 
-def of_devices(ours: Sequence[RestoreAction], now: Sequence[RestoreAction]
-               ) -> list[RestoreAction]:
-    """What we wrote (``ours``) on the disks of ``now``; on those that came
+def of_parts(ours: Sequence[RestoreAction], now: Sequence[RestoreAction]
+             ) -> list[RestoreAction]:
+    """What we wrote (``ours``) to the parts of ``now``; of those that came
     what they hold."""
     written = {_action_key(action): action for action in ours}
     return [written.get(_action_key(action), action) for action in now]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""What a run of a domain held before us, and what it holds by us."""
+"""Setting a limit of a domain: its record first, then all of it or nothing."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Collection
 from collections.abc import Mapping
 import contextlib
 
+from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.libvirt.domain_cache import Snapshot
 from scavenger_openstack.drivers.libvirt import handle as domain_handle
 from scavenger_openstack.drivers.libvirt import knobs
@@ -18,42 +19,31 @@ from scavenger_openstack import errors
 from scavenger_openstack.restore import grammar
 from scavenger_openstack.types import Knob
 
-NOT_OURS = 'without a lease: it is being removed'
+
+def original(seen: Snapshot, knob: Knob, state: base.KnobState
+             ) -> dict[str, str]:
+    """What a knob held before us, by its lease: of the disks that libvirt can
+    limit, and without a quota as all versions of libvirt know it."""
+    return {key: '-1' if text == str(grammar.FREE_QUOTA_US) else text
+            for key, text in state.original.actions[0]['values'].items()
+            if knobs.part(knob, key) not in seen.unlimited}
 
 
-def foreign(name: str, knob: Knob) -> errors.DriverError:
-    """What to raise of a knob with a record of ours that we did not make."""
-    return errors.DriverError(
-        f'domain {name} came with a limit on {knob} {NOT_OURS}')
+def is_recorded(seen: Snapshot, knob: Knob, state: base.KnobState) -> bool:
+    """Whether the record in the domain says what the lease does."""
+    values = seen.records.get(knob)
+    # Most are the very same, and this is asked in each tick.
+    return (values == state.original.actions[0]['values']
+            or values == original(seen, knob, state))
 
 
-class OwnedKnob:
-    """A knob of ours: what libvirt held before us, and what we set."""
+def record(handle: domain_handle.Handle, knob: Knob, values: Values) -> None:
+    """Have the domain itself say what a knob held before us.
 
-    __slots__ = ('identity', 'original', 'ours', 'tried')
-
-    def __init__(self, identity: tuple[object, ...], original: Values
-                 ) -> None:
-        self.identity = identity
-        self.original = original
-        self.ours: Values | None = None
-        self.tried: Values = {}     # it may have come into force
-
-    def look(self, now: Values) -> None:
-        """What another program set is the original from now on."""
-        if self.ours is None:
-            self.original = now
-        elif now != self.ours:
-            self.original = grammar.after_change(
-                self.original, now, self.ours, self.tried)
-
-    def record(self, handle: domain_handle.Handle, knob: Knob) -> None:
-        """Have the domain itself say what the knob held before us.
-
-        :raises DriverError: libvirt does not take it.
-        """
-        handle.set_record(metadata.uri(knob), metadata.KEY,
-                          metadata.build(knob, self.original))
+    :raises DriverError: libvirt does not take it.
+    """
+    handle.set_record(metadata.uri(knob), metadata.KEY,
+                      metadata.build(knob, values))
 
 
 def limit(handle: domain_handle.Handle, seen: Snapshot, knob: Knob,
