@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What ``--who --keep`` leaves running, and its last screen.
+"""What ``--keep`` leaves running, and its last screen.
 
-The standalone of the second act has its control plane: database, conductor
-and API.  It begins again after the act, and what happened is listed by the
-real ``openstack`` commands.
+The standalone of the demo has its control plane: database, conductor and
+API.  What happened is listed by the real ``openstack`` commands.
 """
 
 from __future__ import annotations
