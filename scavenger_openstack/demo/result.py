@@ -25,7 +25,8 @@ PASSED, FAILED, INCONCLUSIVE = 'passed', 'failed', 'inconclusive'
 EXIT = {PASSED: 0, FAILED: 1, INCONCLUSIVE: 3}
 
 EFFECT = 1.5
-"""P99 beside the hog over P99 alone, below which there is nothing to show."""
+"""P99 beside the hog over the lower of those alone and under the agent, below
+which there is nothing to show."""
 RESTORED = 0.5
 """Part of the harm that the agent has to take away."""
 BUSY_CPUS = 0.5
@@ -61,9 +62,11 @@ def summary(record: Mapping[str, Any], knobs_left: Sequence[str] | None
     alone, unmanaged, managed = (
         phases.get(name, {}).get('p99_ms')
         for name in (ALONE, UNMANAGED, MANAGED))
-    effect = unmanaged / alone if unmanaged and alone else None
-    restored = ((unmanaged - managed) / (unmanaged - alone)
-                if unmanaged and alone and managed and unmanaged > alone
+    # What other programs did to the service alone is no harm of the hog.
+    base = min(filter(None, (alone, managed)), default=None)
+    effect = unmanaged / base if unmanaged and base else None
+    restored = ((unmanaged - managed) / (unmanaged - base)
+                if unmanaged and base and managed and unmanaged > base
                 else None)
     others = {*record['named'], *record['limited']} - {play.HOG}
     criteria = [
@@ -115,8 +118,8 @@ def _verdict(result: Mapping[str, Any], others: set[str]) -> tuple[str, str]:
                 if result['other_cpus'] >= BUSY_CPUS else (FAILED, why))
     return PASSED, (
         f'the agent named the hog {result["named_after_s"]:.0f} s after it '
-        f'began, and limiting it took {min(1.0, result["restored"]):.0%} of '
-        'the harm away')
+        f'began, and limiting it took {result["restored"]:.0%} of the harm '
+        'away')
 
 
 def _phase(record: Mapping[str, Any], begin_s: float, end_s: float

@@ -41,6 +41,9 @@ class VerdictTest(testtools.TestCase):
                 # half of the harm, from 40 to 320 ms, is 180 ms
                 (result.PASSED, result.PASSED, {'managed_ms': 179.0}),
                 (result.FAILED, result.INCONCLUSIVE, {'managed_ms': 181.0}),
+                # alone it was beside other programs
+                (result.PASSED, result.PASSED,
+                 {'alone_ms': 2493.0, 'unmanaged_ms': 3670.0}),
                 (result.FAILED, result.INCONCLUSIVE,
                  {'named': (), 'limited': ()}),
                 (result.FAILED, result.INCONCLUSIVE, {'limited': ()}),
