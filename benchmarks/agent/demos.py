@@ -200,25 +200,27 @@ def spin(cpu: int) -> None:
 
 
 def run_demo(output: pathlib.Path) -> tuple[int, float, dict[str, Any]]:
-    """One demo: exit code, seconds, and its result; empty when lost."""
+    """One demo: exit code, seconds, and its result, with ``error`` alone
+    when it is lost."""
     begun_s = time.monotonic()
     done = subprocess.run(
         [sys.executable, '-P', '-m', 'scavenger_openstack.cmd.demo',
          '--output', str(output)],
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL, check=False)
+        stderr=subprocess.PIPE, text=True, check=False)
     try:
         result = json.loads((output / 'result.json').read_text())
     except (OSError, ValueError):
-        result = {}
+        result = {'error': done.stderr.strip().rpartition('\n')[2]}
     return done.returncode, time.monotonic() - begun_s, result
 
 
 def line(number: int, code: int, seconds: float, result: dict[str, Any],
          left: set[str]) -> str:
     """What is printed for one demo."""
-    if not result:
-        return f'{number:3}  no result, exit {code}, {seconds:.0f} s'
+    if 'error' in result:
+        return (f'{number:3}  no result, exit {code}, {seconds:.0f} s: '
+                f'{result["error"]}')
     p99s = ', '.join('-' if phase['p99_ms'] is None
                      else f'{phase["p99_ms"]:.0f}'
                      for phase in result['phases'].values())
@@ -242,7 +244,7 @@ def verdicts(count: int, *, busy: bool) -> int:
                 pathlib.Path(where) / str(number))
             left = stage_.left_over() - before
             counts[result.get('verdict', 'lost')] += 1
-            good &= bool(result) and not left
+            good &= 'error' not in result and not left
             print(line(number, code, seconds, result, left), flush=True)
     for loop in loops:
         loop.kill()

@@ -3,18 +3,17 @@
 """What stands still beside a background that is limited in CPU.
 
 A background group runs the integer kernel of ibench (six threads, three times
-the weight), a
-foreground group memcached and its client, which asks 2,500 times a second
-over 16 connections.  Three probes outside of both sleep and wake: two in the
-root cgroup, at 100 and at 1 Hz, one in a third group, at 10 Hz.  For each way
-to limit the background, with both groups below one parent (*nested*) or
-directly below the root (*top*): how late each probe was in the worst round,
-and the worst of them in the median round; the median of the foreground's
-answers, and their P99, of the median round and from the best to the worst,
-and against the same round alone (the mean of the ratios, and where it lies
-with a probability of 0.9); how long its threads waited for a CPU, each time
-that they ran; the CPUs that the background got.  The ways are played in turn,
-round after round.
+the weight), a foreground group memcached and its client, which asks 2,500
+times a second over 16 connections.  Three probes outside of both sleep and
+wake: two in the root cgroup, at 100 and at 1 Hz, one in a third group, at 10
+Hz.  For each way to limit the background, with both groups below one parent
+(*nested*) or directly below the root (*top*): how late each probe was in the
+worst round, and the worst of them in the median round; the median of the
+foreground's answers, and their P99, of the median round and from the best to
+the worst, and against the same round alone (the mean of the ratios, and where
+it lies with a probability of 0.9); how long its threads waited for a CPU, each
+time that they ran; the CPUs that the background got.  The ways are played in
+turn, round after round.
 
     sudo python benchmarks/agent/starvation.py [--rounds 5] [--seconds 12]
         [--kind containers] [--boots 1] [--places nested,top]
