@@ -60,7 +60,7 @@ CONFIG = """\
 mode = {mode}
 """
 
-Look = dict[str, Any]
+Sample = dict[str, Any]
 
 
 class Act:
@@ -79,7 +79,7 @@ class Act:
         self._before = stage.tree.knobs()
         self._agent: product.Agent | None = None
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._looks: list[Look] = []
+        self._samples: list[Sample] = []
         self._incidents: dict[str, dict[str, Any]] = {}
         self._limited: dict[str, float] = {}
         self._named: dict[str, float] = {}
@@ -170,7 +170,7 @@ class Act:
 
     def _watch(self, agent: product.Agent, phase: str, begin_s: float,
                end_s: float) -> None:
-        """Look at all until ``end_s``, at most until the first limit is in
+        """Take samples until ``end_s``, at most until the first limit is in
         force."""
         if not sys.stderr.isatty():
             print(f'{begin_s:3.0f} s: {phase}', file=sys.stderr, flush=True)
@@ -178,7 +178,7 @@ class Act:
         while (at_s := time.monotonic() - self._start_s) < end_s:
             self._check()
             if at_s >= 0:
-                self._looks.append(self._look(agent.status, at_s))
+                self._samples.append(self._sample(agent.status, at_s))
                 self._show(phase, at_s)
                 if waits and self._limited:
                     return
@@ -193,7 +193,7 @@ class Act:
         if self._agent is not None:
             self._agent.check()
 
-    def _look(self, status: product.Status, at_s: float) -> Look:
+    def _sample(self, status: product.Status, at_s: float) -> Sample:
         """Return the totals and limits at a moment; note what is named."""
         status.look()
         limits = {}
@@ -223,7 +223,7 @@ class Act:
             latency_s for due_s, latency_s in self._service.latencies(
                 time.monotonic()) if due_s >= at_s - RECENT_S)
         slow = service.percentile(recent, 0.99)
-        limit = self._looks[-1]['limits'].get(HOG)
+        limit = self._samples[-1]['limits'].get(HOG)
         total_s = (min(self._limited.values()) + SETTLE_S + MANAGED_S
                    if self._limited else max(
                        usual_s(), at_s + SETTLE_S + MANAGED_S))
@@ -242,12 +242,12 @@ class Act:
         return {
             'cpus': self._stage.cpus, 'tree': self._stage.tree.name,
             'host': status.get('host'), 'hog_s': hog_s, 'agent_s': agent_s,
-            'managed_s': managed_s, 'end_s': self._looks[-1]['at_s'],
+            'managed_s': managed_s, 'end_s': self._samples[-1]['at_s'],
             'named': self._named, 'limited': self._limited,
             'status_s': status.get('time_s'),
             'problems': list(status.get('problems') or ()),
             'incidents': list(self._incidents.values()),
-            'looks': self._looks,
+            'samples': self._samples,
             'latencies': self._service.latencies(now_s)}
 
 

@@ -19,6 +19,7 @@ from scavenger_openstack import amounts
 from scavenger_openstack.demo import play
 from scavenger_openstack.demo import service
 from scavenger_openstack import text as text_
+from scavenger_openstack import types
 from scavenger_openstack.wire import json_fields
 
 PASSED, FAILED, INCONCLUSIVE = 'passed', 'failed', 'inconclusive'
@@ -85,12 +86,13 @@ def summary(record: Mapping[str, Any], knobs_left: Sequence[str] | None
         'restored': restored, 'other_cpus': other_cpus,
         'named_after_s': (None if named_s is None
                           else named_s - record['hog_s']),
-        'limit_cores': record['looks'][-1]['limits'].get(play.HOG),
+        'limit_cores': record['samples'][-1]['limits'].get(play.HOG),
         'moments': {name: record[name] for name in (
             'hog_s', 'agent_s', 'managed_s', 'end_s')}
         | {'named_s': named_s,
            'limited_s': record['limited'].get(play.HOG)},
-        'incidents': [_words(incident) for incident in record['incidents']],
+        'incidents': [status.of_incident(incident)
+                      for incident in _incidents(record)],
         'antagonists': listing(record), 'problems': record['problems'],
         'knobs_left': list(knobs_left or ()),
         'criteria': [{'name': name, 'outcome': PASSED if holds else FAILED}
@@ -126,52 +128,53 @@ def _phase(record: Mapping[str, Any], begin_s: float, end_s: float
            ) -> dict[str, Any]:
     values = [1000 * latency_s for due_s, latency_s in record['latencies']
               if begin_s <= due_s < end_s]
-    looks = [look for look in record['looks']
-             if begin_s <= look['at_s'] < end_s]
+    samples = [sample for sample in record['samples']
+             if begin_s <= sample['at_s'] < end_s]
     return {'seconds': end_s - begin_s, 'requests': len(values),
             'p50_ms': service.percentile(values, 0.5),
             'p99_ms': service.percentile(values, 0.99),
-            **{f'{group.rpartition("/")[2]}_cores': _cores(looks, group)
+            **{f'{group.rpartition("/")[2]}_cores': _cores(samples, group)
                for group in play.GROUPS}}
 
 
-def _cores(looks: Sequence[Mapping[str, Any]], group: str) -> float | None:
-    """Return the CPUs that a group used from the first look to the last."""
-    if len(looks) < 2:
+def _cores(samples: Sequence[Mapping[str, Any]], group: str) -> float | None:
+    """Return the CPUs that a group used from the first sample to the last."""
+    if len(samples) < 2:
         return None
-    first, last = looks[0], looks[-1]
+    first, last = samples[0], samples[-1]
     return float((last['cpu_s'][group] - first['cpu_s'][group])
                  / (last['at_s'] - first['at_s']))
 
 
 def _other_cpus(record: Mapping[str, Any]) -> float:
-    first, last = record['looks'][0], record['looks'][-1]
+    first, last = record['samples'][0], record['samples'][-1]
     busy_s, demo_s = (last[key] - first[key] for key in ('busy_s', 'demo_s'))
     return float(max(0.0, busy_s - demo_s) / (last['at_s'] - first['at_s']))
 
 
-def _words(incident: Mapping[str, Any]) -> str:
-    """Return an incident in the words of the agent's status."""
-    return status.of_incident(json_fields.incident(incident, 'incident'))
+def _incidents(record: Mapping[str, Any]) -> list[types.Incident]:
+    """Return what the agent reported; it leaves out what is empty."""
+    return [json_fields.incident(incident, 'incident')
+            for incident in record['incidents']]
 
 
 def listing(record: Mapping[str, Any]) -> list[list[str]]:
     """Return the rows below :data:`LISTING`, the worst antagonist first."""
     rows = []
-    by_workload: dict[str, list[Mapping[str, Any]]] = {}
-    for incident in record['incidents']:
-        for workload in incident['antagonists']:
+    by_workload: dict[str, list[types.Incident]] = {}
+    for incident in _incidents(record):
+        for workload in incident.antagonists:
             by_workload.setdefault(workload, []).append(incident)
     for workload, incidents in by_workload.items():
-        lasted_s = sum(record['status_s'] - incident['time_s']
+        lasted_s = sum(record['status_s'] - incident.time_s
                        for incident in incidents)
         group = workload.removeprefix(record['tree'])
         rows.append((lasted_s, [
             workload, record['host'], '-', str(len(incidents)),
-            str(len({incident['victim'] for incident in incidents})),
+            str(len({incident.victim for incident in incidents})),
             amounts.of_duration(lasted_s),
-            ', '.join(sorted({incident['cause'] for incident in incidents})),
-            'yes' if group in record['looks'][-1]['limits'] else 'no']))
+            ', '.join(sorted({incident.cause for incident in incidents})),
+            'yes' if group in record['samples'][-1]['limits'] else 'no']))
     return [row for _, row in sorted(rows, key=lambda item: -item[0])]
 
 
@@ -183,16 +186,16 @@ def _curves(record: Mapping[str, Any]) -> dict[str, Any]:
     latency = [[(number + 0.5) * CURVE_S, service.percentile(values, 0.5),
                 service.percentile(values, 0.99)]
                for number, values in sorted(bins.items())]
-    looks = record['looks']
+    samples = record['samples']
     step = max(1, round(CURVE_S / play.EVERY_S))
-    pairs = list(zip(looks[::step], looks[step::step], strict=False))
+    pairs = list(zip(samples[::step], samples[step::step], strict=False))
     return {
         'latency_ms': latency,
         'cores': {group.rpartition('/')[2]: [
             [after['at_s'], _cores((before, after), group)]
             for before, after in pairs] for group in play.GROUPS},
-        'limit_cores': [[look['at_s'], look['limits'].get(play.HOG)]
-                        for look in looks]}
+        'limit_cores': [[sample['at_s'], sample['limits'].get(play.HOG)]
+                        for sample in samples]}
 
 
 def number(value: float | None, digits: int = 1) -> str:

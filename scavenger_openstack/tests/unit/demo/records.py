@@ -35,12 +35,12 @@ def record(*, alone_ms: float = 40.0, unmanaged_ms: float = 320.0,
         return (alone_ms if at_s < HOG_S else unmanaged_ms
                 if at_s < LIMITED_S or not limited else managed_ms)
 
-    looks: list[dict[str, Any]] = []
+    samples: list[dict[str, Any]] = []
     for number in range(int(END_S / play.EVERY_S) + 1):
         at_s = number * play.EVERY_S
         hog_s = max(0.0, min(at_s, LIMITED_S) - HOG_S) + max(
             0.0, at_s - LIMITED_S) * 0.1
-        looks.append({
+        samples.append({
             'at_s': at_s, 'busy_s': hog_s + at_s * (0.4 + others),
             'demo_s': hog_s + at_s * 0.4,
             'limits': dict.fromkeys(limited, 0.1) if at_s >= LIMITED_S
@@ -54,7 +54,7 @@ def record(*, alone_ms: float = 40.0, unmanaged_ms: float = 320.0,
         'named': dict.fromkeys(named, HOG_S + 11.0),
         'limited': dict.fromkeys(limited, LIMITED_S), 'status_s': 1090.0,
         'problems': [], 'incidents': [incident(*named)] if named else [],
-        'looks': looks, 'latencies': [
+        'samples': samples, 'latencies': [
             (number / 50, latency_ms(number / 50) / 1000)
             for number in range(int(50 * END_S))]}
 

@@ -96,6 +96,16 @@ class ListingTest(testtools.TestCase):
              [records.TREE + play.QUIET, 'compute-1', '-', '1', '1', '10 s',
               'core', 'no']], result.listing(record))
 
+    def test_nothing_is_named(self) -> None:
+        """The agent leaves out what is empty."""
+        record = records.record(named=(), limited=())
+        record['incidents'] = [records.incident()]
+        for key in ('antagonists', 'suspects', 'grounds', 'action'):
+            del record['incidents'][0][key]
+        found = result.summary(record, [])
+        self.assertEqual([], found['antagonists'])
+        self.assertIn('none named', found['incidents'][0])
+
     def test_text_has_all_of_it(self) -> None:
         text = result.text(records.whole())
         for words in ('passed: ', 'beside the hog', 'Limited Now',
