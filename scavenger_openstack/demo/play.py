@@ -81,7 +81,7 @@ class Act:
         self._processes: list[subprocess.Popen[bytes]] = []
         self._samples: list[Sample] = []
         self._incidents: dict[str, dict[str, Any]] = {}
-        self._limited: dict[str, float] = {}
+        self._limited_s: float | None = None
         self._named: dict[str, float] = {}
 
     def play(self) -> dict[str, Any]:
@@ -126,12 +126,12 @@ class Act:
         self._watch(agent, 'beside the hog, unmanaged', hog_s, agent_s)
         agent.reload(self._config('enforce'))
         self._watch(agent, 'under the agent', agent_s, agent_s + NAMING_S)
-        if limited_s := min(self._limited.values(), default=None):
-            managed_s = limited_s + SETTLE_S
-            self._watch(agent, 'under the agent, hog limited', limited_s,
-                        managed_s + MANAGED_S)
-            return managed_s
-        return None
+        if self._limited_s is None:
+            return None
+        managed_s = self._limited_s + SETTLE_S
+        self._watch(agent, 'under the agent, hog limited', self._limited_s,
+                    managed_s + MANAGED_S)
+        return managed_s
 
     def play_on(self) -> None:
         """Go on until a signal comes.
@@ -170,17 +170,16 @@ class Act:
 
     def _watch(self, agent: product.Agent, phase: str, begin_s: float,
                end_s: float) -> None:
-        """Take samples until ``end_s``, at most until the first limit is in
-        force."""
+        """Take samples until ``end_s``, at most until the hog is limited."""
         if not sys.stderr.isatty():
             print(f'{begin_s:3.0f} s: {phase}', file=sys.stderr, flush=True)
-        waits = not self._limited
+        waits = self._limited_s is None
         while (at_s := time.monotonic() - self._start_s) < end_s:
             self._check()
             if at_s >= 0:
                 self._samples.append(self._sample(agent.status, at_s))
                 self._show(phase, at_s)
-                if waits and self._limited:
+                if waits and self._limited_s is not None:
                     return
             self._interrupt.wait_until(time.monotonic() + EVERY_S)
 
@@ -198,14 +197,16 @@ class Act:
         status.look()
         limits = {}
         for cap in status.caps():
-            group = self._group(str(cap['workload']))
-            self._limited.setdefault(group, at_s)
             if cap['knob'] == 'cpu_cores':
-                limits[group] = cap['value']
+                limits[self._group(str(cap['workload']))] = cap['value']
         for incident in status.last.get('incidents') or ():
             self._incidents[incident['id']] = incident
             for workload in incident.get('antagonists') or ():
                 self._named.setdefault(self._group(workload), at_s)
+        # What is limited and not named is tried for a few seconds.
+        if (self._limited_s is None and HOG in limits
+                and HOG in self._named):
+            self._limited_s = at_s
         busy_s = proc.busy_s(STAT.read_bytes())
         return {'at_s': at_s, 'limits': limits,
                 'busy_s': sum(busy_s.get(cpu, 0.0)
@@ -224,9 +225,9 @@ class Act:
                 time.monotonic()) if due_s >= at_s - RECENT_S)
         slow = service.percentile(recent, 0.99)
         limit = self._samples[-1]['limits'].get(HOG)
-        total_s = (min(self._limited.values()) + SETTLE_S + MANAGED_S
-                   if self._limited else max(
-                       usual_s(), at_s + SETTLE_S + MANAGED_S))
+        total_s = (max(usual_s(), at_s + SETTLE_S + MANAGED_S)
+                   if self._limited_s is None else
+                   self._limited_s + SETTLE_S + MANAGED_S)
         left_s = max(0.0, total_s - at_s)
         text.over(sys.stderr, ''.join((
             f'{text.bar(min(1.0, at_s / total_s))} {left_s // 60:.0f}:'
@@ -243,7 +244,7 @@ class Act:
             'cpus': self._stage.cpus, 'tree': self._stage.tree.name,
             'host': status.get('host'), 'hog_s': hog_s, 'agent_s': agent_s,
             'managed_s': managed_s, 'end_s': self._samples[-1]['at_s'],
-            'named': self._named, 'limited': self._limited,
+            'named': self._named, 'limited_s': self._limited_s,
             'status_s': status.get('time_s'),
             'problems': list(status.get('problems') or ()),
             'incidents': list(self._incidents.values()),

@@ -69,13 +69,13 @@ def summary(record: Mapping[str, Any], knobs_left: Sequence[str] | None
     restored = ((unmanaged - managed) / (unmanaged - base)
                 if unmanaged and base and managed and unmanaged > base
                 else None)
-    others = {*record['named'], *record['limited']} - {play.HOG}
+    others = set(record['named']) - {play.HOG}
     criteria = [
         ('the agent names the hog and limits it',
-         play.HOG in record['named'] and play.HOG in record['limited']),
+         record['limited_s'] is not None),
         (f'that takes at least {RESTORED:.0%} of the harm away',
          restored is not None and restored >= RESTORED),
-        ('nothing else is named or limited', not others)]
+        ('nothing else is named', not others)]
     if knobs_left is not None:
         criteria.append(('all limits are as before at the end',
                          not knobs_left))
@@ -88,9 +88,8 @@ def summary(record: Mapping[str, Any], knobs_left: Sequence[str] | None
                           else named_s - record['hog_s']),
         'limit_cores': record['samples'][-1]['limits'].get(play.HOG),
         'moments': {name: record[name] for name in (
-            'hog_s', 'agent_s', 'managed_s', 'end_s')}
-        | {'named_s': named_s,
-           'limited_s': record['limited'].get(play.HOG)},
+            'hog_s', 'agent_s', 'limited_s', 'managed_s', 'end_s')}
+        | {'named_s': named_s},
         'incidents': [status.of_incident(incident)
                       for incident in _incidents(record)],
         'antagonists': listing(record), 'problems': record['problems'],
@@ -108,7 +107,7 @@ def _verdict(result: Mapping[str, Any], others: set[str]) -> tuple[str, str]:
     if result['knobs_left']:
         return FAILED, 'limits are not as before at the end'
     if others:
-        return FAILED, f'{", ".join(sorted(others))} is named or limited'
+        return FAILED, f'{", ".join(sorted(others))} is named, too'
     busy = (f'; other programs used {result["other_cpus"]:.1f} of '
             f'{result["cpus"]} CPUs: run it again when they have ended')
     if not result['effect'] or result['effect'] < EFFECT:

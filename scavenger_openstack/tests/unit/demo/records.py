@@ -52,7 +52,7 @@ def record(*, alone_ms: float = 40.0, unmanaged_ms: float = 320.0,
         'agent_s': AGENT_S, 'end_s': END_S,
         'managed_s': LIMITED_S + play.SETTLE_S if limited else None,
         'named': dict.fromkeys(named, HOG_S + 11.0),
-        'limited': dict.fromkeys(limited, LIMITED_S), 'status_s': 1090.0,
+        'limited_s': LIMITED_S if limited else None, 'status_s': 1090.0,
         'problems': [], 'incidents': [incident(*named)] if named else [],
         'samples': samples, 'latencies': [
             (number / 50, latency_ms(number / 50) / 1000)

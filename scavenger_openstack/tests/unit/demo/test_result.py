@@ -36,7 +36,7 @@ class VerdictTest(testtools.TestCase):
         self.assertEqual(0.1, found['limit_cores'])
 
     def test_each_verdict(self) -> None:
-        for expected, busy, how in (
+        cases: list[tuple[str, str, dict[str, Any]]] = [
                 (result.PASSED, result.PASSED, {}),
                 # half of the harm, from 40 to 320 ms, is 180 ms
                 (result.PASSED, result.PASSED, {'managed_ms': 179.0}),
@@ -49,17 +49,19 @@ class VerdictTest(testtools.TestCase):
                 (result.FAILED, result.INCONCLUSIVE, {'limited': ()}),
                 (result.FAILED, result.FAILED,
                  {'named': (play.HOG, play.QUIET)}),
-                (result.FAILED, result.FAILED,
+                # a limit that is tried, and names nothing
+                (result.PASSED, result.PASSED,
                  {'limited': (play.HOG, play.QUIET)}),
                 (result.FAILED, result.FAILED, {'left': LEFT}),
                 (result.INCONCLUSIVE, result.INCONCLUSIVE,
                  {'unmanaged_ms': 59.0}),
                 (result.INCONCLUSIVE, result.INCONCLUSIVE,
-                 {'unmanaged_ms': 30.0})):
+                 {'unmanaged_ms': 30.0})]
+        for expected, busy, how in cases:
             self.assertEqual(
                 (expected, busy),
                 (self.verdict(**how)['verdict'],
-                 self.verdict(others=1.0, **how)['verdict']), how)
+                 self.verdict(others=1.0, **how)['verdict']), str(how))
 
     def test_no_verdict_on_limits_while_the_agent_runs(self) -> None:
         running = result.summary(records.record(), None)
