@@ -108,15 +108,15 @@ def _verdict(result: Mapping[str, Any], others: set[str]) -> tuple[str, str]:
         return FAILED, 'limits are not as before at the end'
     if others:
         return FAILED, f'{", ".join(sorted(others))} is named, too'
-    busy = (f'; other programs used {result["other_cpus"]:.1f} of '
+    busy = ('' if result['other_cpus'] < BUSY_CPUS else
+            f'; other programs used {result["other_cpus"]:.1f} of '
             f'{result["cpus"]} CPUs: run it again when they have ended')
     if not result['effect'] or result['effect'] < EFFECT:
         return INCONCLUSIVE, ('the hog does not disturb the service here: '
                               'there is nothing to show' + busy)
     if failed:
         why = 'not so: ' + ', '.join(failed)
-        return ((INCONCLUSIVE, why + busy)
-                if result['other_cpus'] >= BUSY_CPUS else (FAILED, why))
+        return (INCONCLUSIVE, why + busy) if busy else (FAILED, why)
     return PASSED, (
         f'the agent named the hog {result["named_after_s"]:.0f} s after it '
         f'began, and limiting it took {result["restored"]:.0%} of the harm '
@@ -128,7 +128,7 @@ def _phase(record: Mapping[str, Any], begin_s: float, end_s: float
     values = [1000 * latency_s for due_s, latency_s in record['latencies']
               if begin_s <= due_s < end_s]
     samples = [sample for sample in record['samples']
-             if begin_s <= sample['at_s'] < end_s]
+               if begin_s <= sample['at_s'] < end_s]
     return {'seconds': end_s - begin_s, 'requests': len(values),
             'p50_ms': service.percentile(values, 0.5),
             'p99_ms': service.percentile(values, 0.99),
