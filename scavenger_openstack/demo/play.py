@@ -97,7 +97,6 @@ class Act:
         # was started with.
         self._agent = agent = product.Agent(stage, self._config('enforce'))
         agent.wait(self._interrupt)
-        agent.reload(self._config('observe'))
         self._start_s = time.monotonic() + LAUNCH_S
         self._service = service.Service(
             stage.directory, service.requests(
@@ -120,7 +119,10 @@ class Act:
              ) -> float | None:
         """Run all phases; return when the effect of a limit can be
         measured."""
-        self._watch(agent, 'the service alone', 0.0, hog_s)
+        # Not at once: a signal breaks off the load of its BPF programs.
+        self._watch(agent, 'the service alone', 0.0, hog_s / 2)
+        agent.reload(self._config('observe'))
+        self._watch(agent, 'the service alone', hog_s / 2, hog_s)
         self._processes.append(self._launch_job(
             HOG, HOG_THREADS_PER_CPU * len(self._stage.cpus), 100.0))
         self._watch(agent, 'beside the hog, unmanaged', hog_s, agent_s)

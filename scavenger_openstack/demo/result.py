@@ -105,7 +105,7 @@ def _verdict(result: Mapping[str, Any], others: set[str]) -> tuple[str, str]:
     failed = [row['name'] for row in result['criteria']
               if row['outcome'] != PASSED]
     if result['knobs_left']:
-        return FAILED, 'limits are not as before at the end'
+        return FAILED, f'at the end: {result["knobs_left"][0]}'
     if others:
         return FAILED, f'{", ".join(sorted(others))} is named, too'
     busy = ('' if result['other_cpus'] < BUSY_CPUS else

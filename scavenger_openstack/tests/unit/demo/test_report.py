@@ -36,7 +36,7 @@ class ReportTest(testtools.TestCase):
         for how in ({}, {'named': (), 'limited': ()}, {'alone_ms': 0.0},
                     {'unmanaged_ms': 60_000.0}):
             picture = report.svg(result.summary(records.record(
-                **how), []))    # type: ignore[arg-type]
+                **how), []))
             root = ElementTree.fromstring(picture)
             width, height = map(float, root.attrib['viewBox'].split()[2:])
             for element in root.iter():
