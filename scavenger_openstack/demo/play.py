@@ -121,12 +121,12 @@ class Act:
         measured."""
         # Not at once: a signal breaks off the load of its BPF programs.
         self._watch(agent, 'the service alone', 0.0, hog_s / 2)
-        agent.reload(self._config('observe'))
+        agent.reload(self._config('observe'), 'observe')
         self._watch(agent, 'the service alone', hog_s / 2, hog_s)
         self._processes.append(self._launch_job(
             HOG, HOG_THREADS_PER_CPU * len(self._stage.cpus), 100.0))
         self._watch(agent, 'beside the hog, unmanaged', hog_s, agent_s)
-        agent.reload(self._config('enforce'))
+        agent.reload(self._config('enforce'), 'enforce')
         self._watch(agent, 'under the agent', agent_s, agent_s + NAMING_S)
         if self._limited_s is None:
             return None

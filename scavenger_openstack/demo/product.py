@@ -20,6 +20,9 @@ from scavenger_openstack.ibench import interrupt as interrupt_
 
 START_S = 120.0
 END_S = 30.0
+AGAIN_S = 3.0
+"""After which a signal is sent again: on a full host another thread than the
+main one may take it, and then nothing wakes that up."""
 
 CONFIG = """\
 [libvirt]
@@ -88,9 +91,16 @@ def end(process: subprocess.Popen[bytes], what: str) -> None:
     :raises DriverError: it ended badly or not at all.
     """
     early = process.poll()
-    process.terminate()
+    deadline_s = time.monotonic() + END_S
     try:
-        process.wait(END_S)
+        while True:
+            process.terminate()
+            try:
+                process.wait(AGAIN_S)
+                break
+            except subprocess.TimeoutExpired:
+                if time.monotonic() > deadline_s:
+                    raise
     except subprocess.TimeoutExpired as exc:
         process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -114,12 +124,13 @@ class Agent:
     def __init__(self, stage: stage_.Stage, text: str) -> None:
         self._stage = stage
         self.status = Status(stage.directory)
+        self._mode, self._sent_s = '', 0.0
         self._process = stage.launch(
             *command(stage.directory, text), log='agent',
             at_end=signal.SIGTERM)
 
     def check(self) -> None:
-        """See whether it runs.
+        """See whether it runs, in the mode that was asked for last.
 
         :raises DriverError: it ended.
         """
@@ -127,6 +138,12 @@ class Agent:
             raise errors.DriverError(
                 f'scavenger-standalone ended with {self._process.returncode}'
                 + self._reason())
+        controllers = self.status.last.get('controllers') or {}
+        mode = (controllers.get('attribution') or {}).get('mode')
+        if (self._mode not in ('', mode)
+                and time.monotonic() > self._sent_s + AGAIN_S):
+            self._sent_s = time.monotonic()
+            self._process.send_signal(signal.SIGHUP)
 
     def wait(self, interrupt: interrupt_.Interrupt) -> None:
         """Wait for its first status.
@@ -143,9 +160,13 @@ class Agent:
                     f'{START_S:g} s{self._reason()}')
             interrupt.wait_until(time.monotonic() + 0.05)
 
-    def reload(self, text: str) -> None:
-        """Give it another configuration."""
+    def reload(self, text: str, mode: str) -> None:
+        """Give it another configuration.
+
+        :param mode: of attribution, in there
+        """
         command(self._stage.directory, text)
+        self._mode, self._sent_s = mode, time.monotonic()
         self._process.send_signal(signal.SIGHUP)
 
     def stop(self) -> None:
