@@ -218,5 +218,5 @@ def answered_by(cap: Cap, incidents: Mapping[tuple[str, str], Incident]
 
 def _workloads(sample: HostSample) -> set[str]:
     """The ids of all that are there, and of their groups."""
-    return {name for one in sample.workloads
-            for name in (one.workload.id, one.workload.group)}
+    return {name for rated in sample.workloads
+            for name in (rated.workload.id, rated.workload.group)}

@@ -374,15 +374,15 @@ def sentences(events: Sequence[Event]) -> list[str]:
         key = ((event.what, event.workload)
                if isinstance(event, LimitEvent) else (index,))
         groups.setdefault(key, []).append(event)
-    return [sentence(found[0]) if len(found) == 1 else
-            status.shown(_of_limits([one for one in found if isinstance(
+    return [sentence(group[0]) if len(group) == 1 else
+            status.shown(_of_limits([one for one in group if isinstance(
                 one, LimitEvent)])).replace('\n', '\\n')
-            for found in groups.values()]
+            for group in groups.values()]
 
 
 def _of_limits(events: Sequence[LimitEvent]) -> str:
     first, removed = events[0], events[0].what == 'removed'
-    reasons = dict.fromkeys(one.why for one in events if one.why)
+    reasons = dict.fromkeys(event.why for event in events if event.why)
     limits = ', '.join(
         f'{event.knob} ' + (_original(event) if removed else
                             f'= {amounts.of_knob(event.knob, event.value)}')

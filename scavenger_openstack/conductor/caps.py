@@ -50,11 +50,11 @@ def apply(connection: reports.Connection, host_id: int,
         timed.append((entry, time_s, bool(moved_s), min(
             max(0.0, entry.since_s + moved_s), time_s)))
     rows: dict[tuple[str, str], list[reports.Row]] = {}
-    for one in reports.caps(connection, host_id,
+    for cap in reports.caps(connection, host_id,
                             {entry.workload for entry, *_ in timed},
                             {entry.knob for entry, *_ in timed},
                             min(since_s for *_, since_s in timed) - SAME_S):
-        rows.setdefault((one['workload'], one['knob']), []).append(one)
+        rows.setdefault((cap['workload'], cap['knob']), []).append(cap)
     in_force = {row['id'] for of_knob in rows.values() for row in of_knob
                 if row['removed_s'] is None}
     touched: dict[int, reports.Row] = {}
@@ -114,8 +114,8 @@ def _joined(before: str, entry: Limit) -> str:
 
 def identity_of(workload: str, identities: Mapping[str, reports.Identity]
                 ) -> reports.Row:
-    found = identities.get(workload, reports.Identity())
-    return {'instance': found.instance, 'project': found.project}
+    identity = identities.get(workload, reports.Identity())
+    return {'instance': identity.instance, 'project': identity.project}
 
 
 def _same(rows: Sequence[reports.Row], since_s: float, any_in_force: bool

@@ -154,9 +154,9 @@ def progress(connection: Connection, host_id: int, host: str, run: str
 def workloads(connection: Connection, host_id: int) -> dict[str, Row]:
     """The rows of the workloads that are on a host, by name."""
     table = tables.workloads
-    found = connection.execute(select(table).where(
+    rows = connection.execute(select(table).where(
         table.c.host_id == host_id, table.c.until_s.is_(None)))
-    return {row['name']: dict(row) for row in found.mappings()}
+    return {row['name']: dict(row) for row in rows.mappings()}
 
 
 def add_workloads(connection: Connection, rows: Sequence[Row]) -> None:

@@ -338,14 +338,14 @@ class Host:
                 samples: tuple[WorkloadSample, ...]) -> None:
         """Take over what is new of the domains."""
         assert self._network is not None
-        runs = {one[0].id: one[0].created_s for one in samples}
+        runs = {sample[0].id: sample[0].created_s for sample in samples}
         for workload, run in self._runs.items():
             if runs.get(workload) != run:
                 self._network.ended(workload)
         self._runs = runs
         self._machines.follow(found.machines)
         self._follow_taps(found.interfaces)
-        self._links.follow([one[0].interfaces for one in samples])
+        self._links.follow([sample[0].interfaces for sample in samples])
         self._seen_changes = found.changes
 
     def _follow_taps(self, found: Mapping[str, tuple[str, ...]]) -> None:

@@ -315,18 +315,18 @@ def difference(knob: Knob, before: Setting, now: Setting) -> str:
 
 
 def _parts(actions: Sequence[RestoreAction]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    parts: dict[str, str] = {}
     for action in actions:
         if 'values' in action:
-            found.update(action['values'])
+            parts.update(action['values'])
         elif action.get('file') == 'io.max':
-            found.update((f'{action["device"]} {limit}', text)
+            parts.update((f'{action["device"]} {limit}', text)
                          for limit, text in _limits(action).items())
         else:
             name = ' '.join(str(action[key]) for key in (
                 'device', 'file', 'dev') if key in action)
-            found[name] = str(action.get('text', ''))
-    return found
+            parts[name] = str(action.get('text', ''))
+    return parts
 
 
 def _amount(knob: Knob, text: str) -> str:

@@ -77,7 +77,7 @@ class Happened(NamedTuple):
 def workloads(sample: HostSample, instances: Iterable[Instance]
               ) -> list[report.Workload]:
     """All that are there; the background last, if there are too many."""
-    known = {one.uuid: one for one in instances}
+    known = {instance.uuid: instance for instance in instances}
     found = []
     for workload, *_ in sorted(
             sample.workloads,

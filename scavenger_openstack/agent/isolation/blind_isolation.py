@@ -106,8 +106,8 @@ class BlindIsolation:
                       'cpu.idle is used instead')
             return False
         background = scavenger.groups(
-            one for one in rates.workloads
-            if one.workload.priority is Priority.BACKGROUND)
+            rated for rated in rates.workloads
+            if rated.workload.priority is Priority.BACKGROUND)
         groups = [group for group in background
                   if not self._driver.slow_cpu_set(group)
                   and group not in self.exempt]

@@ -103,7 +103,7 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
     project = call.only(policies.CAPS_ALL, policies.CAPS_LIST)
     if project is not None:
         call.hide(HIDDEN_FILTERS, FILTERS)
-    found = caps.page(
+    page = caps.page(
         connection, host_id=hosts.known(connection, query.get('host')),
         project=query.get('project') if project is None else project,
         instance=query.get('instance'),
@@ -112,10 +112,10 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
             [str, str, int], functools.partial(caps.id_of, connection,
                                                project)),
         limit=call.limit + 1)
-    shown = iter(shapes(connection, found, call.now_s))
+    shown = iter(shapes(connection, page, call.now_s))
     if project is None:
-        return call.page(found, lambda row: next(shown))
-    return call.page(found, lambda row: {
+        return call.page(page, lambda row: next(shown))
+    return call.page(page, lambda row: {
         **next(shown), **HIDDEN, **hidden_cpus(row['knob'])},
                      lambda row: [row['instance'], row['knob'],
                                   round(1e3 * row['set_s'])])
@@ -221,9 +221,9 @@ def delete(call: Call, connection: Any) -> None:
 def _workload(connection: Any, host_id: int, name: str
               ) -> dict[str, Any] | None:
     for spelling in _spellings(name):
-        found = workloads.present(connection, host_id, spelling)
-        if found is not None:
-            return found
+        workload = workloads.present(connection, host_id, spelling)
+        if workload is not None:
+            return workload
     return None
 
 

@@ -245,7 +245,7 @@ def _summed(connection: Connection, wanted: list[tuple[int, str]],
             asked: Span) -> dict[tuple[int, str], Row]:
     """Sums out of the hourly ones."""
     where = (*_within(asked), rows.among(_H.host_id, _H.workload, wanted))
-    found: dict[tuple[int, str], Row] = {
+    summed: dict[tuple[int, str], Row] = {
         (row['host_id'], row['workload']): {**row, 'causes': []}
         for row in rows.rows(connection, rows.equal(select(
             _H.host_id, tables.hosts.c.name.label('host'), _H.workload,
@@ -265,8 +265,8 @@ def _summed(connection: Connection, wanted: list[tuple[int, str]],
             select(_H.host_id, _H.workload, _H.cause).where(*where)
             .distinct().order_by(_H.cause),
             {_H.victim_project: asked.victim_project})):
-        found[row['host_id'], row['workload']]['causes'].append(row['cause'])
-    return found
+        summed[row['host_id'], row['workload']]['causes'].append(row['cause'])
+    return summed
 
 
 def _within(asked: Span) -> tuple[ColumnElement[bool], ...]:

@@ -143,19 +143,19 @@ class Cgroups:
         self._ticks += 1
         other_disks = (not self._ticks % base.LOOK_TICKS
                        and self._look_again())
-        found = self._parents.scan()
+        scan = self._parents.scan()
         known = self._known
-        fresh = [child for child in found
+        fresh = [child for child in scan
                  if child.id not in known
                  or known[child.id].inode != child.inode]
-        if fresh or len(found) != len(known):
-            self._forget_but({child.id: child.inode for child in found})
+        if fresh or len(scan) != len(known):
+            self._forget_but({child.id: child.inode for child in scan})
             self._meet(fresh)
         turn = self._turn.next(lambda: self._without_limits(known))
         for name in self._without_limits(turn):     # also since the list
             self._read_limits(name)
         samples = []
-        for child in found:
+        for child in scan:
             one = known.get(child.id)
             if one is None:
                 continue

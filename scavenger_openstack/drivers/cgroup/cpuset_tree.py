@@ -273,11 +273,11 @@ class FastCpuSet:
         parent lacks, which does not get back what was offline, and none that
         a cgroup beside this one has to itself."""
         directory = self._root.directory
-        found = cpus & online_cpus.read(self._root_dir)
+        possible = cpus & online_cpus.read(self._root_dir)
         if directory.version == 1:
-            found &= available_cpus.read_cpus(directory, f'../{_FILE}')
-            found = available_cpus.beside_exclusive(directory, found)
-        return found
+            possible &= available_cpus.read_cpus(directory, f'../{_FILE}')
+            possible = available_cpus.beside_exclusive(directory, possible)
+        return possible
 
     def _undo(self) -> None:
         """After a move that ended half way: what was there before."""

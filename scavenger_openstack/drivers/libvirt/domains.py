@@ -419,10 +419,10 @@ class Domains:
     # --- inside
 
     def _snapshot(self, uuid: str) -> Snapshot:
-        found = self._cache.snapshots.get(uuid)
-        if found is None:
+        snapshot = self._cache.snapshots.get(uuid)
+        if snapshot is None:
             raise errors.WorkloadGone(f'domain {uuid} does not run here')
-        return found
+        return snapshot
 
     def _look(self, uuid: str, handle: domain_handle.Handle) -> Snapshot:
         found = self._cache.refresh(uuid, handle.look)

@@ -251,15 +251,15 @@ class Network:
             namespace, links, taps = self._find(interface, workload, state)
             if taps is not None:
                 return self._devices.taps(device).rate(taps)
-            found = namespace.root_qdisc(_only(links).ifindex)
+            root_qdisc = namespace.root_qdisc(_only(links).ifindex)
         except OSError as exc:
             raise self._devices.failure(interface, exc) from exc
-        if found is None or not found.handle:
+        if root_qdisc is None or not root_qdisc.handle:
             return None
-        if found.handle != HANDLE or found.rate is None:
-            raise _foreign(device, f'the qdisc {found.kind} '
-                                   f'{found.handle >> 16:x}:')
-        return float(found.rate)
+        if root_qdisc.handle != HANDLE or root_qdisc.rate is None:
+            raise _foreign(device, f'the qdisc {root_qdisc.kind} '
+                                   f'{root_qdisc.handle >> 16:x}:')
+        return float(root_qdisc.rate)
 
     def _find(self, interface: devices.Interface, workload: str,
               state: base.KnobState | None
