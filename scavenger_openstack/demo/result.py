@@ -41,7 +41,7 @@ ALONE, UNMANAGED, MANAGED = 'alone', 'beside the hog', 'under the agent'
 TITLES = ('service', 'requests', 'P50 ms', 'P99 ms', 'against alone',
           'service CPUs', 'hog CPUs')
 LISTING = ('Antagonist', 'Host', 'Project', 'Incidents', 'Victims',
-           'Interference', 'Causes', 'Limited Now')
+           'Interference', 'Causes', 'Disturbs Now', 'Limited Now')
 """The columns of ``openstack antagonist list``."""
 LISTING_WORDS = ('What "openstack antagonist list" prints of it; made of what '
                  'the agent reports, since no control plane runs (--keep '
@@ -173,6 +173,7 @@ def listing(record: Mapping[str, Any]) -> list[list[str]]:
             str(len({incident.victim for incident in incidents})),
             amounts.of_duration(lasted_s),
             ', '.join(sorted({incident.cause for incident in incidents})),
+            'yes',
             'yes' if group in record['samples'][-1]['limits'] else 'no']))
     return [row for _, row in sorted(rows, key=lambda item: -item[0])]
 

@@ -85,7 +85,7 @@ def follow(driver: base.Knobs, workload: str, knob: Knob, state: KnobState
     others = ours is not None and parts(now) != parts(ours.actions)
     below_only = ours is None or unchanged and is_tree(ours.actions)
     if below_only or others:
-        original, message = _grown(original, now)
+        original, message = _grown(workload, knob, original, now)
     if ours is None or below_only:
         return Followed(value, KnobState(original, ours), message=message)
     written = of_parts(ours.actions, now) if others else ours.actions
@@ -94,18 +94,19 @@ def follow(driver: base.Knobs, workload: str, knob: Knob, state: KnobState
     if now == written:      # the value may differ: it is of so many vCPUs
         return Followed(value, KnobState(original, holds), message=message)
     restored = after_drift(original.actions, written, now)
-    change = 'changed it ' + difference(
-        knob, ours._replace(actions=written), holds)
+    change = difference(knob, ours._replace(actions=written), holds)
     if restored == original.actions:        # a part of our limit
-        return Followed(value, KnobState(original, holds), True,
-                        f'{change}; the limit is set again')
+        return Followed(value, KnobState(original, holds), True, (
+            f'{workload} {knob}: another program changed it {change}; the '
+            'limit is set again'))
     return Followed(
         value, KnobState(Setting(value_of(restored, value), restored), holds),
-        True, f'{change}, which will be restored')
+        True, (f'{workload} {knob}: another program changed it {change}, '
+               'which will be restored'))
 
 
-def _grown(original: Setting, now: Sequence[RestoreAction]
-           ) -> tuple[Setting, str]:
+def _grown(workload: str, knob: Knob, original: Setting,
+           now: Sequence[RestoreAction]) -> tuple[Setting, str]:
     """The original with groups that were born below, sets that other programs
     set there, and disks that came; and what to log."""
     actions = below(original.actions, now)
@@ -116,8 +117,9 @@ def _grown(original: Setting, now: Sequence[RestoreAction]
                or action['dir'] in there or os.path.isdir(action['dir'])]
     changed = changed_below(original.actions, actions)
     return Setting(value_of(actions, original.value), actions), (
-        f'changed it in {amounts.counted(len(changed), "group")} below, which '
-        f'will be restored: {", ".join(changed[:SHOWN])}' if changed else '')
+        f'{workload} {knob}: another program changed it in '
+        f'{amounts.counted(len(changed), "group")} below, which will be '
+        f'restored: {", ".join(changed[:SHOWN])}' if changed else '')
 
 
 def made_again(actions: Sequence[RestoreAction],

@@ -411,7 +411,7 @@ class Actuator:
             self.in_force.pop(key, None)
             self._leases.wrote(*key, ours)
         if followed.message:
-            LOG.warning('%s %s: another program %s', *key, followed.message)
+            LOG.warning('%s', followed.message)
         return followed
 
     def _failed(self, cap: Cap, exc: Exception, outcome: Outcome) -> None:

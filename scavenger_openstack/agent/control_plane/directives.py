@@ -17,7 +17,6 @@ import pathlib
 from oslo_log import log
 
 from scavenger_openstack.agent.control_plane import tries
-from scavenger_openstack.agent.profiling import profiling
 from scavenger_openstack.agent import status
 from scavenger_openstack.algorithms import allowance
 from scavenger_openstack.algorithms.cpi2 import specs
@@ -322,7 +321,7 @@ class Directives:
                 specs.Spec(spec.mean, spec.stddev, spec.n, 0, 'directive',
                            spec.cpu_cores)
                 for spec in found.specs if _possible(spec)},
-            profiling.order_of(found.profiling, now - since_s))
+            _profiling(found.profiling, now - since_s))
         self.refused = refused
         self.notice = fit.sentence(found.notice)[:REASON]
         self.digest, self.issued_s = found.digest, found.issued_s
@@ -384,3 +383,14 @@ def _unsound(override: report.Override) -> str:
         return f'{knob} has no floor, so no override sets it'
     mistake = '' if value is None else knobs.mistake(knob, value)
     return f'the value is not {mistake}' if mistake else ''
+
+
+def _profiling(order: report.ProfilingOrder | None, behind_s: float
+               ) -> orders_.ProfilingOrder | None:
+    """Return an order of the wire.
+
+    :param behind_s: CLOCK_BOOTTIME less the time that it is in
+    """
+    return None if order is None else orders_.ProfilingOrder(
+        order.id, fit.name(order.workload), order.instance, order.form,
+        order.seconds, order.until_s + behind_s)

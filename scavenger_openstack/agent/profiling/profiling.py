@@ -27,7 +27,6 @@ from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Workload
 from scavenger_openstack.wire import fit
 from scavenger_openstack.wire.profile import MAX_PROFILE_BYTES
-from scavenger_openstack.wire import report
 
 LOG = log.getLogger(__name__)
 
@@ -260,17 +259,6 @@ def situation_of(document: Mapping[str, Any], sample: HostSample | None,
             for name in controller['facts'].get('suffering', ())],
         workloads={fit.name(each.workload.id): each.workload
                    for each in (sample.workloads if sample else ())})
-
-
-def order_of(order: report.ProfilingOrder | None, behind_s: float
-             ) -> orders_.ProfilingOrder | None:
-    """Return an order of the wire.
-
-    :param behind_s: CLOCK_BOOTTIME less the time that it is in
-    """
-    return None if order is None else orders_.ProfilingOrder(
-        order.id, fit.name(order.workload), order.instance, order.form,
-        order.seconds, order.until_s + behind_s)
 
 
 def why_not(now: float, order: orders_.ProfilingOrder, situation: Situation,

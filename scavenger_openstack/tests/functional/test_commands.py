@@ -387,7 +387,8 @@ class Commands(testtools.TestCase):
             {'name': 'racks', 'hosts': ['compute-1', 'compute-2'],
              'not_followed': {}, 'settings': {
                  'modes': {'attribution': 'observe'},
-                 'parameters': {'scavenger.memory_c': 3}}}, found)
+                 'parameters': {'scavenger.memory_c': 3},
+                 'profiling': False}}, found)
         text = self.text('interference', 'aggregate', 'show', 'racks')
         self.assertIn('attribution=observe; scavenger.memory_c=3', text)
         self.assertIn('compute-1, compute-2', text)

@@ -127,6 +127,7 @@ class Manage(managing.Command):
             {'incidents': 3, 'suspects': 6, 'caps': 3, 'workloads': 3,
              'antagonist_hours': 3, 'victim_hours': 3,
              'background_hours': 3, 'statistics': 3, 'overrides': 0,
+             'profilings': 0,
              'evictions': 0, 'audit': 3, 'runs': 3, 'flavor_tags': 0,
              'rules': 0}, deleted)
         self.assertEqual(

@@ -34,7 +34,8 @@ from scavenger_openstack.tests import tiers
 
 ADMIN = '/admin/interference/'
 TENANT = '/project/disturbances/'
-TABS = 'Overview', 'Incidents', 'Antagonists', 'Limits', 'Hosts'
+TABS = ('Overview', 'Incidents', 'Antagonists', 'Limits', 'Hosts',
+        'Profiles')
 
 CORES = 0.35
 """What an operator leaves the hog: no controller chooses that."""

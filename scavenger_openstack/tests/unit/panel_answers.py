@@ -126,7 +126,8 @@ def profile(**fields: Any) -> dict[str, Any]:
             'caused': {'memory_capacity': estimate(0.0),
                        'integer': estimate(0.63, 0.6, 0.7)},
             'missing': {'llc_capacity': 'this host has one CPU'},
-            'created_by': 'ann', 'created_at': AT, **fields}
+            'created_by': 'ann', 'created_at': AT, 'stale_at': None,
+            **fields}
 
 
 def listing(noun: str, *rows: dict[str, Any], next: str | None = None

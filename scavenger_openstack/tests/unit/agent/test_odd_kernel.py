@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pathlib
+from typing import Any
 
 import fixtures
 from oslo_config import cfg
@@ -228,10 +229,10 @@ class OddKernel(testtools.TestCase):
         tries: list[float] = []
         read = self.driver.read
 
-        def count(workload: str, knob: Knob) -> object:
+        def count(workload: str, knob: Knob, *state: Any) -> object:
             if knob is Knob.CPU_IDLE:
                 tries.append(self.now)
-            return read(workload, knob)
+            return read(workload, knob, *state)
 
         with fixtures.MonkeyPatch(
                 'scavenger_openstack.drivers.host.Host.read',

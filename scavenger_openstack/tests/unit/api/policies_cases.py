@@ -152,7 +152,7 @@ class Policies:
                 (own, 'cpu_cores', 0.25, 'attribution', None, None, None,
                  None, None, None), tuple(limit[name] for name in (
                      'instance', 'knob', 'value', 'owner', 'id', 'host',
-                     'reason', 'why', 'incident', 'override')))
+                     'reason', 'why', 'incidents', 'override')))
             (eviction,) = self.ok('GET', '/v1/evictions?state=asked',
                                   role=role)['evictions']
             self.assertEqual(
@@ -272,7 +272,7 @@ class Policies:
         self.assertEqual(
             [{'workload': None, 'instance': None, 'name': None,
               'project': None, 'score': 0.99, 'foreground': None,
-              'antagonist': True}],
+              'antagonist': True, 'earlier': None}],
             shown['suspects'])
         self.assertEqual([], shown['caps'])
 

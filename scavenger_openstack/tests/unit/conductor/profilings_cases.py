@@ -40,7 +40,8 @@ class Profilings(cloud.Mixin):
                  named=True, nova=False)
         self.add(tables.aggregate_settings, aggregate='racks',
                  settings={'profiling': True})
-        self.add(tables.profilings, uuid=ID, host_id=1, workload='web',
+        [host_id] = self.rows(tables.hosts, 'id')
+        self.add(tables.profilings, uuid=ID, host_id=host_id, workload='web',
                  instance='u-web', kind='application', target='shop',
                  project='p1', form='short', seconds=60.0, used_s=60.0,
                  reason='new release', created_by='ann', created_s=NOW,
@@ -139,7 +140,8 @@ class Profilings(cloud.Mixin):
         self.assertEqual([], self.rows(tables.profiles))
 
     def setUpRow(self) -> None:
-        self.add(tables.profilings, uuid=ID, host_id=1, workload='web',
+        [host_id] = self.rows(tables.hosts, 'id')
+        self.add(tables.profilings, uuid=ID, host_id=host_id, workload='web',
                  instance='u-web', kind='application', target='shop',
                  project='p1', form='short', seconds=60.0, used_s=60.0,
                  reason='', created_by='ann', created_s=NOW, state='asked',

@@ -94,9 +94,9 @@ class ListingTest(testtools.TestCase):
                              victim='/other', cause='disk')]
         self.assertEqual(
             [[records.TREE + play.HOG, 'compute-1', '-', '2', '2', '1.5 min',
-              'core, disk', 'yes'],
+              'core, disk', 'yes', 'yes'],
              [records.TREE + play.QUIET, 'compute-1', '-', '1', '1', '10 s',
-              'core', 'no']], result.listing(record))
+              'core', 'yes', 'no']], result.listing(record))
 
     def test_nothing_is_named(self) -> None:
         """The agent leaves out what is empty."""
