@@ -5,13 +5,18 @@ functional tests."""
 
 from __future__ import annotations
 
+import json
+import os
+import sys
 from typing import Any
 
+import fixtures
 import testtools
 
 from scavenger_openstack.agent import history
 from scavenger_openstack.agent import names
 from scavenger_openstack.agent.profiling.event import ProfilingEvent
+from scavenger_openstack.agent.profiling import process
 from scavenger_openstack.agent.profiling import profiling
 from scavenger_openstack.decision import orders
 from scavenger_openstack.types import HostSample
@@ -111,6 +116,26 @@ class SituationOf(testtools.TestCase):
 
     def test_a_host_that_cannot_be_read(self) -> None:
         self.assertEqual({}, self.of(None).workloads)
+
+
+class Program(testtools.TestCase):
+
+    def test_what_it_has_of_the_agent(self) -> None:
+        """No priority, no protection, and no modules of a directory."""
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.agent.profiling.process.COMMAND', (
+                sys.executable, '-c', process.PREPARE +
+                'import json; print(json.dumps(['
+                'os.sched_getscheduler(0), os.getcwd(), '
+                'open("/proc/self/oom_score_adj").read().strip()]))')))
+        before = os.getcwd()
+        self.addCleanup(os.chdir, before)
+        os.chdir(self.useFixture(fixtures.TempDir()).path)
+        program = process.Process([])
+        self.addCleanup(program.close)
+        self.assertTrue(program.wait(60.0))
+        self.assertEqual([os.SCHED_OTHER, '/', '1000'],
+                         json.loads(program.texts()[0]))
 
 
 class Lines(testtools.TestCase):
