@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 import sys
 from typing import Any
 
@@ -15,6 +16,7 @@ import testtools
 
 from scavenger_openstack.agent import history
 from scavenger_openstack.agent import names
+from scavenger_openstack.agent.profiling import budget
 from scavenger_openstack.agent.profiling.event import ProfilingEvent
 from scavenger_openstack.agent.profiling import process
 from scavenger_openstack.agent.profiling import profiling
@@ -116,6 +118,60 @@ class SituationOf(testtools.TestCase):
 
     def test_a_host_that_cannot_be_read(self) -> None:
         self.assertEqual({}, self.of(None).workloads)
+
+
+class BudgetOfADay(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.path = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path) / 'used.json'
+
+    def loaded(self, now: float) -> budget.Budget:
+        """That of an agent that starts."""
+        found = budget.Budget(100.0, self.path)
+        self.goes_on = found.load(now)
+        return found
+
+    def test_over_a_restart(self) -> None:
+        self.loaded(1e6).begin(1e6, 30.0)
+        again = self.loaded(1e6 + 5)
+        self.assertEqual((True, 70.0), (self.goes_on, again.left_s(1e6 + 5)))
+        again.end(1e6 + 10, 10.0, clean=False)
+        again = self.loaded(1e6 + 20)
+        self.assertEqual((True, 90.0), (self.goes_on,
+                                        again.left_s(1e6 + 20)))
+        again.cleaned()
+        again = self.loaded(1e6 + 20)
+        self.assertEqual((False, 90.0), (self.goes_on,
+                                         again.left_s(1e6 + 20)))
+        self.assertEqual(100.0, again.left_s(1e6 + 10 + budget.DAY_S))
+
+    def test_of_before_the_host_was_started(self) -> None:
+        self.loaded(1e6).begin(1e6, 30.0)
+        self.assertEqual(100.0, self.loaded(50.0).left_s(50.0))
+
+    def test_what_is_no_budget(self) -> None:
+        """It counts as a day."""
+        for text in ('', '[]', '{}', '{"used": 1, "goes_on": true}', 'null',
+                     '{"used": [["x", 1]], "goes_on": 0}', '[' * 9000,
+                     '{"used": [[1]], "goes_on": 0}'):
+            self.path.write_text(text)
+            self.path.chmod(0o600)
+            self.assertEqual(0.0, self.loaded(1e6).left_s(1e6), text)
+            self.assertTrue(self.goes_on)
+
+    def test_a_file_of_others(self) -> None:
+        self.path.write_text(json.dumps({'used': [], 'goes_on': False}))
+        self.path.chmod(0o666)
+        self.assertEqual(0.0, self.loaded(1e6).left_s(1e6))
+
+    def test_nothing_is_begun_that_cannot_be_written(self) -> None:
+        agent = profiling.Profiling(100.0, '/nonexistent', 15.0,
+                                    path=self.path / 'no' / 'directory')
+        [event] = agent.tick(50.0, 1e9, ORDER, QUIET)
+        self.assertEqual('ended', event.what)
+        self.assertIn('cannot be written', event.detail)
 
 
 class Program(testtools.TestCase):
