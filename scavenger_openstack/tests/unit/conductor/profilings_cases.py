@@ -123,6 +123,28 @@ class Profilings(cloud.Mixin):
                          self.state())
         self.assertEqual([], self.rows(tables.profiles))
 
+    def test_an_agent_that_starts(self) -> None:
+        """It goes on with nothing, and may have used all the time."""
+        started = wire.AgentEvent(sequence=1, time_s=NOW, what='started')
+        self.send(started)
+        self.assertEqual('asked', self.state()[0])
+        self.say('began', 2)
+        self.send(started, run='run-2', now=NOW + 40)
+        state, detail, used_s, unfinished = self.state()
+        self.assertEqual(('failed', 60.0, None), (state, used_s, unfinished))
+        self.assertIn('started', detail)
+        self.assertIsNone(self.order(NOW + 45))
+        # What the earlier run reports late changes nothing.
+        self.say('ended', 3, now=NOW + 50, detail='x')
+        self.assertEqual((state, detail, used_s, unfinished), self.state())
+        self.assertIn('profiling.failed', self.rows(tables.audit, 'action'))
+
+    def test_seconds_that_cannot_be(self) -> None:
+        self.send(wire.Profiling(
+            sequence=1, time_s=NOW, id=ID, workload='web', what='ended',
+            seconds=1e308))
+        self.assertLess(self.state()[2], 300)
+
     def test_profiles_that_are_none(self) -> None:
         for number, text in enumerate((
                 '', '[]', '{', 'null', '[' * 9000, '{"tolerated": {}}',
