@@ -81,6 +81,8 @@ def show(call: Call, connection: Any) -> dict[str, Any]:
 def create(call: Call, connection: Any) -> dict[str, Any]:
     """Ask for it, where the host's aggregate allows it, as long as the
     budget of the host lasts."""
+    # First: what two ask for at once is looked at one after the other.
+    generation.count(connection)
     host = hosts.there(connection, call.body['host'], 'host')
     _check_host(call, connection, host)
     workload = _workload(connection, host, call.body['workload'])
@@ -116,7 +118,6 @@ def create(call: Call, connection: Any) -> dict[str, Any]:
            'state': profilings.ASKED, 'detail': '',
            'changed_s': call.now_s, 'until_s': call.now_s + BEGIN_S}
     profilings.add(connection, **row)
-    generation.count(connection)
     shown = _shape({**row, 'host': host['name']})
     call.record(connection, 'profiling.ask', workload['name'], before=None,
                 after=shown, reason=row['reason'])
