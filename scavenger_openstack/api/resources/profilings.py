@@ -21,6 +21,7 @@ from scavenger_openstack.db import directives
 from scavenger_openstack.db import generation
 from scavenger_openstack.db.resources import profilings
 from scavenger_openstack.db.resources import workloads
+from scavenger_openstack.wire import fit
 from scavenger_openstack.wire import profile
 
 BEGIN_S = 300.0
@@ -183,6 +184,10 @@ def _target(body: Mapping[str, Any], workload: Mapping[str, Any]
     if ('kind' in body) != ('target' in body):
         raise faults.bad('kind and target go together.', 'target')
     if 'kind' in body:
+        if fit.name(body['target']) != body['target']:
+            # It is refused in a profile, which is then measured for nothing.
+            raise faults.bad('target is not a name without a blank at its '
+                             'end, of printable characters.', 'target')
         return body['kind'], body['target']
     for kind in ('application', 'flavor'):
         if workload[kind]:

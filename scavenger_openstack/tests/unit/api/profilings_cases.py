@@ -157,6 +157,8 @@ class Profilings(Base):
         self.refusal(400, workload='/batch/gone')
         self.assertIn('application', self.refusal(400, workload=cloud.BATCH))
         self.refusal(400, kind='flavor')
+        for target in ('big ', 'b\x01g'):
+            self.refusal(400, kind='flavor', target=target)
         for values in ({'enforcing': False}, {'last_seen_s': 1.0}):
             with connect.writing(self.engine) as connection:
                 connection.execute(update(tables.hosts).where(
