@@ -83,7 +83,7 @@ class Profiling:
         self._waiting: list[ProfilingEvent] = []
         self._began_s = self._stopped_s = 0.0
         self._limit_s = 0.0
-        self._why = ''
+        self._why = self._instance = ''
 
     def follow(self, now: float, order: orders_.ProfilingOrder | None,
                document: Mapping[str, Any], sample: HostSample | None
@@ -97,6 +97,14 @@ class Profiling:
             return []
         return self.tick(now, time.time(), order, situation_of(
             document, sample, self._detectors))
+
+    def orders(self, orders: orders_.Orders) -> orders_.Orders:
+        """Return the orders while a profile is measured: no detector limits
+        others for the sake of the VM that is injected beside."""
+        if self._process is None or not self._instance:
+            return orders
+        return orders._replace(
+            unprotected=orders.unprotected | {self._instance})
 
     def tick(self, now: float, wall_s: float,
              order: orders_.ProfilingOrder | None, situation: Situation
@@ -176,6 +184,7 @@ class Profiling:
             self._budget.end(now, 0.0, clean=True)
             return f'the program that measures cannot be started: {exc}'
         self._order, self._began_s, self._why = order, now, ''
+        self._instance = workload.instance
         self._process.beat()
         return ''
 

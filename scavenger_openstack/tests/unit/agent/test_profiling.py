@@ -21,6 +21,7 @@ from scavenger_openstack.agent.profiling.event import ProfilingEvent
 from scavenger_openstack.agent.profiling import process
 from scavenger_openstack.agent.profiling import profiling
 from scavenger_openstack.decision import orders
+from scavenger_openstack.decision import tags
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Priority
@@ -192,6 +193,26 @@ class Program(testtools.TestCase):
         self.assertTrue(program.wait(60.0))
         self.assertEqual([os.SCHED_OTHER, '/', '1000'],
                          json.loads(program.texts()[0]))
+
+
+class WhileItIsMeasured(testtools.TestCase):
+
+    def test_nothing_is_limited_for_its_sake(self) -> None:
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.agent.profiling.process.COMMAND', (
+                sys.executable, '-c', 'import sys; sys.stdin.read()')))
+        asked = orders.Orders(unprotected=frozenset({'u-db'}))
+        agent = profiling.Profiling(60.0, '/nonexistent', 15.0)
+        self.addCleanup(agent.close, 52.0)
+        self.assertIs(asked, agent.orders(asked))
+        [event] = agent.tick(50.0, 1e9, ORDER, QUIET)
+        self.assertEqual('began', event.what)
+        found = agent.orders(asked)
+        self.assertEqual({'u-db', 'u-web'}, found.unprotected)
+        [tagged] = tags.Tags().apply(SAMPLE, found).workloads
+        self.assertFalse(tagged.workload.protected)
+        agent.close(51.0)
+        self.assertIs(asked, agent.orders(asked))
 
 
 class Lines(testtools.TestCase):
