@@ -12,6 +12,7 @@ import fixtures
 
 from scavenger_openstack.agent.control_plane import directives as agent
 from scavenger_openstack.conductor import directives
+from scavenger_openstack.conductor import upkeep
 from scavenger_openstack.db import tables
 from scavenger_openstack.decision import orders
 from scavenger_openstack.tests.unit.conductor import cloud
@@ -98,6 +99,14 @@ class Profilings(cloud.Mixin):
 
     def test_only_until_it_is_given_up(self) -> None:
         self.assertIsNone(self.order(NOW + 301))
+
+    def test_a_host_that_says_nothing(self) -> None:
+        """What is asked for ends all the same, for what waits for it."""
+        for now, state in ((NOW + 299, 'asked'), (NOW + 301, 'failed')):
+            upkeep.make_advancing(self.engine, 'a', lambda now=now: now,
+                                  lambda: False).turn()
+            self.assertEqual(state, self.state()[0])
+        self.assertEqual((60.0, None), self.state()[2:])
 
     def test_measured(self) -> None:
         self.say('began')
