@@ -39,10 +39,10 @@ def apply(connection: connect.Connection, host_id: int, host: str,
     audit: list[Row] = []
     for entry in entries:
         if isinstance(entry, AgentEvent):
-            for row in (profilings.measuring(connection, host_id)
-                        if entry.what == 'started' else ()):
-                audit.append(_end(connection, row, host, now, STARTED,
-                                  row['used_s']))
+            if entry.what == 'started':
+                audit += [_end(connection, going, host, now, STARTED,
+                               going['used_s']) for going in
+                          profilings.measuring(connection, host_id)]
             continue
         row = profilings.show(connection, entry.id)
         if row is None or row['host_id'] != host_id or not row['unfinished']:

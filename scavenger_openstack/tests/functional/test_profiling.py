@@ -284,8 +284,12 @@ class ProfilingTestCase(base.FunctionalTestCase):
             return not kernel_processes.traces(pid)
 
         self.wait_for('its cgroup is removed', clean, END_S * base.pace())
-        self.wait_for('an order is refused', lambda: self.tick(
-            wanted=order(time.monotonic(), 2)) or self.events)
+
+        def refused() -> bool:
+            self.tick(wanted=order(time.monotonic(), 2))
+            return bool(self.events)
+
+        self.wait_for('an order is refused', refused)
         self.assertIn('profile_seconds_per_day', self.events[0].detail)
 
     def test_what_measures_is_killed(self) -> None:

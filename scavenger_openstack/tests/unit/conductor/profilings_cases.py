@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import pathlib
 from typing import Any
@@ -102,9 +103,10 @@ class Profilings(cloud.Mixin):
 
     def test_a_host_that_says_nothing(self) -> None:
         """What is asked for ends all the same, for what waits for it."""
-        for now, state in ((NOW + 299, 'asked'), (NOW + 301, 'failed')):
-            upkeep.make_advancing(self.engine, 'a', lambda now=now: now,
-                                  lambda: False).turn()
+        for now_s, state in ((NOW + 299, 'asked'), (NOW + 301, 'failed')):
+            upkeep.make_advancing(
+                self.engine, 'a', functools.partial(float, now_s),
+                lambda: False).turn()
             self.assertEqual(state, self.state()[0])
         self.assertEqual((60.0, None), self.state()[2:])
 
