@@ -176,7 +176,8 @@ def _incident(row: Row, targets: Mapping[str, list[Target]]
         evidence=[profile_estimate.Series(
             series['workload'], series['signal'], series['values'])
             for series in row['evidence']],
-        capacity=row['facts'].get('capacity', {}), targets=targets)
+        capacity=row['facts'].get('capacity', {}), targets=targets,
+        host=row['host_id'])
 
 
 def document(target: Target, estimated: Estimated, now: float
