@@ -10,6 +10,7 @@ import pathlib
 from typing import Any
 
 import fixtures
+from sqlalchemy import event
 
 from scavenger_openstack.agent.control_plane import directives as agent
 from scavenger_openstack.conductor import directives
@@ -184,6 +185,24 @@ class Profilings(cloud.Mixin):
             profile=json.dumps(MEASURED)), host='other'))
         self.assertEqual('asked', self.state()[0])
         self.assertEqual([], self.rows(tables.profiles))
+
+    def test_removed_while_it_is_reported(self) -> None:
+        """Nothing is stored of what an operator has just removed."""
+        def remove(connection: Any, cursor: Any, statement: str, *rest: Any
+                   ) -> None:
+            if 'FROM profilings' in statement:
+                connection.exec_driver_sql(
+                    "UPDATE profilings SET unfinished = NULL, "
+                    "state = 'failed', detail = 'removed by ann'")
+
+        event.listen(self.engine, 'after_cursor_execute', remove)
+        self.send(wire.Profiling(
+            sequence=1, time_s=NOW, id=ID, workload='web', what='measured',
+            seconds=7.5, profile=json.dumps(MEASURED)))
+        event.remove(self.engine, 'after_cursor_execute', remove)
+        self.assertEqual(('failed', 'removed by ann'), self.state()[:2])
+        self.assertEqual([], self.rows(tables.profiles))
+        self.assertNotIn('profiling.done', self.rows(tables.audit, 'action'))
 
     def test_after_its_end_nothing_changes(self) -> None:
         self.say('ended', detail='x')
