@@ -15,6 +15,7 @@ from oslo_log import log
 from stevedore import driver as stevedore_driver
 from stevedore import exception as stevedore_exception
 
+from scavenger_openstack.agent.profiling import budget
 from scavenger_openstack.agent.profiling import profiling
 from scavenger_openstack import conf as conf_
 from scavenger_openstack.conf import host as conf_host
@@ -95,7 +96,8 @@ def load_profiling(conf: cfg.ConfigOpts,
     return profiling.Profiling(
         conf.agent.profile_seconds_per_day, os.path.abspath(
             conf_.stop_file(conf)), conf.agent.lease_s,
-        frozenset(one.name for one, _ in controllers if is_detector(one)))
+        frozenset(one.name for one, _ in controllers if is_detector(one)),
+        conf_.state_dir(conf) / budget.FILE)
 
 
 def kinds(conf: cfg.ConfigOpts) -> list[str]:

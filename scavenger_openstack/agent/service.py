@@ -386,8 +386,8 @@ class Service:
 
     def _orders(self) -> orders.Orders:
         """What operators ask for."""
-        return self._signals.orders(
-            self._sync.orders if self._sync else orders.NONE)
+        return self._profiling.orders(self._signals.orders(
+            self._sync.orders if self._sync else orders.NONE))
 
     def _evidence(self, name: str, incident: Incident) -> Sequence[Any]:
         """The series that the controller of that name has for an incident."""

@@ -65,6 +65,9 @@ T = TypeVar('T')
 
 MOST = 100
 """The newest incidents of one SoI that count."""
+MOST_OF_HOST = 10
+"""The newest of one host and cause, of one target: a host that has many does
+not decide for all others."""
 
 
 class Target(NamedTuple):
@@ -87,7 +90,7 @@ class Incident(NamedTuple):
     """What of an incident tells of profiles.
 
     ``capacity``: what the host has, by resource.  ``targets``: what each
-    workload that it names is of.
+    workload that it names is of.  ``host``: a number of its own.
     """
 
     cause: str
@@ -99,6 +102,7 @@ class Incident(NamedTuple):
     evidence: Sequence[Series]
     capacity: Mapping[str, float]
     targets: Mapping[str, Sequence[Target]]
+    host: int = 0
 
 
 class Estimated(NamedTuple):
@@ -117,6 +121,17 @@ class _Evidence:
         self.caused: dict[str, list[float]] = collections.defaultdict(list)
         self.tolerated: dict[str, list[tuple[float, float]]]
         self.tolerated = collections.defaultdict(list)
+        self._of_hosts: collections.Counter[tuple[str, int]]
+        self._of_hosts = collections.Counter()
+
+    def takes(self, incident: Incident) -> bool:
+        """Whether another incident of its host counts."""
+        return self._of_hosts[incident.cause, incident.host] < MOST_OF_HOST
+
+    def count(self, incident: Incident) -> None:
+        """Count one of which something was taken."""
+        self.incidents += 1
+        self._of_hosts[incident.cause, incident.host] += 1
 
 
 def estimate(incidents: Iterable[Incident]) -> dict[Target, Estimated]:
@@ -132,15 +147,16 @@ def estimate(incidents: Iterable[Incident]) -> dict[Target, Estimated]:
         used = use_of_others(incident)
         named: set[Target] = set()
         for target, part in _by_target(parts, incident.targets).items():
-            if lost is not None:
+            if lost is not None and of_target[target].takes(incident):
                 _add(of_target[target].caused, sois, min(1.0, part * lost))
                 named.add(target)
         if parts and used is not None:
             for target in incident.targets.get(incident.victim, ()):
-                _add(of_target[target].tolerated, sois, used)
-                named.add(target)
+                if of_target[target].takes(incident):
+                    _add(of_target[target].tolerated, sois, used)
+                    named.add(target)
         for target in named:
-            of_target[target].incidents += 1
+            of_target[target].count(incident)
     return {target: estimated for target, evidence in of_target.items()
             if (estimated := _estimated(evidence)) is not None}
 

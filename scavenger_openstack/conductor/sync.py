@@ -282,7 +282,7 @@ def _apply(connection: reports.Connection, host_id: int, report: Report,
                      runs.newest(connection, host_id)))
     audit += measured.apply(connection, host_id, report.host, [
         entry.entry for entry in entries
-        if isinstance(entry.entry, Profiling)], now)
+        if isinstance(entry.entry, Profiling | AgentEvent)], now)
     reports.add_statistics(connection, [
         {'host_id': host_id, 'hour_s': interference.hour(
             entry.hour_s + clocks.moved_s(entry.hour_s, now,

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """What one of all conductors does from time to time with its own tables:
-totals of antagonists advance, and what is over and old is deleted."""
+totals of antagonists advance, profiles of which no host has reported in time
+are given up, and what is over and old is deleted."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from scavenger_openstack.db import connect
 from scavenger_openstack.db import purge
 from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import notifications
+from scavenger_openstack.db.resources import profilings
 from scavenger_openstack.db import totals
 
 LOG = log.getLogger(__name__)
@@ -36,8 +38,8 @@ def make_advancing(engine: connect.Engine, holder: str,
                    clock: Callable[[], float], stopped: Callable[[], bool],
                    elapsed: Callable[[], float] = time.monotonic
                    ) -> periodic.Periodic:
-    """Return what advances all totals that are not of this hour, in one of
-    all conductors, at each turn."""
+    """Return what advances all totals that are not of this hour and gives
+    up profiles, in one of all conductors, at each turn."""
     return periodic.Periodic(engine, TOTALS, holder, clock, stopped,
                              functools.partial(_advance, engine),
                              lambda now: now, elapsed=elapsed)
@@ -86,6 +88,8 @@ def make_purging(engine: connect.Engine, holder: str,
 
 def _advance(engine: connect.Engine, now: float
              ) -> Generator[int, None, None]:
+    connect.retried(engine, functools.partial(
+        profilings.give_up, now_s=now), idempotent=True)
     while hosts := connect.retried(engine, functools.partial(
             totals.advance, hour_s=reports.hour(now))):
         yield hosts

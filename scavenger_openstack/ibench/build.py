@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 import contextlib
 import hashlib
 import os
@@ -11,8 +12,10 @@ import pathlib
 import platform
 import shlex
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
 
 from scavenger_openstack import errors
 
@@ -20,6 +23,7 @@ SOURCES = pathlib.Path(__file__).parent / 'kernels'
 PROGRAM = 'scavenger-soi'
 FLAGS = ('-O2', '-pthread')
 COMPILE_S = 120.0
+CHECK_S = 0.1
 
 
 def cache_directory() -> pathlib.Path:
@@ -44,36 +48,51 @@ def find_compiler() -> list[str]:
 
 
 def compile_c(sources: list[pathlib.Path], target: pathlib.Path,
-              *libraries: str) -> None:
+              *libraries: str, check: Callable[[], None] = lambda: None
+              ) -> None:
     """Compile and link C files into the program ``target``.
 
+    :param check: called ten times a second; what it raises ends the compiler
     :raises ConfigError: there is no compiler.
     :raises DriverError: it fails, or does not end.
     """
     command = [*find_compiler(), *FLAGS, '-o', str(target),
                *map(str, sources), *libraries]
+    until_s = time.monotonic() + COMPILE_S
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, text=True, errors='replace',
+        start_new_session=True)
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False,
-            stdin=subprocess.DEVNULL, start_new_session=True,
-            timeout=COMPILE_S)
-    except subprocess.TimeoutExpired as exc:
-        raise errors.DriverError(f'{sources[0]}: {command[0]} did not end '
-                                 f'in {COMPILE_S:.0f} s') from exc
-    if done.returncode:
+        complaint = None
+        while complaint is None:
+            check()
+            if time.monotonic() > until_s:
+                raise errors.DriverError(
+                    f'{sources[0]}: {command[0]} did not end in '
+                    f'{COMPILE_S:.0f} s')
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                complaint = process.communicate(timeout=CHECK_S)[1]
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)      # and what it runs
+            process.communicate()
+    if process.returncode:
         raise errors.DriverError(
-            f'{sources[0]} does not compile: {done.stderr.strip()[-400:]} '
+            f'{sources[0]} does not compile: {complaint.strip()[-400:]} '
             '(are gcc and libc6-dev installed?)')
 
 
 def build(sources: pathlib.Path = SOURCES,
           cache: pathlib.Path | None = None, *,
-          program: str = PROGRAM) -> pathlib.Path:
+          program: str = PROGRAM,
+          check: Callable[[], None] = lambda: None) -> pathlib.Path:
     """Return the path of the program that the C files in ``sources`` make.
 
     It is compiled when no program of these files, this compiler and this
     machine is in ``cache``.
 
+    :param check: see :func:`compile_c`
     :raises ConfigError: there is no compiler, no source, or the cache
         cannot be written to or run from.
     :raises DriverError: the compiler fails.
@@ -97,7 +116,8 @@ def build(sources: pathlib.Path = SOURCES,
             'compiled there, set XDG_CACHE_HOME to a directory that can be '
             'written to') from exc
     try:
-        compile_c(sorted(sources.glob('*.c')), pathlib.Path(draft), '-lm')
+        compile_c(sorted(sources.glob('*.c')), pathlib.Path(draft), '-lm',
+                  check=check)
         os.chmod(draft, 0o755)
         os.replace(draft, target)
     finally:

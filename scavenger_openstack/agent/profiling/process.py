@@ -20,10 +20,14 @@ from typing import IO
 
 from scavenger_openstack.wire.profile import MAX_PROFILE_BYTES
 
-COMMAND = (
-    sys.executable, '-c',
-    # The priority of the agent goes before anything else is done.
+PREPARE = (
     'import os; os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0));'
+    'open("/proc/self/oom_score_adj", "w").write("1000");')
+"""The priority of the agent goes before anything else is done, and that it is
+the last to be killed when memory is short."""
+
+COMMAND = (
+    sys.executable, '-c', PREPARE +
     'from scavenger_openstack.ibench.host import supervised;'
     'raise SystemExit(supervised.main())')
 
@@ -44,7 +48,8 @@ class Process:
             self._process = subprocess.Popen(
                 [*COMMAND, *words], stdin=subprocess.PIPE,
                 stdout=self._files[0], stderr=self._files[1],
-                start_new_session=True)
+                # From where it is started Python would load modules.
+                start_new_session=True, cwd='/')
             assert self._process.stdin is not None
             os.set_blocking(self._process.stdin.fileno(), False)
         except OSError:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from collections.abc import Mapping
+import pathlib
 import signal
 import time
 from typing import Any
@@ -19,6 +20,7 @@ from typing import NamedTuple
 from oslo_log import log
 
 from scavenger_openstack.agent import journal
+from scavenger_openstack.agent.profiling import budget
 from scavenger_openstack.agent.profiling.event import ProfilingEvent
 from scavenger_openstack.agent.profiling import process
 from scavenger_openstack.decision import orders as orders_
@@ -30,10 +32,11 @@ from scavenger_openstack.wire.profile import MAX_PROFILE_BYTES
 
 LOG = log.getLogger(__name__)
 
-DAY_S = 86400.0
-
 END_S = 8.0
 """So long the process may take to end what it made, before it is killed."""
+KILLED_S, CLEANED_S = 1.0, 2.0
+"""So long an agent that ends waits for a process that it has killed, and for
+what that left to be removed; the next agent removes the rest."""
 
 MOST_DONE = 100
 
@@ -62,23 +65,25 @@ class Profiling:
     :param stop_file: the kill switch, which the process watches, too
     :param lease_s: so long it goes on without a sign of life of the agent
     :param detectors: the controllers that name antagonists
+    :param path: of the file with what was used of the day
     """
 
     def __init__(self, seconds_per_day: float, stop_file: str,
-                 lease_s: float, detectors: Collection[str] = ()) -> None:
+                 lease_s: float, detectors: Collection[str] = (),
+                 path: pathlib.Path | None = None) -> None:
         self._detectors = detectors
-        self._seconds_per_day = seconds_per_day
+        self._budget = budget.Budget(seconds_per_day, path)
+        self._is_loaded = False
         self._stop_file = stop_file
         self._lease_s = lease_s
         self._done: list[str] = []
-        self._used: list[tuple[float, float]] = []
         self._order: orders_.ProfilingOrder | None = None
         self._process: process.Process | None = None
         self._cleaner: process.Process | None = None
         self._waiting: list[ProfilingEvent] = []
         self._began_s = self._stopped_s = 0.0
         self._limit_s = 0.0
-        self._why = ''
+        self._why = self._instance = ''
 
     def follow(self, now: float, order: orders_.ProfilingOrder | None,
                document: Mapping[str, Any], sample: HostSample | None
@@ -87,10 +92,19 @@ class Profiling:
 
         :param document: the status without limits and VMs
         """
-        if order is None and self._process is None and self._cleaner is None:
+        if order is None and self._process is None and self._cleaner is None \
+                and self._is_loaded:
             return []
         return self.tick(now, time.time(), order, situation_of(
             document, sample, self._detectors))
+
+    def orders(self, orders: orders_.Orders) -> orders_.Orders:
+        """Return the orders while a profile is measured: no detector limits
+        others for the sake of the VM that is injected beside."""
+        if self._process is None or not self._instance:
+            return orders
+        return orders._replace(
+            unprotected=orders.unprotected | {self._instance})
 
     def tick(self, now: float, wall_s: float,
              order: orders_.ProfilingOrder | None, situation: Situation
@@ -102,6 +116,10 @@ class Profiling:
         :param order: what is to be measured, ``None`` for nothing
         :return: what happened; that it has ended when nothing is left
         """
+        if not self._is_loaded:
+            self._is_loaded = True
+            if self._budget.load(now):
+                self._clean()
         if self._cleaner is not None:
             return self._cleaned()
         if self._order is not None and self._process is not None:
@@ -109,7 +127,7 @@ class Profiling:
         if order is None or order.id in self._done:
             return []
         self._done = [*self._done[-MOST_DONE:], order.id]
-        left_s = self._left_s(now)
+        left_s = self._budget.left_s(now)
         why = why_not(now, order, situation, left_s)
         if not why:
             self._limit_s = min(order.seconds, left_s)
@@ -125,18 +143,20 @@ class Profiling:
             self._stop(now, 'the agent ends')
             if not self._process.wait(END_S):
                 self._process.kill()
-                self._process.wait(END_S)
+                self._process.wait(KILLED_S)
             events = self._end(now, time.time())
         if self._cleaner is not None:
-            self._cleaner.wait(END_S)
-            events += self._cleaned()
+            self._cleaner.wait(CLEANED_S)
+            events += self._cleaned() or self._waiting
         return events
 
     def _cleaned(self) -> list[ProfilingEvent]:
         """Return what waits for what was left to be removed, once it is."""
         if self._cleaner is None or self._cleaner.status() is None:
             return []
-        if self._cleaner.status():
+        if self._cleaner.status() == 0:
+            self._budget.cleaned()
+        else:
             LOG.warning('what a profile left is not removed: %s; '
                         'scavenger-ibench run removes it',
                         fit.sentence(self._cleaner.texts()[1]))
@@ -145,13 +165,6 @@ class Profiling:
         events, self._waiting = self._waiting, []
         return events
 
-    def _left_s(self, now: float) -> float:
-        """How much of the budget of a day is left."""
-        self._used = [(at_s, seconds) for at_s, seconds in self._used
-                      if now - at_s < DAY_S]
-        return max(0.0, self._seconds_per_day - sum(
-            seconds for _, seconds in self._used))
-
     def _begin(self, now: float, order: orders_.ProfilingOrder,
                situation: Situation) -> str:
         """Start the process; why that failed, '' if it did not."""
@@ -159,13 +172,19 @@ class Profiling:
         target = (['--instance', workload.instance] if workload.instance
                   else ['--cgroup', workload.id])
         try:
+            self._budget.begin(now, self._limit_s)
+        except OSError as exc:
+            return f'what is used of the day cannot be written: {exc}'
+        try:
             self._process = process.Process([
                 *target, '--form', order.form, '--seconds',
                 f'{self._limit_s:g}', '--stop-file', self._stop_file,
                 '--lease', f'{self._lease_s:g}'])
         except OSError as exc:
+            self._budget.end(now, 0.0, clean=True)
             return f'the program that measures cannot be started: {exc}'
         self._order, self._began_s, self._why = order, now, ''
+        self._instance = workload.instance
         self._process.beat()
         return ''
 
@@ -206,10 +225,12 @@ class Profiling:
         self._process.close()
         order, self._order, self._process = self._order, None, None
         seconds = max(0.0, now - self._began_s)
-        self._used.append((now, seconds))
-        if status is not None and status < 0:
-            complaint = (f'the program that measures was ended by '
-                         f'{signal.Signals(-status).name}')
+        is_clean = status is not None and status >= 0
+        self._budget.end(now, seconds, clean=is_clean)
+        if not is_clean:
+            complaint = 'the program that measures ' + (
+                'does not end' if status is None else
+                f'was ended by {signal.Signals(-status).name}')
             self._clean()
         is_measured = status == 0 and not self._why and bool(profile)
         if is_measured and len(profile) > MAX_PROFILE_BYTES:

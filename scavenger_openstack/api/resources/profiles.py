@@ -3,7 +3,7 @@
 """Interference profiles: what workloads tolerate and cause.
 
 A reader of a project sees its profiles and those for all projects, and not
-where they were measured.
+where, nor of which workload, they were measured.
 """
 
 from __future__ import annotations
@@ -31,6 +31,11 @@ HIDDEN_FILTERS = frozenset(('project',))
 
 HIDDEN: Mapping[str, None] = dict.fromkeys(('host', 'missing', 'created_by'))
 """What tells readers of a project of the hosts, or of operators."""
+
+HIDDEN_FOR_ALL: Mapping[str, None] = dict.fromkeys(('qos', 'stale_at'))
+"""What a profile for all projects tells them of the workload that it was
+measured of, which may be of another project: how it is without interference,
+and when it last had an incident."""
 
 _SHARE = {'type': 'number', 'minimum': 0, 'maximum': 1}
 _BY_SOI = schemas.fields(
@@ -160,4 +165,6 @@ def _shape(row: Mapping[str, Any], reader: str | None = None
     """
     return {**schemas.shape(FIELDS, {'qos': None, **row['document'], **row},
                             id=row['uuid']),
-            **(HIDDEN if reader is not None else {})}
+            **(HIDDEN if reader is not None else {}),
+            **(HIDDEN_FOR_ALL if reader is not None and not row['project']
+               else {})}

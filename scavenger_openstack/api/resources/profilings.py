@@ -21,6 +21,7 @@ from scavenger_openstack.db import directives
 from scavenger_openstack.db import generation
 from scavenger_openstack.db.resources import profilings
 from scavenger_openstack.db.resources import workloads
+from scavenger_openstack.wire import fit
 from scavenger_openstack.wire import profile
 
 BEGIN_S = 300.0
@@ -81,6 +82,8 @@ def show(call: Call, connection: Any) -> dict[str, Any]:
 def create(call: Call, connection: Any) -> dict[str, Any]:
     """Ask for it, where the host's aggregate allows it, as long as the
     budget of the host lasts."""
+    # First: what two ask for at once is looked at one after the other.
+    generation.count(connection)
     host = hosts.there(connection, call.body['host'], 'host')
     _check_host(call, connection, host)
     workload = _workload(connection, host, call.body['workload'])
@@ -116,7 +119,6 @@ def create(call: Call, connection: Any) -> dict[str, Any]:
            'state': profilings.ASKED, 'detail': '',
            'changed_s': call.now_s, 'until_s': call.now_s + BEGIN_S}
     profilings.add(connection, **row)
-    generation.count(connection)
     shown = _shape({**row, 'host': host['name']})
     call.record(connection, 'profiling.ask', workload['name'], before=None,
                 after=shown, reason=row['reason'])
@@ -182,6 +184,10 @@ def _target(body: Mapping[str, Any], workload: Mapping[str, Any]
     if ('kind' in body) != ('target' in body):
         raise faults.bad('kind and target go together.', 'target')
     if 'kind' in body:
+        if fit.name(body['target']) != body['target']:
+            # It is refused in a profile, which is then measured for nothing.
+            raise faults.bad('target is not a name without a blank at its '
+                             'end, of printable characters.', 'target')
         return body['kind'], body['target']
     for kind in ('application', 'flavor'):
         if workload[kind]:

@@ -53,6 +53,11 @@ BATCH = 100
 MOST_INCIDENTS = 5000
 """The newest incidents of all that are read at a time."""
 
+MOST_PROFILES = 5000
+"""Where so many profiles are stored, of whatever source, no estimate of
+another target is added: Nova's scheduler reads all of them, up to twice as
+many, and agents may report any number of applications."""
+
 KINDS = (GroundKind.DIRECT, GroundKind.SHARE, GroundKind.EXPERIMENT)
 """Evidence that says how much an antagonist did."""
 
@@ -95,13 +100,14 @@ def refresh(engine: connect.Engine, now: float
                      'it began after it was stored', target.kind,
                      printable(target.target))
         yield 0
-    stored = 0
+    stored, there = 0, len(connect.read(engine, rows.ids))
     for target, estimated in sorted(
             profile_estimate.estimate(read).items(),
             key=lambda item: item[0]):
         changed = connect.retried(engine, functools.partial(
-            store, target=target, estimated=estimated, now=now),
-            on_duplicate=True)
+            store, target=target, estimated=estimated, now=now,
+            # Those that replace another one are counted, too.
+            only_again=there + stored >= MOST_PROFILES), on_duplicate=True)
         stored += changed
         yield int(changed)
     if stored:
@@ -111,6 +117,10 @@ def refresh(engine: connect.Engine, now: float
                 'target': '', 'reason': 'profiles estimated from incidents: '
                 f'{stored}'}])
         LOG.info('profiles estimated from incidents: %d', stored)
+    if there + stored >= MOST_PROFILES:
+        LOG.warning('profiles of applications and flavors: %d; no estimate '
+                    'of another one is added, delete those that are not '
+                    'needed', there)
 
 
 def _read(connection: connect.Connection, since_s: float,
@@ -166,7 +176,8 @@ def _incident(row: Row, targets: Mapping[str, list[Target]]
         evidence=[profile_estimate.Series(
             series['workload'], series['signal'], series['values'])
             for series in row['evidence']],
-        capacity=row['facts'].get('capacity', {}), targets=targets)
+        capacity=row['facts'].get('capacity', {}), targets=targets,
+        host=row['host_id'])
 
 
 def document(target: Target, estimated: Estimated, now: float
@@ -190,15 +201,20 @@ def _estimates(estimates: Mapping[str, profiles.Estimate]
 
 
 def store(connection: connect.Connection, target: Target,
-          estimated: Estimated, now: float) -> bool:
+          estimated: Estimated, now: float, only_again: bool = False) -> bool:
     """Store a profile, unless a measured one or the same one is there;
-    whether it is stored."""
+    whether it is stored.
+
+    :param only_again: only in place of another one
+    """
     try:
         after = document(target, estimated, now)
     except errors.WireError as exc:
         LOG.debug('no profile of %s is estimated: %s', target, exc)
         return False
     [*there] = rows.page(connection, **target._asdict(), limit=1)
+    if only_again and not there:
+        return False
     values = profile.as_json(after)
     if there and {**there[0]['document'], 'measured_s': now} == values:
         return False

@@ -45,6 +45,12 @@ def unfinished(connection: Connection, now_s: float) -> list[Row]:
         _P.unfinished.is_not(None), _P.until_s > now_s).order_by(_P.id))
 
 
+def measuring(connection: Connection, host_id: int) -> list[Row]:
+    """Return what is being measured on a host."""
+    return rows.rows(connection, _SHOWN.where(
+        _P.unfinished == host_id, _P.state == MEASURING))
+
+
 def used_s(connection: Connection, host_id: int, now_s: float) -> float:
     """Return how long was injected on a host within a day; what goes on
     counts as long as it may take."""

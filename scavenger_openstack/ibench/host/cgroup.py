@@ -125,5 +125,12 @@ class Cgroup:
 
 
 def is_alive(pid: str) -> bool:
-    """Whether a process of this number runs; what is no number does."""
-    return not pid.isdecimal() or os.path.exists(f'/proc/{pid}')
+    """Whether a process of this number runs; what is no number does.  One
+    that has ended and was not waited for does not."""
+    if not pid.isdecimal():
+        return True
+    try:
+        stat = pathlib.Path(f'/proc/{pid}/stat').read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(b') ')[2][:1] not in (b'Z', b'X')

@@ -41,7 +41,7 @@ def opened(*, interrupt: interrupt_.Stop, parent: str | None,
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(lock.locked(alone=alone))
-        program = build.build()
+        program = build.build(check=interrupt.check)
         notes = []
         scratch.remove_leftovers()
         cgroup = None

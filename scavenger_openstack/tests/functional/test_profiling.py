@@ -16,6 +16,7 @@ import time
 
 import fixtures
 
+from scavenger_openstack.agent.profiling import budget
 from scavenger_openstack.agent.profiling.event import ProfilingEvent
 from scavenger_openstack.agent.profiling import process
 from scavenger_openstack.agent.profiling import profiling
@@ -37,6 +38,9 @@ COMMAND = (sys.executable, '-m',
 WEB = Workload(id='/services/web', priority=Priority.FOREGROUND, vcpus=1.0)
 QUIET = profiling.Situation(workloads={WEB.id: WEB})
 
+DOCUMENT = {'state': 'running', 'isolation': {}, 'incidents': [],
+            'controllers': {}}
+
 WHOLE = (sys.executable, '-c', process.COMMAND[2].replace(
     'raise', 'import functools, os;'
     'from scavenger_openstack.ibench.host import lock;'
@@ -49,7 +53,8 @@ from scavenger_openstack.agent.profiling import process
 from scavenger_openstack.agent.profiling import profiling
 from scavenger_openstack.tests.functional import test_profiling as test
 process.COMMAND = test.COMMAND
-agent = profiling.Profiling(60.0, sys.argv[1], test.LEASE_S)
+agent = profiling.Profiling(60.0, sys.argv[1], test.LEASE_S,
+                            path=pathlib.Path(sys.argv[2]))
 while True:
     now = time.monotonic()
     agent.tick(now, now, test.order(now), test.QUIET)
@@ -68,7 +73,7 @@ class ProfilingTestCase(base.FunctionalTestCase):
     def setUp(self) -> None:
         super().setUp()
         directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-        self.stop_file = directory / 'stop'
+        self.stop_file, self.used = directory / 'stop', directory / 'used'
         self.useFixture(fixtures.MonkeyPatch(
             'scavenger_openstack.agent.profiling.process.COMMAND', COMMAND))
         self.useFixture(fixtures.EnvironmentVariable(
@@ -223,8 +228,8 @@ class ProfilingTestCase(base.FunctionalTestCase):
         [event] = self.agent.tick(began_s + 101, 0.0, order(
             began_s + 101, 3), QUIET)
         self.assertIn('profile_seconds_per_day', event.detail)
-        [event] = self.agent.tick(began_s + profiling.DAY_S + 101, 0.0,
-                                  order(began_s + profiling.DAY_S, 4)
+        [event] = self.agent.tick(began_s + budget.DAY_S + 101, 0.0,
+                                  order(began_s + budget.DAY_S, 4)
                                   ._replace(until_s=1e9), QUIET)
         self.assertEqual('began', event.what)
 
@@ -240,7 +245,7 @@ class ProfilingTestCase(base.FunctionalTestCase):
 
     def agent_process(self) -> subprocess.Popen[bytes]:
         agent = subprocess.Popen([sys.executable, '-c', AGENT,
-                                  str(self.stop_file)])
+                                  str(self.stop_file), str(self.used)])
         self.addCleanup(agent.wait)
         self.addCleanup(agent.kill)
         return agent
@@ -259,6 +264,33 @@ class ProfilingTestCase(base.FunctionalTestCase):
         agent.send_signal(signal.SIGSTOP)
         self.gone('the injection ends', LEASE_S + END_S)
         self.assert_nothing_left()
+
+    def test_agent_and_what_measures_are_killed(self) -> None:
+        """The next agent removes what they left, and has no new day."""
+        agent = self.agent_process()
+        pid = self.injecting(agent.pid)
+        os.kill(pid, signal.SIGSTOP)
+        for each in (agent.pid, pid):
+            os.kill(each, signal.SIGKILL)
+        agent.wait()
+        self.gone('the kernel ends')
+        self.assertNotEqual([], kernel_processes.traces(pid))
+        self.agent = profiling.Profiling(60.0, str(self.stop_file), LEASE_S,
+                                         path=self.used)
+
+        def clean() -> bool:
+            self.assertEqual([], self.agent.follow(
+                time.monotonic(), None, DOCUMENT, None))
+            return not kernel_processes.traces(pid)
+
+        self.wait_for('its cgroup is removed', clean, END_S * base.pace())
+
+        def refused() -> bool:
+            self.tick(wanted=order(time.monotonic(), 2))
+            return bool(self.events)
+
+        self.wait_for('an order is refused', refused)
+        self.assertIn('profile_seconds_per_day', self.events[0].detail)
 
     def test_what_measures_is_killed(self) -> None:
         """The kernel is killed with it; what it made is removed."""

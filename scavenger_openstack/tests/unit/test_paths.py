@@ -16,6 +16,7 @@ import testtools
 
 from scavenger_openstack import conf as conf_
 from scavenger_openstack.conf import agent as conf_agent
+from scavenger_openstack.ibench.host import lock
 from scavenger_openstack.restore import options
 from scavenger_openstack.restore import program
 
@@ -65,3 +66,8 @@ class Paths(testtools.TestCase):
                 (ETC / 'tmpfiles.d/scavenger.conf').read_text().split('\n')
                 if line.startswith('d ')}
         self.assertEqual({str(state), str(stop)}, made)
+
+    def test_what_profiles_lock_is_there(self) -> None:
+        """The unit of the agent lets it make no file in that directory."""
+        self.assertIn(f'f {lock.FILE} 0644 root root -', (
+            ETC / 'tmpfiles.d/scavenger.conf').read_text().split('\n'))

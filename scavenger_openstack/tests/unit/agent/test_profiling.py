@@ -5,15 +5,23 @@ functional tests."""
 
 from __future__ import annotations
 
+import json
+import os
+import pathlib
+import sys
 from typing import Any
 
+import fixtures
 import testtools
 
 from scavenger_openstack.agent import history
 from scavenger_openstack.agent import names
+from scavenger_openstack.agent.profiling import budget
 from scavenger_openstack.agent.profiling.event import ProfilingEvent
+from scavenger_openstack.agent.profiling import process
 from scavenger_openstack.agent.profiling import profiling
 from scavenger_openstack.decision import orders
+from scavenger_openstack.decision import tags
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Priority
@@ -111,6 +119,100 @@ class SituationOf(testtools.TestCase):
 
     def test_a_host_that_cannot_be_read(self) -> None:
         self.assertEqual({}, self.of(None).workloads)
+
+
+class BudgetOfADay(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.path = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path) / 'used.json'
+
+    def loaded(self, now: float) -> budget.Budget:
+        """That of an agent that starts."""
+        found = budget.Budget(100.0, self.path)
+        self.goes_on = found.load(now)
+        return found
+
+    def test_over_a_restart(self) -> None:
+        self.loaded(1e6).begin(1e6, 30.0)
+        again = self.loaded(1e6 + 5)
+        self.assertEqual((True, 70.0), (self.goes_on, again.left_s(1e6 + 5)))
+        again.end(1e6 + 10, 10.0, clean=False)
+        again = self.loaded(1e6 + 20)
+        self.assertEqual((True, 90.0), (self.goes_on,
+                                        again.left_s(1e6 + 20)))
+        again.cleaned()
+        again = self.loaded(1e6 + 20)
+        self.assertEqual((False, 90.0), (self.goes_on,
+                                         again.left_s(1e6 + 20)))
+        self.assertEqual(100.0, again.left_s(1e6 + 10 + budget.DAY_S))
+
+    def test_of_before_the_host_was_started(self) -> None:
+        self.loaded(1e6).begin(1e6, 30.0)
+        self.assertEqual(100.0, self.loaded(50.0).left_s(50.0))
+
+    def test_what_is_no_budget(self) -> None:
+        """It counts as a day."""
+        for text in ('', '[]', '{}', '{"used": 1, "goes_on": true}', 'null',
+                     '{"used": [["x", 1]], "goes_on": 0}', '[' * 9000,
+                     '{"used": [[1]], "goes_on": 0}'):
+            self.path.write_text(text)
+            self.path.chmod(0o600)
+            self.assertEqual(0.0, self.loaded(1e6).left_s(1e6), text)
+            self.assertTrue(self.goes_on)
+
+    def test_a_file_of_others(self) -> None:
+        self.path.write_text(json.dumps({'used': [], 'goes_on': False}))
+        self.path.chmod(0o666)
+        self.assertEqual(0.0, self.loaded(1e6).left_s(1e6))
+
+    def test_nothing_is_begun_that_cannot_be_written(self) -> None:
+        agent = profiling.Profiling(100.0, '/nonexistent', 15.0,
+                                    path=self.path / 'no' / 'directory')
+        [event] = agent.tick(50.0, 1e9, ORDER, QUIET)
+        self.assertEqual('ended', event.what)
+        self.assertIn('cannot be written', event.detail)
+
+
+class Program(testtools.TestCase):
+
+    def test_what_it_has_of_the_agent(self) -> None:
+        """No priority, no protection, and no modules of a directory."""
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.agent.profiling.process.COMMAND', (
+                sys.executable, '-c', process.PREPARE +
+                'import json; print(json.dumps(['
+                'os.sched_getscheduler(0), os.getcwd(), '
+                'open("/proc/self/oom_score_adj").read().strip()]))')))
+        before = os.getcwd()
+        self.addCleanup(os.chdir, before)
+        os.chdir(self.useFixture(fixtures.TempDir()).path)
+        program = process.Process([])
+        self.addCleanup(program.close)
+        self.assertTrue(program.wait(60.0))
+        self.assertEqual([os.SCHED_OTHER, '/', '1000'],
+                         json.loads(program.texts()[0]))
+
+
+class WhileItIsMeasured(testtools.TestCase):
+
+    def test_nothing_is_limited_for_its_sake(self) -> None:
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.agent.profiling.process.COMMAND', (
+                sys.executable, '-c', 'import sys; sys.stdin.read()')))
+        asked = orders.Orders(unprotected=frozenset({'u-db'}))
+        agent = profiling.Profiling(60.0, '/nonexistent', 15.0)
+        self.addCleanup(agent.close, 52.0)
+        self.assertIs(asked, agent.orders(asked))
+        [event] = agent.tick(50.0, 1e9, ORDER, QUIET)
+        self.assertEqual('began', event.what)
+        found = agent.orders(asked)
+        self.assertEqual({'u-db', 'u-web'}, found.unprotected)
+        [tagged] = tags.Tags().apply(SAMPLE, found).workloads
+        self.assertFalse(tagged.workload.protected)
+        agent.close(51.0)
+        self.assertIs(asked, agent.orders(asked))
 
 
 class Lines(testtools.TestCase):

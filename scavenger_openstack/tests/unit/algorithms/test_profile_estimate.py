@@ -71,6 +71,20 @@ class TestEstimate(testtools.TestCase):
         self.assertEqual({}, found.profile.caused)
         profiles.check(found.profile)
 
+    def test_no_host_decides_for_the_others(self) -> None:
+        many = profile_estimate.MOST_OF_HOST
+        found = self.one(
+            *[incident(value=0.8, host=1)] * 100,
+            *[incident(value=0.4, host=2)] * many,
+            *[incident(value=0.4, host=3)] * many, target=BATCH)
+        self.assertEqual({'integer': Estimate(0.2, 0.2, 0.4)},
+                         found.profile.caused)
+        self.assertEqual(3 * many, found.incidents)
+        # Of each cause so many.
+        found = self.one(*[incident()] * 100, *[incident(cause='cache')] * 3,
+                         target=BATCH)
+        self.assertIn('llc_capacity', found.profile.caused)
+
     def test_use_while_nothing_suffered_does_not_count(self) -> None:
         found = self.one(*[incident(cores=(0.4, 2.0, 3.0, None), levels=(
             0.1, 0.3, None, 0.9))] * 3, target=SHOP)

@@ -195,6 +195,9 @@ class Profiles:
     def test_what_readers_of_a_project_see(self) -> None:
         """Its own and those for all, and nothing of hosts."""
         own = [cloud.PROFILE_OF_ALL, cloud.PROFILE]
+        with connect.writing(self.engine) as connection:
+            connection.execute(update(tables.profiles).values(
+                stale_s=cloud.NOW_S))
         for role in ('reader', 'member'):
             rows = self.ok('GET', URL, role=role)['profiles']
             self.assertEqual(own, [row['id'] for row in rows])
@@ -202,6 +205,11 @@ class Profiles:
                 'GET', f'{URL}/{cloud.PROFILE}', role=role)['profile'])
             self.assertEqual((None, None, None), tuple(
                 rows[1][name] for name in ('host', 'missing', 'created_by')))
+            # One for all may be of a workload of another project.
+            self.assertEqual([None, None], [
+                rows[0][name] for name in ('qos', 'stale_at')])
+            self.assertNotIn(None, [
+                rows[1][name] for name in ('qos', 'stale_at')])
             self.refused(404, 'GET', f'{URL}/{cloud.PROFILE_OF_OTHER}',
                          role=role)
             self.assertEqual([cloud.PROFILE], self.ids(

@@ -8,6 +8,7 @@ from typing import Any
 from typing import TYPE_CHECKING
 
 from sqlalchemy import delete
+from sqlalchemy import event
 from sqlalchemy import update
 
 from scavenger_openstack.api.resources import profilings as resource
@@ -109,6 +110,23 @@ class Profilings(Base):
         self.allow()
         self.assertIn('profile_hosts', self.refusal())
 
+    def test_two_at_once(self) -> None:
+        """The second waits for the first before it reads anything."""
+        self.allow()
+        statements: list[str] = []
+
+        def note(connection: Any, cursor: Any, statement: str, *rest: Any
+                 ) -> None:
+            statements.append(statement)
+
+        event.listen(self.engine, 'before_cursor_execute', note)
+        self.addCleanup(event.remove, self.engine, 'before_cursor_execute',
+                        note)
+        self.ask()
+        self.assertIn('UPDATE claims', [
+            statement for statement in statements
+            if statement.split()[0] in ('SELECT', 'UPDATE', 'INSERT')][0])
+
     def test_budget_of_a_day(self) -> None:
         self.start(profile_seconds_per_day=100.0)
         self.allow()
@@ -139,6 +157,8 @@ class Profilings(Base):
         self.refusal(400, workload='/batch/gone')
         self.assertIn('application', self.refusal(400, workload=cloud.BATCH))
         self.refusal(400, kind='flavor')
+        for target in ('big ', 'b\x01g'):
+            self.refusal(400, kind='flavor', target=target)
         for values in ({'enforcing': False}, {'last_seen_s': 1.0}):
             with connect.writing(self.engine) as connection:
                 connection.execute(update(tables.hosts).where(

@@ -122,6 +122,21 @@ class Estimates(cloud.Mixin):
         stored(NOW - 3600)
         self.assertEqual(NOW - 1, stale_s())
 
+    def test_so_many_profiles(self) -> None:
+        """Those that are there are still made again."""
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.conductor.profiles.estimates'
+            '.MOST_PROFILES', 2))
+        self.report(*map(incident, (1, 2, 3)))
+        self.assertEqual(2, self.refresh())
+        there = set(self.documents())
+        self.assertEqual(0, self.refresh())
+        self.report(*(incident(number, value=0.8, grounds=[wire.Ground(
+            kind='direct', workload=HOG, share=0.9, waited_s=1.0,
+            window_s=2.0)]) for number in (4, 5, 6)), run='2')
+        self.assertEqual(1, self.refresh())
+        self.assertEqual(there, set(self.documents()))
+
     def test_what_does_not_count(self) -> None:
         """Few incidents, old ones, refuted ones, weak evidence."""
         for number, incidents in enumerate((

@@ -4,14 +4,17 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import pathlib
 from typing import Any
 
 import fixtures
+from sqlalchemy import event
 
 from scavenger_openstack.agent.control_plane import directives as agent
 from scavenger_openstack.conductor import directives
+from scavenger_openstack.conductor import upkeep
 from scavenger_openstack.db import tables
 from scavenger_openstack.decision import orders
 from scavenger_openstack.tests.unit.conductor import cloud
@@ -100,6 +103,15 @@ class Profilings(cloud.Mixin):
     def test_only_until_it_is_given_up(self) -> None:
         self.assertIsNone(self.order(NOW + 301))
 
+    def test_a_host_that_says_nothing(self) -> None:
+        """What is asked for ends all the same, for what waits for it."""
+        for now_s, state in ((NOW + 299, 'asked'), (NOW + 301, 'failed')):
+            upkeep.make_advancing(
+                self.engine, 'a', functools.partial(float, now_s),
+                lambda: False).turn()
+            self.assertEqual(state, self.state()[0])
+        self.assertEqual((60.0, None), self.state()[2:])
+
     def test_measured(self) -> None:
         self.say('began')
         self.assertEqual(('measuring', '', 60.0, 1), self.state())
@@ -123,6 +135,28 @@ class Profilings(cloud.Mixin):
         self.assertEqual(('failed', 'an incident is open', 7.5, None),
                          self.state())
         self.assertEqual([], self.rows(tables.profiles))
+
+    def test_an_agent_that_starts(self) -> None:
+        """It goes on with nothing, and may have used all the time."""
+        started = wire.AgentEvent(sequence=1, time_s=NOW, what='started')
+        self.send(started)
+        self.assertEqual('asked', self.state()[0])
+        self.say('began', 2)
+        self.send(started, run='run-2', now=NOW + 40)
+        state, detail, used_s, unfinished = self.state()
+        self.assertEqual(('failed', 60.0, None), (state, used_s, unfinished))
+        self.assertIn('started', detail)
+        self.assertIsNone(self.order(NOW + 45))
+        # What the earlier run reports late changes nothing.
+        self.say('ended', 3, now=NOW + 50, detail='x')
+        self.assertEqual((state, detail, used_s, unfinished), self.state())
+        self.assertIn('profiling.failed', self.rows(tables.audit, 'action'))
+
+    def test_seconds_that_cannot_be(self) -> None:
+        self.send(wire.Profiling(
+            sequence=1, time_s=NOW, id=ID, workload='web', what='ended',
+            seconds=1e308))
+        self.assertLess(self.state()[2], 300)
 
     def test_profiles_that_are_none(self) -> None:
         for number, text in enumerate((
@@ -153,6 +187,24 @@ class Profilings(cloud.Mixin):
             profile=json.dumps(MEASURED)), host='other'))
         self.assertEqual('asked', self.state()[0])
         self.assertEqual([], self.rows(tables.profiles))
+
+    def test_removed_while_it_is_reported(self) -> None:
+        """Nothing is stored of what an operator has just removed."""
+        def remove(connection: Any, cursor: Any, statement: str, *rest: Any
+                   ) -> None:
+            if 'FROM profilings' in statement:
+                connection.exec_driver_sql(
+                    "UPDATE profilings SET unfinished = NULL, "
+                    "state = 'failed', detail = 'removed by ann'")
+
+        event.listen(self.engine, 'after_cursor_execute', remove)
+        self.send(wire.Profiling(
+            sequence=1, time_s=NOW, id=ID, workload='web', what='measured',
+            seconds=7.5, profile=json.dumps(MEASURED)))
+        event.remove(self.engine, 'after_cursor_execute', remove)
+        self.assertEqual(('failed', 'removed by ann'), self.state()[:2])
+        self.assertEqual([], self.rows(tables.profiles))
+        self.assertNotIn('profiling.done', self.rows(tables.audit, 'action'))
 
     def test_after_its_end_nothing_changes(self) -> None:
         self.say('ended', detail='x')

@@ -7,12 +7,15 @@ from __future__ import annotations
 import os
 import pathlib
 import subprocess
+import time
 
 import fixtures
 import testtools
 
 from scavenger_openstack import errors
 from scavenger_openstack.ibench import build
+from scavenger_openstack.ibench.host import cgroup
+from scavenger_openstack.ibench import interrupt
 
 
 class Build(testtools.TestCase):
@@ -61,6 +64,27 @@ class Build(testtools.TestCase):
         exc = self.assertRaises(errors.DriverError, self.build)
         self.assertIn('main.c', str(exc))
         self.assertEqual([], list(self.cache.iterdir()))
+
+    def test_ended_while_it_compiles(self) -> None:
+        """With what the compiler has started."""
+        pid = self.directory() / 'pid'
+        compiler = self.directory() / 'cc'
+        compiler.write_text(
+            '#!/bin/sh\ntest "$1" = --version && exit\n'
+            f'sleep 600 & echo $! > {pid}.new; mv {pid}.new {pid}; wait\n')
+        compiler.chmod(0o755)
+        self.compiler(str(compiler))
+
+        def check() -> None:
+            if pid.exists():
+                raise interrupt.Interrupted
+
+        self.assertRaises(interrupt.Interrupted, build.build, self.sources,
+                          self.cache, check=check)
+        self.assertEqual([], list(self.cache.iterdir()))
+        until_s = time.monotonic() + 30
+        while cgroup.is_alive(pid.read_text().strip()):
+            self.assertLess(time.monotonic(), until_s)
 
     def test_a_cache_that_is_a_file(self) -> None:
         self.cache.write_text('')

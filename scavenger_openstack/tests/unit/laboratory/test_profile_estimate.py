@@ -36,7 +36,7 @@ class Simulated(testtools.TestCase):
                         incident.cause, incident.victim, incident.signal,
                         incident.value, incident.threshold, incident.grounds,
                         (), {}, {name: [Target('application', role, '')]
-                                 for name, role in roles.items()})
+                                 for name, role in roles.items()}, seed)
         self.assertGreaterEqual(len(found), profile_estimate.ENOUGH)
         caused = {target.target: estimated.profile.caused['integer']
                   for target, estimated in profile_estimate.estimate(
