@@ -177,8 +177,8 @@ class Prober(threading.Thread):
         self._seen_s = time.monotonic()
 
     def begin(self) -> str:
-        """Start, unless it has; why not, where no thread can be started: a
-        later call tries again."""
+        """Start, unless it has; return why not, where no thread can be
+        started: a later call tries again."""
         try:
             if self.ident is None:
                 self.start()

@@ -184,8 +184,8 @@ def run(action: RestoreAction, mounts: Sequence[Mount], *,
         named: Collection[int] = frozenset(), capped: str = '',
         remember: Callable[[str], object] = str,
         held: Held = frozenset) -> bool:
-    """Write what a valid action says and read it back; whether it changed a
-    thing.
+    """Write what a valid action says and read it back; return whether it
+    changed a thing.
 
     v1 takes no CPU set with CPUs that are offline, or that were and so are
     missing in the parent's set, or that a cgroup beside this one has to

@@ -55,7 +55,8 @@ def validate(action: RestoreAction) -> None:
 
 
 def delete_bucket(action: RestoreAction) -> bool:
-    """Carry out a valid action of kind ``tc``; whether it changed a thing.
+    """Carry out a valid action of kind ``tc``; return whether it changed a
+    thing.
 
     :raises Gone: the device is no longer there.
     :raises RestoreError: its bucket does not go away.
@@ -96,7 +97,8 @@ def open_bucket(action: RestoreAction) -> None:
 
 
 def free_tap(action: RestoreAction) -> bool:
-    """Carry out a valid action of kind ``tap``; whether it changed a thing.
+    """Carry out a valid action of kind ``tap``; return whether it changed a
+    thing.
 
     A tap is known by its index: a redirect on one that was renamed must
     not outlive its IFB.  Each try may end after any of these calls, and the

@@ -33,7 +33,7 @@ from scavenger_openstack.restore import state_directory
 def restore(lease: Lease, *, directory: int | None = None,
             mounts: Sequence[cgroup.Mount] | None = None,
             others: Iterable[Lease] = ()) -> bool:
-    """Restore the original of a knob; whether that changed anything.
+    """Restore the original of a knob; return whether that changed anything.
 
     Every action is tried, in order, whatever became of those before it.
     ``directory`` holds the lease's file; ``mounts`` saves reading them;

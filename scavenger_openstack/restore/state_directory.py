@@ -168,7 +168,8 @@ class StateDir:
         return other_boot or now >= self.expires_s
 
     def wait(self, poll_s: float) -> None:
-        """Until the agent dies, its leases run out, or ``poll_s`` passed."""
+        """Wait until the agent dies, its leases run out, or ``poll_s``
+        passed."""
         ahead_s = self.expires_s - now_s()
         if ahead_s > 0:
             poll_s = min(poll_s, ahead_s + 0.001)
