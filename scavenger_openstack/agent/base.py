@@ -116,7 +116,7 @@ class Isolation(Protocol):
 
     def follow(self, wishes: Sequence[Cap], rates: Rates, held_back: bool,
                leaser: Leaser) -> FastLoopState:
-        """Bring the fast loop up to date; what it does from now on."""
+        """Bring the fast loop up to date; return what it does from now on."""
         ...
 
     def owns(self, key: KnobKey) -> bool:
@@ -132,5 +132,5 @@ class Isolation(Protocol):
         ...
 
     def facts(self) -> dict[str, Any]:
-        """For the status: plain JSON values."""
+        """Return the state for the status, as plain JSON values."""
         ...

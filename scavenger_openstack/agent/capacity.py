@@ -28,7 +28,7 @@ def capacity(sample: HostSample | None) -> Amounts:
     """Return what the host has."""
     if sample is None:
         return {}
-    return _known({
+    return _without_unknown({
         Resource.CPU: float(len(sample.cpu_busy_s)) or None,
         Resource.MEMORY: sample.memory_total_bytes,
         Resource.NETWORK: sum(sample.links.values()) or None})
@@ -39,7 +39,7 @@ def used(rates: Rates | None) -> Amounts:
     if rates is None or not rates.complete:
         return {}
     workloads = background(rates)
-    return _known({
+    return _without_unknown({
         Resource.CPU: total(workload.cpu_cores for workload in workloads),
         Resource.MEMORY: total(workload.memory_bytes
                                for workload in workloads)})
@@ -66,7 +66,7 @@ def headroom(controllers: Mapping[str, Any], rates: Rates | None,
     sent = total(workload.net_tx_bytes_per_s for workload in workloads)
     if links and sent is not None:
         free[Resource.NETWORK] = max(0.0, sum(links) - sent)
-    return _known(free)
+    return _without_unknown(free)
 
 
 def idle_cores(before: Mapping[int, float], now: Mapping[int, float],
@@ -92,6 +92,6 @@ def total(values: Iterable[float | None]) -> float | None:
     return None if None in amounts else sum(filter(None, amounts))
 
 
-def _known(amounts: Mapping[Resource, float | None]) -> Amounts:
+def _without_unknown(amounts: Mapping[Resource, float | None]) -> Amounts:
     return {resource: float(amount) for resource, amount in amounts.items()
             if amount is not None}

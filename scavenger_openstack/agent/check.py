@@ -31,7 +31,8 @@ class Finding(NamedTuple):
 
 
 def findings(document: Mapping[str, Any], now: float) -> list[Finding]:
-    """What an operator has to look at, in a status with its ``watcher``.
+    """Return what an operator has to look at, in a status with its
+    ``watcher``.
 
     :param now: CLOCK_BOOTTIME in seconds
     :raises ScavengerError: the document is not one of this version.
@@ -40,7 +41,7 @@ def findings(document: Mapping[str, Any], now: float) -> list[Finding]:
         return _findings(document, now)
 
 
-def line(found: Sequence[Finding], document: Mapping[str, Any], now: float
+def line(findings: Sequence[Finding], document: Mapping[str, Any], now: float
          ) -> tuple[int, str]:
     """The exit code, and the line with what is worst first.
 
@@ -48,14 +49,14 @@ def line(found: Sequence[Finding], document: Mapping[str, Any], now: float
     :raises ScavengerError: as of :func:`findings`
     """
     with status.understood():
-        return _line(found, document, now)
+        return _line(findings, document, now)
 
 
-def _line(found: Sequence[Finding], document: Mapping[str, Any], now: float
+def _line(findings: Sequence[Finding], document: Mapping[str, Any], now: float
           ) -> tuple[int, str]:
-    ordered = sorted(found, key=lambda one: -one.code)
+    ordered = sorted(findings, key=lambda finding: -finding.code)
     code = ordered[0].code if ordered else OK
-    text = '; '.join(one.text for one in ordered[:SHOWN])
+    text = '; '.join(finding.text for finding in ordered[:SHOWN])
     if len(ordered) > SHOWN:
         text += (f'; and {len(ordered) - SHOWN} more, see scavenger-agent '
                  'status')
@@ -87,8 +88,8 @@ def _findings(document: Mapping[str, Any], now: float) -> list[Finding]:
                                'force') for name in document['refused']]
     if status.is_stale(document, now):
         return findings            # the rest is as old
-    for name, one in document['controllers'].items():
-        fault = (one.get('facts') or {}).get('fault')
+    for name, controller in document['controllers'].items():
+        fault = (controller.get('facts') or {}).get('fault')
         if fault:
             findings.append(Finding(WARNING, f'{name} failed: {fault}'))
     libvirt = document.get('libvirt') or {}
@@ -115,7 +116,7 @@ def _all_well(document: Mapping[str, Any], now: float) -> str:
 
 
 def _numbers(document: Mapping[str, Any], now: float) -> str:
-    """For diagrams: label=value, with the unit where there is one."""
+    """Return label=value for diagrams, with the unit where there is one."""
     return (f'last_tick_age={now - document["time_s"]:.1f}s '
             f'limits={len(document["caps"])} '
             f'incidents={len(document["incidents"])} '
@@ -123,6 +124,7 @@ def _numbers(document: Mapping[str, Any], now: float) -> str:
 
 
 def _enforces(document: Mapping[str, Any]) -> bool:
-    modes = [one['mode'] for one in document['controllers'].values()]
+    modes = [controller['mode']
+             for controller in document['controllers'].values()]
     return Mode.ENFORCE in [*modes, (document.get('isolation') or {}).get(
         'mode')]

@@ -55,9 +55,9 @@ KINDS: dict[str, tuple[type, dict[str, Check]]] = {
     'agent': (AgentEvent, {'what': text, 'detail': text, 'pid': whole}),
     'limit': (LimitEvent, {
         'what': text, 'workload': text, 'knob': json_fields.knob,
-        'owner': text, 'reason': text, 'original': lambda one, _: one,
-        'value': lambda one, _: one, 'lowest': lambda one, _: one,
-        'highest': lambda one, _: one, 'since_s': number, 'why': text,
+        'owner': text, 'reason': text, 'original': lambda value, _: value,
+        'value': lambda value, _: value, 'lowest': lambda value, _: value,
+        'highest': lambda value, _: value, 'since_s': number, 'why': text,
         'incidents': json_fields.texts}),
     'incident': (IncidentEvent, {
         'what': text, 'controller': text, 'incident': json_fields.incident,
@@ -75,16 +75,16 @@ class History:
 
     :param path: the newer file; the older one has ``.1`` appended
     :param most_bytes: both files together at most; 0 writes none
-    :param known: the names of VMs, which are written with their UUIDs
+    :param vm_names: the names of VMs, which are written with their UUIDs
     """
 
     def __init__(self, path: pathlib.Path, most_bytes: int,
-                 known: names.Names | None = None) -> None:
+                 vm_names: names.Names | None = None) -> None:
         self.path = path
         self.fault = ''
         """Why nothing is written at present, '' while it is."""
         self._half = most_bytes // 2
-        self._known = known or names.Names()
+        self._known = vm_names or names.Names()
         self._fd = -1
         self._size = 0
         self._window_s = 0.0
@@ -104,12 +104,13 @@ class History:
                     event, self._known), separators=(
                         ',', ':')).encode() + b'\n')
         except OSError as exc:
-            self._say(f'{self.path}: the history is not written: '
-                      f'{exc.strerror or exc}. Limits are set and removed '
-                      'all the same; make it writable, with free space')
+            self._set_fault(
+                f'{self.path}: the history is not written: '
+                f'{exc.strerror or exc}. Limits are set and removed all the '
+                'same; make it writable, with free space')
             self.close()
         else:
-            self._say('')
+            self._set_fault('')
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -146,7 +147,7 @@ class History:
         if self._size and os.pread(self._fd, 1, self._size - 1) != b'\n':
             self._size += os.write(self._fd, b'\n')     # after a kill -9
 
-    def _say(self, fault: str) -> None:
+    def _set_fault(self, fault: str) -> None:
         if fault and not self.fault:
             LOG.warning('%s', fault)
         elif self.fault and not fault:
@@ -176,13 +177,13 @@ def older(path: pathlib.Path) -> pathlib.Path:
     return path.with_name(path.name + '.1')
 
 
-def as_line(event: Event, known: names.Names) -> dict[str, Any]:
+def as_line(event: Event, vm_names: names.Names) -> dict[str, Any]:
     """The JSON object of one event, with the names of its VMs."""
     kind = next(name for name, (cls, _) in KINDS.items()
                 if isinstance(event, cls))
     document = {'type': kind, **as_json(event)}
-    found = known.of(document)
-    return {**document, 'names': found} if found else document
+    by_uuid = vm_names.of(document)
+    return {**document, 'names': by_uuid} if by_uuid else document
 
 
 def of_line(document: Any) -> Event:
@@ -227,11 +228,11 @@ class Reader:
         :raises ScavengerError: there is no history, or it is not to be
             trusted.
         """
-        found = False
+        exists = False
         for path in (older(self._path), self._path):
             try:
                 with status.open_file(path) as file:
-                    found = True
+                    exists = True
                     yield from self._parse(_lines(file), since_s)
             except FileNotFoundError:
                 continue
@@ -241,7 +242,7 @@ class Reader:
             except OSError as exc:
                 raise errors.ScavengerError(
                     f'{path}: not readable: {exc.strerror}') from exc
-        if not found:
+        if not exists:
             raise errors.ScavengerError(
                 f'{self._path}: no history; has an agent run with this '
                 'configuration, and is [agent] history_mib not 0?')
@@ -281,8 +282,8 @@ def since(text: str, now_s: float) -> float:
     if seconds is not None:
         return now_s - seconds
     try:
-        found = datetime.datetime.fromisoformat(text)
-        return (found if found.tzinfo else found.replace(
+        moment = datetime.datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(
             tzinfo=datetime.UTC)).timestamp()
     except (ValueError, OverflowError, OSError):
         raise errors.ConfigError(
@@ -290,11 +291,11 @@ def since(text: str, now_s: float) -> float:
             'a time such as 2026-01-31T03:00') from None
 
 
-def line(event: Event, known: names.Names) -> str:
-    """One event for people to read, with its time in UTC."""
+def line(event: Event, vm_names: names.Names) -> str:
+    """Return one event for people to read, with its time in UTC."""
     try:
         when = datetime.datetime.fromtimestamp(
             event.wall_time_s, datetime.UTC).isoformat(' ', 'seconds')
     except (ValueError, OverflowError, OSError):
         when = f'{event.wall_time_s:.0f} s'
-    return f'{when}  {transitions.sentence(event, known)}'
+    return f'{when}  {transitions.sentence(event, vm_names)}'

@@ -58,20 +58,23 @@ class InstanceRows:
 
 def rows(instances: Sequence[Instance], rates: Rates | None
          ) -> list[dict[str, Any]]:
-    """One for each VM, by its name; of what it uses, what is known."""
-    uses = {one.workload.id: one for one in (rates.workloads if rates else ())
+    """Return a row for each VM, by its name, with what is known of its use."""
+    uses = {rated.workload.id: rated
+            for rated in (rates.workloads if rates else ())
             } if instances else {}
     return [{**_tagged(instance, uses.get(instance.uuid))._asdict(),
              **{name: value for name in USE if (value := getattr(
                  uses.get(instance.uuid), name, None)) is not None}}
-            for instance in sorted(instances, key=lambda one: one.name)]
+            for instance in sorted(instances,
+                                   key=lambda instance: instance.name)]
 
 
-def _tagged(one: Instance, use: WorkloadRates | None) -> Instance:
-    """The VM with the priority that an operator of the control plane gave."""
+def _tagged(instance: Instance, use: WorkloadRates | None) -> Instance:
+    """Return the VM with the priority that the control plane has set."""
     if use is None or use.workload.source != tags.SOURCE:
-        return one
-    return one._replace(priority=use.workload.priority, source=tags.SOURCE)
+        return instance
+    return instance._replace(priority=use.workload.priority,
+                             source=tags.SOURCE)
 
 
 def complete(document: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -81,28 +84,29 @@ def complete(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     for cap in document.get('caps', ()):
         limits.setdefault(cap['workload'], {})[cap['knob']] = cap['value']
     return [{**row, 'limits': limits.get(row['uuid'], {}), 'suffers': [
-        one for one in document.get('incidents', ())
-        if one['victim'] == row['uuid']]}
+        incident for incident in document.get('incidents', ())
+        if incident['victim'] == row['uuid']]}
         for row in document.get('instances', ())]
 
 
 def table(document: Mapping[str, Any]) -> list[str]:
-    """The lines of a status about VMs, for people."""
-    found = complete(document)
+    """Return the lines of a status about VMs, for people."""
+    rows = complete(document)
     stale = bool(document.get('stale'))
-    if not found:
+    if not rows:
         return []
     heads = text.columns((), [
         (row['name'], text.cut(printable(row['display_name'] or '-'), 24),
          text.cut(printable(row['flavor'] or '-'), 20),
-         f'{row["priority"]} ({row["source"]})') for row in found],
+         f'{row["priority"]} ({row["source"]})') for row in rows],
         left=range(4))
-    known = names.of_status(document)
+    vm_names = names.of_status(document)
     lines = ['VMs (instance, name, flavor, priority and where it is from):']
-    for head, row in zip(heads, found, strict=True):
+    for head, row in zip(heads, rows, strict=True):
         lines.append(f'  {head}')
         for line in (f'{row["uuid"]}  {_limits(row, stale)}', _use(row),
-                     *(known.beside(_suffers(one)) for one in row['suffers']),
+                     *(vm_names.beside(_suffers(incident))
+                       for incident in row['suffers']),
                      *row['ignored']):
             lines += text.wrap(printable(line), COLUMNS, ' ' * 6, ' ' * 8)
     return lines
@@ -111,7 +115,7 @@ def table(document: Mapping[str, Any]) -> list[str]:
 def _use(row: Mapping[str, Any]) -> str:
     cores, memory, disk, ops, sends = map(row.get, USE)
     return 'uses ' + ', '.join((
-        f'{_known(cores, "{:.2f}")} of {row["vcpus"]} cores',
+        f'{_formatted(cores, "{:.2f}")} of {row["vcpus"]} cores',
         ('unknown' if memory is None else f'{memory / 2 ** 20:,.0f}')
         + f' of {amounts.of_bytes(row["memory_allotment_bytes"])}',
         'disk ' + ('unknown' if disk is None else
@@ -121,15 +125,16 @@ def _use(row: Mapping[str, Any]) -> str:
                     amounts.of_bytes_per_s(sends))))
 
 
-def _known(value: float | None, form: str) -> str:
+def _formatted(value: float | None, form: str) -> str:
     return 'unknown' if value is None else form.format(value)
 
 
 def _limits(row: Mapping[str, Any], stale: bool) -> str:
-    found = [KNOBS[Knob(knob)].words.format(amounts.of_knob(Knob(knob), value))
-             for knob, value in row['limits'].items()]
+    limits = [
+        KNOBS[Knob(knob)].words.format(amounts.of_knob(Knob(knob), value))
+        for knob, value in row['limits'].items()]
     title = 'limits at the last tick' if stale else 'limits'
-    return f'{title}: ' + ', '.join(found) if found else 'no limits'
+    return f'{title}: ' + ', '.join(limits) if limits else 'no limits'
 
 
 def _suffers(incident: Mapping[str, Any]) -> str:

@@ -45,17 +45,17 @@ class Journal:
 
     :param ended: why the last run of that VM ended, ``None`` while that is not
         known; '' of other workloads
-    :param told: gets what is written, too
+    :param report: gets what is written, too
     """
 
     def __init__(self, history: history_.History, leases: base.Leases,
                  actuator: actuator_.Actuator,
                  isolation: base.Isolation,
                  ended: Callable[[str], str | None],
-                 told: Callable[[Sequence[transitions.Event]], None]
+                 report: Callable[[Sequence[transitions.Event]], None]
                  = lambda events: None) -> None:
         self._history = history
-        self._told = told
+        self._report = report
         self._leases = leases
         self._actuator = actuator
         self._isolation = isolation
@@ -72,7 +72,7 @@ class Journal:
     def add(self, events: Sequence[transitions.Event]) -> None:
         """Log, write and hand on what happened."""
         self._history.add(events)
-        self._told(events)
+        self._report(events)
 
     def begin(self, modes: str) -> None:
         self.add([transitions.AgentEvent(
@@ -116,7 +116,7 @@ class Journal:
         self._lost = tick.lost
 
     def _why(self, cap: Cap, state: str, tick: loop_.Tick) -> str:
-        """Why there is no limit any more."""
+        """Return why there is no limit any more."""
         key = cap[:2]
         if state != RUNNING or tick.sample is None:
             return state

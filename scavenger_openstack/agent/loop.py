@@ -167,14 +167,14 @@ class Loop:
         tick.unwatched = self._restoring or (
             self._require_watcher and self._enforcing
             and not self._leases.watched())
-        self._say_held_back(tick)
+        self._log_held_back(tick)
         try:
             if orders.background != self._allowed:
                 self._allowed = orders.background
                 self._driver.allow(self._allowed)
             tick.sample = self._driver.sample()
         except errors.DriverError as exc:
-            self._say_blind(str(exc))
+            self._log_blind(str(exc))
             self._driver.ask(())
             if tick.stopped or tick.unwatched:
                 # What the fast loop set would come back without a lease.
@@ -183,7 +183,7 @@ class Loop:
                 tick.outcome = self._actuator.reconcile(
                     {}, taken=self._fast.keys)
         else:
-            self._say_blind('')
+            self._log_blind('')
             tick.sample = self._tags.apply(tick.sample, orders)
             self._decide(tick, tick.sample)
             tick.refused = {**self._tags.refused, **(
@@ -214,28 +214,29 @@ class Loop:
         return self._leases.remove_all()
 
     def _decide(self, tick: Tick, sample: HostSample) -> None:
-        """From a sample to its limits: the core says, the shell does."""
+        """Decide and apply the limits of a sample: the core decides, the
+        shell writes."""
         tick.unmet, tick.pending = self._unmet, self._actuator.pending
         proposal = self._decider.propose(
             sample, held_back=tick.stopped or tick.unwatched,
             orders=self._orders, taken=self._fast.keys, unmet=tick.unmet,
             pending=tick.pending)
         tick.reset, tick.rates = proposal.reset, proposal.rates
-        self._say_faults(proposal.faults)
+        self._log_faults(proposal.faults)
         self._driver.ask(() if tick.stopped else proposal.asks)
         fast = self._fast = self._follow(proposal)
-        seen = self._actuator.look([*proposal.caps, *fast.floors])
-        decided = tick.decided = settle.settle(proposal, seen.originals, fast)
+        knobs = self._actuator.look([*proposal.caps, *fast.floors])
+        decided = tick.decided = settle.settle(proposal, knobs.originals, fast)
         lost = tick.lost = self._leases.lost()
         wanted = decided.wanted if not lost else {
             key: cap for key, cap in decided.wanted.items()
             if key not in lost}
-        tick.outcome = self._actuator.reconcile(wanted, seen, fast.keys)
+        tick.outcome = self._actuator.reconcile(wanted, knobs, fast.keys)
         self._unmet = dict(tick.outcome.unmet)
         self._report_unmet(tick.outcome, decided)
         self._kill(tick, proposal.kills)
 
-    def _say_faults(self, faults: Mapping[str, Exception]) -> None:
+    def _log_faults(self, faults: Mapping[str, Exception]) -> None:
         for name, fault in faults.items():
             LOG.error('%s failed; its limits are removed, it runs again in '
                       '%.0f s; please report this', name,
@@ -249,13 +250,15 @@ class Loop:
         isolation.mode = orders_.mode(perfiso.Controller.name,
                                       self._own_mode, self._orders)
         isolation.exempt = orders_.exempt(
-            (one.workload for one in proposal.rates.workloads), self._orders)
+            (rated.workload for rated in proposal.rates.workloads),
+            self._orders)
         return isolation.follow(proposal.wishes, proposal.rates,
                                 proposal.held_back, self._actuator)
 
     def _report_unmet(self, outcome: actuator_.Outcome, decided: Decided
                       ) -> None:
-        """Of an operator's limit: no workload is paused or killed for it."""
+        """Report an operator's memory limit that is not met: no workload is
+        paused or killed for it."""
         outcome.problems.extend(
             f'{cap.workload}: memory limit of '
             f'{amounts.of_knob(cap.knob, cap.value)} '
@@ -302,7 +305,7 @@ class Loop:
         self._actuator.forget_all('the agent stood still for too long')
         self._decider.forget_sample()
 
-    def _say_held_back(self, tick: Tick) -> None:
+    def _log_held_back(self, tick: Tick) -> None:
         why = ''
         if tick.stopped:
             why = (f'stopped by {self._stop_path}; scavenger-agent resume '
@@ -320,7 +323,7 @@ class Loop:
                 'limits are set again')
             self._held_back = why
 
-    def _say_blind(self, why: str) -> None:
+    def _log_blind(self, why: str) -> None:
         if why != self._blind:
             if why:
                 LOG.warning('the host cannot be read, limits stay as they '

@@ -59,9 +59,9 @@ class Names:
 
         :raises ValueError: it is something else.
         """
-        for uuid, one in json_fields.mapping(document, 'names').items():
-            one = json_fields.mapping(one, f'names.{uuid}')
-            self.learn(uuid, *(json_fields.text(one.get(field), field)
+        for uuid, row in json_fields.mapping(document, 'names').items():
+            row = json_fields.mapping(row, f'names.{uuid}')
+            self.learn(uuid, *(json_fields.text(row.get(field), field)
                                for field in InstanceName._fields))
 
     def of(self, document: object) -> dict[str, dict[str, str]]:
@@ -74,21 +74,21 @@ class Names:
         """The text, each UUID as ``instance-00000003 (web-1, UUID)`` unless
         the text has the name of the instance already; a name in Nova of more
         than letters, digits, spaces, ``.``, ``_`` and ``-`` in quotes."""
-        return _UUID.sub(lambda found: self._named(found[0], text), text)
+        return _UUID.sub(lambda match: self._named(match[0], text), text)
 
     def _named(self, uuid: str, text: str) -> str:
-        one = self._known.get(uuid)
-        if one is None or one.name in text:
+        instance = self._known.get(uuid)
+        if instance is None or instance.name in text:
             return uuid
-        given = one.display_name[:_CHARS].replace('\n', ' ')
+        given = instance.display_name[:_CHARS].replace('\n', ' ')
         if given and not _PLAIN.fullmatch(given):
             # It could be taken for what the line itself says.
             given = json.dumps(given, ensure_ascii=False)
-        return f'{one.name} ({given}{", " if given else ""}{uuid})'
+        return f'{instance.name} ({given}{", " if given else ""}{uuid})'
 
 
 def of_status(document: Mapping[str, Any]) -> Names:
-    """Those of the VMs in a status."""
+    """Return the names of the VMs in a status."""
     names = Names()
     for row in document.get('instances') or ():
         names.learn(row['uuid'], row['name'], row['display_name'])
@@ -97,8 +97,8 @@ def of_status(document: Mapping[str, Any]) -> Names:
 
 def complete(document: Mapping[str, Any]) -> None:
     """Add ``names`` to each row of a status that has the UUID of a VM."""
-    known = of_status(document)
+    vm_names = of_status(document)
     for name in ROWS:
         for row in document.get(name) or ():
-            if found := known.of(row):
-                row['names'] = found
+            if by_uuid := vm_names.of(row):
+                row['names'] = by_uuid

@@ -44,18 +44,18 @@ Asked = Mapping[str, float | str]
 
 
 def parsed(option: cfg.Opt, value: float | str) -> Any:
-    """The value as the option has it in a file.
+    """Return the value as the option has it in a file.
 
     :raises ValueError: it is none, and why.
     """
     if not isinstance(value, str):
         value = str(int(value) if value.is_integer() else value)
-    found = option.type(value)
-    if found is None and option.default is not None:
+    typed = option.type(value)
+    if typed is None and option.default is not None:
         raise ValueError('there is no value')
-    if isinstance(found, float) and not math.isfinite(found):
+    if isinstance(typed, float) and not math.isfinite(typed):
         raise ValueError('it is no finite number')
-    return found
+    return typed
 
 
 def replaced(params: Any, asked: Asked) -> tuple[Any, dict[str, str]]:
@@ -64,7 +64,8 @@ def replaced(params: Any, asked: Asked) -> tuple[Any, dict[str, str]]:
 
     :param asked: by option
     """
-    options = {one.name: one for one in conf_params.opts_of(type(params))}
+    options = {option.name: option
+               for option in conf_params.opts_of(type(params))}
     del options['mode']
     values, refused = {}, {}
     for name, value in asked.items():
@@ -104,7 +105,7 @@ class Parameters:
     def begin(self, asked: Asked) -> None:
         """Begin with these, also those that hold from the start on."""
         for name, params in self._take(asked).items():
-            self._say(name, params)
+            self._log(name, params)
             self._now[name] = params
 
     def of(self, section: str, kind: Any) -> Any:
@@ -139,13 +140,13 @@ class Parameters:
                     LOG.exception('parameters of %s are not followed', name)
                     self.refused[f'parameter {name}'] = FAILED
                     continue
-                self._say(name, params)
+                self._log(name, params)
                 self._now[name] = params
 
     def _take(self, asked: Asked,
               controllers: Mapping[str, Tunable] | None = None
               ) -> dict[str, Any]:
-        """What is to hold by section."""
+        """Return what is to hold by section."""
         self._asked = asked
         refused: dict[str, str] = {}
         by_section: dict[str, dict[str, float | str]] = {
@@ -159,7 +160,7 @@ class Parameters:
                 by_section[section][option] = value
             else:
                 refused[name] = NOT_HERE
-        found = {}
+        new_params = {}
         for section, own in by_section.items():
             params, wrong = replaced(self._file[section], own)
             if controllers is not None:
@@ -173,18 +174,18 @@ class Parameters:
                 except ValueError as exc:       # what is new contradicts it
                     wrong |= dict.fromkeys(own, f'{exc}; {AT_START}')
                     params = self._now[section]
-            found[section] = params
+            new_params[section] = params
             refused |= {f'{section}.{name}': why
                         for name, why in wrong.items()}
         self._refuse(refused, asked)
-        return found
+        return new_params
 
     def _refuse(self, refused: Mapping[str, str], asked: Asked) -> None:
         shown = {printable(name[:MOST_TEXT]): (
             printable(str(asked[name])[:MOST_TEXT]), why)
             for name, why in refused.items()}
-        told = {f'parameter {name}': why for name, (_, why)
-                in itertools.islice(shown.items(), MOST_REFUSED)}
+        reasons = {f'parameter {name}': why for name, (_, why)
+                   in itertools.islice(shown.items(), MOST_REFUSED)}
         new = [f'{name} = {value}: {why}'
                for name, (value, why) in shown.items()
                if self.refused.get(f'parameter {name}') != why]
@@ -195,9 +196,9 @@ class Parameters:
             LOG.warning('more parameters that the control plane asks for '
                         'and that are not followed: %d',
                         len(new) - MOST_LINES)
-        self.refused = told
+        self.refused = reasons
 
-    def _say(self, section: str, params: Any) -> None:
+    def _log(self, section: str, params: Any) -> None:
         for name, value in _differences(params, self._now[section]):
             own = getattr(self._file[section], name)
             LOG.info('[%s] %s is %s now: %s', section, name, value,
@@ -205,8 +206,8 @@ class Parameters:
                      f'the control plane asks for it (file: {own})')
 
 
-def _differences(one: Any, other: Any) -> list[tuple[str, Any]]:
-    """The options of the one that the other has with another value."""
-    return [(field.name, value) for field in dataclasses.fields(one)
-            if (value := getattr(one, field.name))
+def _differences(params: Any, other: Any) -> list[tuple[str, Any]]:
+    """Return the options of ``params`` that differ in ``other``."""
+    return [(field.name, value) for field in dataclasses.fields(params)
+            if (value := getattr(params, field.name))
             != getattr(other, field.name)]

@@ -92,24 +92,25 @@ def _plugin(namespace: str, name: str, option: str) -> Any:
 def load_profiling(conf: cfg.ConfigOpts,
                    controllers: Sequence[tuple[Controller, Mode]]
                    ) -> profiling.Profiling:
-    """What measures profiles on this host."""
+    """Return what measures profiles on this host."""
     return profiling.Profiling(
         conf.agent.profile_seconds_per_day, os.path.abspath(
             conf_.stop_file(conf)), conf.agent.lease_s,
-        frozenset(one.name for one, _ in controllers if is_detector(one)),
+        frozenset(controller.name for controller, _ in controllers
+                  if is_detector(controller)),
         conf_.state_dir(conf) / budget.FILE)
 
 
 def kinds(conf: cfg.ConfigOpts) -> list[str]:
-    """The kinds of limits that may be set besides those of cgroups, as the
-    watcher names them."""
-    found = uris(conf)
+    """Return the kinds of limits that may be set besides those of cgroups, as
+    the watcher names them."""
+    libvirt_uris = uris(conf)
     namespaces = {
         entry.rpartition('=')[2].partition('/')[0].rpartition(':')[0]
         for entry in conf.network.interfaces}
-    if found:
+    if libvirt_uris:
         namespaces.add('')      # the taps
-    return [*map(abilities.of_libvirt, found),
+    return [*map(abilities.of_libvirt, libvirt_uris),
             *map(abilities.of_network, sorted(namespaces))]
 
 

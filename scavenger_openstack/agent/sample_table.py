@@ -26,8 +26,8 @@ def lines(before: HostSample, sample: HostSample, facts: base.Facts
     """The lines for people; of each workload what is not measured is
     ``-``."""
     rates = rates_.rates(before, sample)
-    known = names.Names()
-    known.follow(facts.instances)
+    vm_names = names.Names()
+    vm_names.follow(facts.instances)
     memory = ('' if sample.memory_total_bytes is None
               or sample.memory_available_bytes is None else
               f', {amounts.of_bytes(sample.memory_available_bytes)} of '
@@ -37,23 +37,24 @@ def lines(before: HostSample, sample: HostSample, facts: base.Facts
         f'{amounts.counted(len(sample.cpu_busy_s), "CPU")}{memory}',
         *([f'grade      {facts.grade["text"]}'] if facts.grade else ()),
         *(f'missing    {printable(sentence)}' for sentence in facts.missing),
-        *text.columns(TITLES, [_row(one, known) for one in rates.workloads],
-                      left=(0, 1))]
+        *text.columns(TITLES, [_row(rated, vm_names)
+                               for rated in rates.workloads], left=(0, 1))]
 
 
-def _row(one: WorkloadRates, known: names.Names) -> Sequence[str]:
-    workload = one.workload
+def _row(rated: WorkloadRates, vm_names: names.Names) -> Sequence[str]:
+    workload = rated.workload
     return (
-        known.beside(workload.id), f'{workload.priority} ({workload.source})',
-        UNKNOWN if one.cpu_cores is None else f'{one.cpu_cores:.2f}',
-        UNKNOWN if one.run_delay is None else
-        f'{amounts.of_number(one.run_delay)} s/s',
-        UNKNOWN if one.memory_bytes is None else
-        amounts.of_bytes(one.memory_bytes),
-        UNKNOWN if one.io_bytes_per_s is None else
-        amounts.of_bytes_per_s(one.io_bytes_per_s),
-        UNKNOWN if one.io_wait_s_per_op is None else
-        f'{amounts.of_number(one.io_wait_s_per_op * 1e3)} ms/op.',
-        UNKNOWN if one.net_tx_bytes_per_s is None else
-        amounts.of_bytes_per_s(one.net_tx_bytes_per_s),
-        UNKNOWN if one.cpi is None else amounts.of_number(one.cpi))
+        vm_names.beside(workload.id),
+        f'{workload.priority} ({workload.source})',
+        UNKNOWN if rated.cpu_cores is None else f'{rated.cpu_cores:.2f}',
+        UNKNOWN if rated.run_delay is None else
+        f'{amounts.of_number(rated.run_delay)} s/s',
+        UNKNOWN if rated.memory_bytes is None else
+        amounts.of_bytes(rated.memory_bytes),
+        UNKNOWN if rated.io_bytes_per_s is None else
+        amounts.of_bytes_per_s(rated.io_bytes_per_s),
+        UNKNOWN if rated.io_wait_s_per_op is None else
+        f'{amounts.of_number(rated.io_wait_s_per_op * 1e3)} ms/op.',
+        UNKNOWN if rated.net_tx_bytes_per_s is None else
+        amounts.of_bytes_per_s(rated.net_tx_bytes_per_s),
+        UNKNOWN if rated.cpi is None else amounts.of_number(rated.cpi))

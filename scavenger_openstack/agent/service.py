@@ -144,8 +144,8 @@ class Service:
             self._parameters.begin(self._sync.orders.parameters)
         self._controllers = parts.load_controllers(conf, self._parameters.of)
         self._driver = parts.load_driver(conf)
-        modes = {'perfiso': conf_.mode(conf, 'perfiso'),
-                 **{one.name: mode for one, mode in self._controllers}}
+        modes = {'perfiso': conf_.mode(conf, 'perfiso'), **{
+            controller.name: mode for controller, mode in self._controllers}}
         self._signals = unix_signals.Signals(conf, modes)
         self._enforcing = Mode.ENFORCE in modes.values()
         self._leases = leases_.Leases(
@@ -170,7 +170,7 @@ class Service:
             self._driver.ended, self._happened)
         self._metrics = publishing.Metrics(
             self._state_dir, conf.agent.lease_s,
-            [one.name for one, _ in self._controllers],
+            [controller.name for controller, _ in self._controllers],
             file=conf.agent.metrics_file, listen=conf.agent.metrics_listen,
             instances=conf.agent.metrics_instances)
         stop_file = conf_.stop_file(conf)
@@ -181,16 +181,16 @@ class Service:
             self._isolation, conf_.limited_knobs(conf.agent.protect),
             self._orders)
         self._profiling = parts.load_profiling(conf, self._controllers)
-        self._tunable = {'perfiso': self._isolation,
-                         **{one.name: one for one, _ in self._controllers},
-                         **self._loop.tunable}
+        self._tunable = {'perfiso': self._isolation, **{
+            controller.name: controller
+            for controller, _ in self._controllers}, **self._loop.tunable}
 
     def stop(self, signum: int = 0, frame: FrameType | None = None) -> None:
         """End after the tick at hand; may be a signal handler."""
         self._stop.request()
 
     def run(self) -> int:
-        """Turn until :meth:`stop`; the process's exit code.
+        """Turn until :meth:`stop`; return the process's exit code.
 
         :raises AlreadyRunning: another agent has the state directory, or
             enforces limits on what this one is to limit.
@@ -234,8 +234,8 @@ class Service:
                     self._recorder.close()
                 self._history.close()
                 (self._state_dir / 'status.json').unlink(missing_ok=True)
-        for one in problems:
-            LOG.error('not removed, scavenger-restore tries again: %s', one)
+        for fault in problems:
+            LOG.error('not removed, scavenger-restore tries again: %s', fault)
         return 1 if failed or problems else 0
 
     def _turn(self, renewer: heartbeat.Renewer) -> None:
@@ -264,7 +264,7 @@ class Service:
             tick = self._loop.tick(now())
             self._ticked_s = now()
             self._count_cpu()
-            self._tell(tick)
+            self._report(tick)
             if self._recorder:
                 self._recorder.tick(tick, list(self._actuator.in_force),
                                     self._parameters.now)
@@ -287,7 +287,7 @@ class Service:
                 COST_SMOOTHING if self._cpu_share else 1)
         self._cpu_s, self._seen_s = used_s, seen_s
 
-    def _tell(self, tick: loop_.Tick) -> None:
+    def _report(self, tick: loop_.Tick) -> None:
         state = (journal.STOPPED + tick.why_stopped if tick.stopped else
                  'holding back: no watcher' if tick.unwatched else
                  'cannot read the host' if tick.sample is None else
@@ -385,15 +385,15 @@ class Service:
         return counts
 
     def _orders(self) -> orders.Orders:
-        """What operators ask for."""
+        """Return what operators ask for."""
         return self._profiling.orders(self._signals.orders(
             self._sync.orders if self._sync else orders.NONE))
 
     def _evidence(self, name: str, incident: Incident) -> Sequence[Any]:
-        """The series that the controller of that name has for an incident."""
-        return next((found.evidence(incident)
-                     for found, _ in self._controllers
-                     if found.name == name and is_detector(found)), ())
+        """Return the series that a controller has for an incident."""
+        return next((controller.evidence(incident)
+                     for controller, _ in self._controllers if
+                     controller.name == name and is_detector(controller)), ())
 
     @property
     def _windows(self) -> pathlib.Path:

@@ -56,26 +56,26 @@ class Limits:
         self._known: dict[Cap, str] = {}
 
     def look(self, limits: Iterable[Cap]) -> bytes:
-        """The JSON of these."""
-        known = self._known
+        """Return the JSON of some limits."""
+        rows = self._known
         words: dict[str, str] = {}
-        self._known = {limit: known.get(limit) or _row(limit, words)
+        self._known = {limit: rows.get(limit) or _row(limit, words)
                        for limit in limits}
         return f'[{",".join(self._known.values())}]'.encode()
 
 
 def _row(limit: Cap, words: dict[str, str]) -> str:
-    """The JSON of one limit; ``words`` are those that were encoded before."""
-    found = []
+    """Return the JSON of one limit; ``words`` has what was encoded before."""
+    parts = []
     for word in limit:
         if not isinstance(word, str):
-            found.append(json.dumps(word))
+            parts.append(json.dumps(word))
             continue
         encoded = words.get(word)
         if encoded is None:
             encoded = words[word] = json.dumps(word)
-        found.append(encoded)
-    return _LIMIT % tuple(found)
+        parts.append(encoded)
+    return _LIMIT % tuple(parts)
 
 
 def _encoded(value: Mapping[str, Any]) -> bytes:
@@ -83,7 +83,7 @@ def _encoded(value: Mapping[str, Any]) -> bytes:
 
 
 def asked(decision: Decision | None) -> int:
-    """Of how many workloads a controller asks for direct evidence."""
+    """Return of how many workloads a controller asks for direct evidence."""
     return 0 if decision is None else len({
         workload for workload, _ in decision.asks})
 
@@ -218,7 +218,7 @@ def _lines(document: Mapping[str, Any], now: float) -> list[str]:
         facts = controller.get('facts', {})
         lines.append(f'{text.padded(printable(name), 10)} '
                      + controller['mode'] + _facts(facts)
-                     + _asks(controller.get('asks', 0)))
+                     + _evidence(controller.get('asks', 0)))
         lines += [f'suffers    {printable(victim)}: {printable(why)}'
                   for victim, why in facts.get('suffering', {}).items()]
         lines += [f'remembers  {what}: its limit was removed {age_s:.0f} s ago'
@@ -239,16 +239,16 @@ def _lines(document: Mapping[str, Any], now: float) -> list[str]:
         lines.append(f'history    {fault}')
     if document.get('conductor'):
         lines.append('conductor  ' + _conductor(document))
-    known = names.of_status(document)
-    return [*map(known.beside, lines), *instances_.table(document),
-            *map(known.beside, _rest(document, known))]
+    vm_names = names.of_status(document)
+    return [*map(vm_names.beside, lines), *instances_.table(document),
+            *map(vm_names.beside, _rest(document, vm_names))]
 
 
-def _rest(document: Mapping[str, Any], known: names.Names) -> list[str]:
-    """The lines after those of the VMs."""
-    lines = [*_rows(_title(document), _caps(document, 'caps'), known),
+def _rest(document: Mapping[str, Any], vm_names: names.Names) -> list[str]:
+    """Return the lines of a status after those of the VMs."""
+    lines = [*_rows(_title(document), _caps(document, 'caps'), vm_names),
              *_rows('limits that would be set', _caps(document, 'would'),
-                    known)]
+                    vm_names)]
     if document['unmet_bytes']:
         lines.append('memory above a limit:')
         lines += [f'  {name}: {amounts.of_bytes(amount)}'
@@ -269,7 +269,7 @@ def _rest(document: Mapping[str, Any], known: names.Names) -> list[str]:
 
 
 def stale_state(document: Mapping[str, Any], now: float) -> str:
-    """What an old status says of its agent.
+    """Return what an old status says of its agent.
 
     :param now: CLOCK_BOOTTIME in seconds
     """
@@ -293,7 +293,7 @@ def watcher(facts: Mapping[str, Any]) -> str:
 
 
 def _title(document: Mapping[str, Any]) -> str:
-    """Of the rows of limits."""
+    """Return the title of the rows of limits."""
     runs = (document.get('watcher') or {}).get('running', True)
     return 'limits at the last tick; ' + (
         'the watcher restores them' if runs else
@@ -335,7 +335,7 @@ def _facts(facts: Mapping[str, Any]) -> str:
             + (', learning' if memory.get('learning') else ''))
 
 
-def _asks(count: int) -> str:
+def _evidence(count: int) -> str:
     return '; gathers direct evidence of ' + amounts.counted(
         count, 'workload') if count else ''
 
@@ -365,12 +365,12 @@ def _conductor(document: Mapping[str, Any]) -> str:
                else ''))
 
 
-def _some(title: str, found: Sequence[str]) -> str:
-    """The first of them, '' if there are none."""
-    if not found:
+def _some(title: str, texts: Sequence[str]) -> str:
+    """Return a title with the first of some texts, '' if there are none."""
+    if not texts:
         return ''
-    return title + ', '.join(map(printable, found[:MOST_OF_CONDUCTOR])) + (
-        ' and more' if len(found) > MOST_OF_CONDUCTOR else '')
+    return title + ', '.join(map(printable, texts[:MOST_OF_CONDUCTOR])) + (
+        ' and more' if len(texts) > MOST_OF_CONDUCTOR else '')
 
 
 def libvirt_lines(facts: Mapping[str, Any]) -> list[str]:
@@ -391,10 +391,10 @@ def _caps(document: Mapping[str, Any], name: str) -> list[Cap]:
             for index, cap in enumerate(document[name])]
 
 
-def _rows(title: str, caps: list[Cap], known: names.Names) -> list[str]:
+def _rows(title: str, caps: list[Cap], vm_names: names.Names) -> list[str]:
     if not caps:
         return []
     return [f'{title}:', *(f'  {line}' for line in text.columns((), sorted(
-        (known.beside(cap.workload), str(cap.knob),
+        (vm_names.beside(cap.workload), str(cap.knob),
          amounts.of_knob(cap.knob, cap.value), f'{cap.reason} ({cap.owner})')
         for cap in caps), left=(0, 1, 3)))]

@@ -129,7 +129,7 @@ class _Limit:
     owned_wall_s: float
     present: bool = True
     moved: bool = False
-    told: Cap | None = None
+    logged: Cap | None = None
     incidents: tuple[str, ...] = ()
     answers_more: bool = False
     times: Times = dataclasses.field(
@@ -144,7 +144,7 @@ class _Incident:
     incident: Incident
     begun_s: float
     present: bool = True
-    told: Incident | None = None
+    logged: Incident | None = None
     action: str = ''
 
 
@@ -199,7 +199,7 @@ class Transitions:
                     limit.moved = True
                     limit.lowest = min(limit.lowest, cap[2], key=_size)
                     limit.highest = max(limit.highest, cap[2], key=_size)
-        found: list[Event] = []
+        events: list[Event] = []
         for key, limit in list(self._limits.items()):
             if key in pending:
                 continue
@@ -207,41 +207,41 @@ class Transitions:
                                                     and key in originals)
             limit.answers_more = key in answered and not set(
                 limit.incidents).issuperset(answered[key])
-            if limit.present and limit.told is not None and (
+            if limit.present and limit.logged is not None and (
                     not (limit.moved or limit.answers_more)
                     or not _due(limit, now)):
                 continue    # most of them: no change, or too early for one
             event = self._limit(limit, now, wall_time_s, why,
                                 answered.get(key, ()))
             if event is not None:
-                found.append(event)
-            elif (not limit.present and limit.told is None
+                events.append(event)
+            elif (not limit.present and limit.logged is None
                   and not _recent(limit.times, now)):
                 del self._limits[key]
-        return found
+        return events
 
     @staticmethod
     def _limit(limit: _Limit, now: float, wall_time_s: float,
                why: Callable[[Cap], str], incidents: tuple[str, ...]
                ) -> LimitEvent | None:
         cap = limit.cap
-        if limit.told is None:
+        if limit.logged is None:
             what = 'set' if limit.present else ''
         elif not limit.present:
             what = 'removed'
         else:
             what = 'changed' if (limit.answers_more or _changed(
-                limit, limit.told)) else ''
+                limit, limit.logged)) else ''
         limit.moved = False
         # Each limit whose begin had a line has one for its end.
         if not what or (what != 'removed' and not _room(limit.times, now)
                         and now - limit.times[-1] < AGAIN_S):
             return None
-        if limit.told is not None and limit.told.owner != cap.owner:
+        if limit.logged is not None and limit.logged.owner != cap.owner:
             if what == 'changed':
                 limit.since_s = limit.owned_wall_s
             else:       # the line is about the limit that has had one
-                cap = limit.told
+                cap = limit.logged
         if what != 'removed':
             limit.incidents = incidents
         event = LimitEvent(
@@ -250,7 +250,7 @@ class Transitions:
             limit.since_s, why(cap) if what == 'removed' else '',
             limit.incidents)
         limit.times.append(now)
-        limit.told = cap if limit.present else None
+        limit.logged = cap if limit.present else None
         limit.lowest = limit.highest = cap.value
         return event
 
@@ -263,23 +263,23 @@ class Transitions:
             has a line before the limit has
         """
         for key, incident in present.items():
-            one = self._incidents.setdefault(key, _Incident(
+            state = self._incidents.setdefault(key, _Incident(
                 incident, wall_time_s - max(0.0, now - incident.time_s)))
-            one.incident = incident
-            one.action = more_done(one.action, incident.action)
-        found: list[Event] = []
-        for key, one in list(self._incidents.items()):
-            one.present = key in present
-            incident = one.incident
-            what = ('began' if one.told is None else
-                    'ended' if not one.present else
-                    'changed' if has_changed(one.told, incident) else '')
-            if what == 'began' and not one.present:
+            state.incident = incident
+            state.action = more_done(state.action, incident.action)
+        events: list[Event] = []
+        for key, state in list(self._incidents.items()):
+            state.present = key in present
+            incident = state.incident
+            what = ('began' if state.logged is None else
+                    'ended' if not state.present else
+                    'changed' if has_changed(state.logged, incident) else '')
+            if what == 'began' and not state.present:
                 del self._incidents[key]    # over before there was room
                 continue
             if what == 'ended':
                 incident = dataclasses.replace(
-                    incident, action=one.action, outcome=outcome_of(
+                    incident, action=state.action, outcome=outcome_of(
                         incident.outcome, ended=True))
             times = self._times.setdefault(
                 (key[0], incident.victim, incident.signal),
@@ -288,14 +288,14 @@ class Transitions:
             if what and (what == 'ended' or _room(times, now) or (
                     what == 'began' and key[1] in answered)):
                 times.append(now)
-                found.append(IncidentEvent(wall_time_s, what, key[0],
-                                           incident, one.begun_s))
-                one.told = incident
+                events.append(IncidentEvent(wall_time_s, what, key[0],
+                                            incident, state.begun_s))
+                state.logged = incident
                 if what == 'ended':
                     del self._incidents[key]
         self._times = {key: times for key, times in self._times.items()
                        if _recent(times, now)}
-        return found
+        return events
 
 
 def _room(times: Times, now: float) -> bool:
@@ -308,7 +308,7 @@ def _due(limit: _Limit, now: float) -> bool:
     for :data:`AGAIN_S`."""
     return now - limit.times[-1] >= REST_S or _room(limit.times, now) and (
         limit.answers_more
-        or limit.told is not None and limit.told.owner != limit.cap.owner
+        or limit.logged is not None and limit.logged.owner != limit.cap.owner
         and now - limit.owned_s >= AGAIN_S)
 
 
@@ -316,19 +316,19 @@ def _recent(times: Times, now: float) -> bool:
     return bool(times) and now - times[-1] < REST_S
 
 
-def _changed(limit: _Limit, told: Cap) -> bool:
+def _changed(limit: _Limit, logged: Cap) -> bool:
     """Whether a limit is another than the last line said.  A new reason
     alone is no change: its numbers move all the time.  Nor is it one of a
     limit that follows the load from tick to tick."""
-    if limit.cap.owner != told.owner:
+    if limit.cap.owner != logged.owner:
         return True
-    if told.owner == leftover.OWNER:
+    if logged.owner == leftover.OWNER:
         return False
-    if isinstance(told.value, str):
-        return limit.cap.value != told.value or limit.lowest != limit.highest
-    slack = CHANGE_SHARE * told.value
-    return (_size(limit.lowest) < told.value - slack
-            or _size(limit.highest) > told.value + slack)
+    if isinstance(logged.value, str):
+        return limit.cap.value != logged.value or limit.lowest != limit.highest
+    slack = CHANGE_SHARE * logged.value
+    return (_size(limit.lowest) < logged.value - slack
+            or _size(limit.highest) > logged.value + slack)
 
 
 def _size(value: Value) -> float:
@@ -336,13 +336,13 @@ def _size(value: Value) -> float:
     return float(len(parse_cpus(value)) if isinstance(value, str) else value)
 
 
-def sentence(event: Event, known: names.Names | None = None) -> str:
-    """One event in one line: the same in the log and in the history.
+def sentence(event: Event, vm_names: names.Names | None = None) -> str:
+    """Return one event as one line, the same in the log and in the history.
 
-    :param known: names of VMs, to be put beside their UUIDs
+    :param vm_names: names of VMs, to be put beside their UUIDs
     """
     text = _words(event)
-    return status.shown(known.beside(text) if known else text).replace(
+    return status.shown(vm_names.beside(text) if vm_names else text).replace(
         '\n', '\\n')
 
 
@@ -375,8 +375,8 @@ def sentences(events: Sequence[Event]) -> list[str]:
                if isinstance(event, LimitEvent) else (index,))
         groups.setdefault(key, []).append(event)
     return [sentence(group[0]) if len(group) == 1 else
-            status.shown(_of_limits([one for one in group if isinstance(
-                one, LimitEvent)])).replace('\n', '\\n')
+            status.shown(_of_limits([event for event in group if isinstance(
+                event, LimitEvent)])).replace('\n', '\\n')
             for group in groups.values()]
 
 
@@ -389,8 +389,8 @@ def _of_limits(events: Sequence[LimitEvent]) -> str:
         for event in events)
     return (f'{len(events)} limits {first.what}: {first.workload} {limits}'
             + (f': {"; ".join(reasons)}' if reasons else '')
-            + f' ({", ".join(dict.fromkeys(one.owner for one in events))}); '
-            'see scavenger-agent history for each')
+            + f' ({", ".join(dict.fromkeys(event.owner for event in events))})'
+            '; see scavenger-agent history for each')
 
 
 def _original(event: LimitEvent) -> str:
@@ -401,7 +401,7 @@ def _original(event: LimitEvent) -> str:
 def _of_limit(event: LimitEvent) -> str:
     what = f'limit {event.what}: {event.workload} {event.knob}'
     value, before, lowest, highest = [
-        amounts.of_knob(event.knob, one) for one in (
+        amounts.of_knob(event.knob, amount) for amount in (
             event.value, event.original, event.lowest, event.highest)]
     spread = ('' if event.lowest == event.highest else
               f', from {lowest} to {highest} since the last line')

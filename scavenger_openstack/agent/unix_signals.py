@@ -47,7 +47,7 @@ class StopRequest:
         self._none_yet.acquire()
 
     def request(self) -> None:
-        """From any thread, or from a signal handler."""
+        """Ask the loop to end, from any thread or a signal handler."""
         self.requested = True
         with contextlib.suppress(RuntimeError):     # it is released
             self._none_yet.release()
@@ -143,7 +143,7 @@ class Signals:
         except (errors.ScavengerError, cfg.Error, ValueError, OSError) as exc:
             LOG.error('the configuration cannot be read again, what was '
                       'read before holds: %s',
-                      '; '.join(str(one) for one in exc.args) or exc)
+                      '; '.join(str(arg) for arg in exc.args) or exc)
             return
         limit = orders_.Orders(modes=wanted)
         self._modes = {name: orders_.mode(name, started, limit)

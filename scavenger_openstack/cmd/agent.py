@@ -45,7 +45,7 @@ one, too."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point; the exit code is 0, 1 (failed), 2 (usage) or 130."""
+    """Run the program; return 0, 1 (failed), 2 (usage) or 130."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if '--check' in arguments:
         return exit_.code(PROG, lambda: _monitored(arguments))
@@ -60,49 +60,52 @@ def parser() -> command_line.Parser:
     command_line.add_configuration(program, before=True)
     command_line.add_logging(program, before=True)
     add = command_line.add_commands(program)
-    one = add('run', 'regulate this host until SIGTERM',
-              'SIGHUP reads the log levels and the modes of the controllers '
-              'again.')
-    add_record(one)
-    command_line.add_configuration(one)
-    command_line.add_logging(one)
-    one = add('sample', 'print what is measured, and touch nothing',
-              'A table of what workloads use, for each [agent] interval_s.')
-    one.add_argument('--seconds', type=command_line.number(0), default=0.0,
-                     metavar='N', help='go on for so many seconds (default: '
-                                       '0, which prints one table)')
-    one.add_argument('--json', action='store_true',
-                     help='print one JSON line per sample, in SI units: sums '
-                          'since each workload began')
-    command_line.add_configuration(one)
-    command_line.add_logging(one)
-    one = add('status', 'print what the running agent does, and why',
-              epilog=CHECK_EPILOG)
-    how = one.add_mutually_exclusive_group()
+    command = add('run', 'regulate this host until SIGTERM',
+                  'SIGHUP reads the log levels and the modes of the '
+                  'controllers again.')
+    add_record(command)
+    command_line.add_configuration(command)
+    command_line.add_logging(command)
+    command = add(
+        'sample', 'print what is measured, and touch nothing',
+        'A table of what workloads use, for each [agent] interval_s.')
+    command.add_argument('--seconds', type=command_line.number(0), default=0.0,
+                         metavar='N', help='go on for so many seconds '
+                         '(default: 0, which prints one table)')
+    command.add_argument('--json', action='store_true',
+                         help='print one JSON line per sample, in SI units: '
+                              'sums since each workload began')
+    command_line.add_configuration(command)
+    command_line.add_logging(command)
+    command = add('status', 'print what the running agent does, and why',
+                  epilog=CHECK_EPILOG)
+    how = command.add_mutually_exclusive_group()
     how.add_argument('--json', action='store_true',
                      help='print JSON, in SI units')
     how.add_argument('--check', action='store_true',
                      help='print one line for a monitoring system (Nagios, '
                           'Icinga, ...), with its exit codes')
-    command_line.add_configuration(one)
-    one = add('metrics', 'print the metrics of the running agent as '
-                         'Prometheus reads them')
-    command_line.add_configuration(one)
-    one = add('history', 'print the limits, incidents and kills as far back '
-                         'as [agent] history_mib reaches, oldest first')
-    one.add_argument('--since', metavar='TIME',
-                     help='only from then on: a duration before now (90m, '
-                          '2h, 3d, 1w, 1h30m), or a time such as '
-                          '2026-01-31T03:00, in UTC unless it has an offset')
-    one.add_argument('--json', action='store_true',
-                     help='print one JSON object per line, in SI units')
-    command_line.add_configuration(one)
-    one = add('stop-all', 'the kill switch: remove every limit and set none '
-                          'until "resume", also after a reboot',
-              'Exit code: 0 when no limit is left, 1 else.')
-    command_line.add_configuration(one)
-    one = add('resume', 'end "stop-all"; limits may be set again')
-    command_line.add_configuration(one)
+    command_line.add_configuration(command)
+    command = add('metrics', 'print the metrics of the running agent as '
+                             'Prometheus reads them')
+    command_line.add_configuration(command)
+    command = add('history', 'print the limits, incidents and kills as far '
+                             'back as [agent] history_mib reaches, oldest '
+                             'first')
+    command.add_argument('--since', metavar='TIME',
+                         help='only from then on: a duration before now (90m, '
+                              '2h, 3d, 1w, 1h30m), or a time such as '
+                              '2026-01-31T03:00, in UTC unless it has an '
+                              'offset')
+    command.add_argument('--json', action='store_true',
+                         help='print one JSON object per line, in SI units')
+    command_line.add_configuration(command)
+    command = add('stop-all', 'the kill switch: remove every limit and set '
+                              'none until "resume", also after a reboot',
+                  'Exit code: 0 when no limit is left, 1 else.')
+    command_line.add_configuration(command)
+    command = add('resume', 'end "stop-all"; limits may be set again')
+    command_line.add_configuration(command)
     return program
 
 
@@ -237,15 +240,15 @@ def check(places: places_.Places, unusable: str) -> int:
     try:
         document, now = _document(places)
     except errors.NoStatus as exc:
-        found = [check_.Finding(check_.CRITICAL, str(exc))]
+        findings = [check_.Finding(check_.CRITICAL, str(exc))]
         document, now = {}, 0.0
     else:
-        found = check_.findings(document, now)
+        findings = check_.findings(document, now)
     if unusable:
-        found.append(check_.Finding(
+        findings.append(check_.Finding(
             check_.WARNING, f'the configuration cannot be used, and the '
                             f'agent would not start again: {unusable}'))
-    code, line = check_.line(found, document, now)
+    code, line = check_.line(findings, document, now)
     print(line)
     return code
 
@@ -300,8 +303,8 @@ def show_history(places: places_.Places, since: str | None, *,
 
 
 def _monitored(arguments: Sequence[str]) -> int:
-    """For a monitoring system every failure, wrong usage too, is UNKNOWN:
-    its other exit codes say how the agent is."""
+    """Return UNKNOWN for every failure, wrong usage too: to a monitoring
+    system the other exit codes say how the agent is."""
     try:
         return _main(arguments)
     except Exception as exc:

@@ -24,7 +24,7 @@ PROG = 'scavenger-api'
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point; the exit code is 0, 1 (failed), 2 (usage) or 130."""
+    """Run the program; return 0, 1 (failed), 2 (usage) or 130."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     return exit_.code(PROG, lambda: run(
         command_line.parse(parser(), arguments)))

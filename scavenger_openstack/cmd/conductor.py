@@ -48,7 +48,7 @@ take 60 s.  What lasts longer ends with the process, before TimeoutStopSec."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point; the exit code is 0, 1 (failed), 2 (usage) or 130."""
+    """Run the program; return 0, 1 (failed), 2 (usage) or 130."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     return exit_.code(PROG, lambda: run(
         command_line.parse(parser(), arguments)))
@@ -129,8 +129,8 @@ def run(options: argparse.Namespace) -> int:
     state_report.on_sigusr2(conf, PROG)
     server.start()
     conductor.start()
-    for one in leaders:
-        one.start()
+    for each in leaders:
+        each.start()
     served.start()
     LOG.info('%s starts', conductor.name)
     messages.notify(b'READY=1')
@@ -177,7 +177,7 @@ def _report_state(server: rpc.Server,
 def leaders_of(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
                metrics: cloud_metrics.Conductor | None = None
                ) -> list[leader.Leader]:
-    """What one of all conductors does in other services of OpenStack.
+    """Return what one of all conductors does in other services of OpenStack.
 
     :param metrics: of this process
     :raises ConfigError: that is enabled and cannot work.
@@ -298,15 +298,15 @@ class Signals:
         """Have :meth:`wait` raise this; from any thread."""
         self._queue.put(why)
 
-    def wait(self, look: Callable[[], None]) -> None:
+    def wait(self, check: Callable[[], None]) -> None:
         """Return when the process is to end.
 
-        :param look: called each :data:`LOOK_S`
+        :param check: called each :data:`LOOK_S`
         :raises Unreachable: something failed that does not pass
         """
         from scavenger_openstack.cmd import configuration
         while True:
-            look()
+            check()
             try:
                 arrived = self._queue.get(timeout=LOOK_S)
             except queue.Empty:

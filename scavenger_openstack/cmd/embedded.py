@@ -141,7 +141,7 @@ class Embedded:
         until = time.monotonic() + TABLES_S
         while True:
             try:
-                _, said = self._tables.communicate(timeout=0.2)
+                _, stderr = self._tables.communicate(timeout=0.2)
                 break
             except subprocess.TimeoutExpired:
                 if self._stop.is_set():
@@ -150,7 +150,7 @@ class Embedded:
                 if time.monotonic() > until:
                     self._tables.kill()
         if self._tables.returncode:
-            self._failed(said.strip().rpartition('\n')[2] or
+            self._failed(stderr.strip().rpartition('\n')[2] or
                          'scavenger-manage db upgrade ended with '
                          f'{self._tables.returncode}')
             return False

@@ -32,14 +32,14 @@ def code(program: str, work: Callable[[], int], extra: str = 'control'
     """
     try:
         try:
-            found = work()
+            exit_code = work()
         except SystemExit as exc:       # help or the version was printed
             if exc.code:
                 raise
-            found = 0
+            exit_code = 0
         if sys.stdout is not None:
             sys.stdout.flush()
-        return found
+        return exit_code
     except errors.ConfigError as exc:
         for finding in exc.args:
             say(program, finding)
@@ -61,7 +61,8 @@ def code(program: str, work: Callable[[], int], extra: str = 'control'
 
 
 def sentence(exc: BaseException) -> str:
-    """What an exception says, in one line without control characters."""
+    """Return what an exception says, in one line without control
+    characters."""
     if isinstance(exc, OSError) and exc.strerror:
         return _line(f'{exc.filename}: {exc.strerror}' if exc.filename
                      else exc.strerror)

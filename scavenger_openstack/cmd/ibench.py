@@ -11,7 +11,7 @@ from scavenger_openstack.cmd import exit as exit_
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point; the exit code is 0, 1 (failed), 2 (usage) or 130."""
+    """Run the program; return 0, 1 (failed), 2 (usage) or 130."""
     return exit_.code('scavenger-ibench', lambda: _main(argv))
 
 

@@ -39,7 +39,7 @@ NAME_LENGTH = 255
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point; the exit code is 0, 1 (failed), 2 (usage) or 130."""
+    """Run the program; return 0, 1 (failed), 2 (usage) or 130."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     return exit_.code(PROG, lambda: _main(arguments))
 
@@ -56,64 +56,68 @@ def parser() -> command_line.Parser:
                             'of this program; conductors and API stopped')
     _add(action, 'version', 'print the version of the tables',
          'Exit code: 1 when this program needs another version.')
-    one = _add(action, 'purge', 'delete incidents, limits, statistics and '
-                                'audit records that ended long ago; needs no '
-                                'stop; audit records of [database] '
-                                'keep_audit_days stay')
-    one.add_argument(
+    command = _add(
+        action, 'purge', 'delete incidents, limits, statistics and audit '
+        'records that ended long ago; needs no stop; audit records of '
+        '[database] keep_audit_days stay')
+    command.add_argument(
         '--older-than', dest='older_than_s', metavar='30d', required=True,
         type=_duration, help='delete what ended before that time: a number '
                              'of hours (48h), days (30d) or weeks (8w), at '
                              'least 2d')
-    one.add_argument('--dry-run', action='store_true',
-                     help='only print how much would be deleted')
-    one = add('archive', 'write what is over as Parquet, a file a day and '
-                         'table, for questions that are asked later',
-              'Days younger than two are left out, as agents report hours '
-              'late, and days that are there. Run it each day, before '
-              '[database] keep_days deletes the rows.')
-    command_line.add_configuration(one, host=False)
-    one.add_argument('url', metavar='URL', type=_url,
-                     help='a directory, or what fsspec takes, such as '
-                          's3://BUCKET/PATH')
-    one.set_defaults(action='')
+    command.add_argument('--dry-run', action='store_true',
+                         help='only print how much would be deleted')
+    command = add(
+        'archive', 'write what is over as Parquet, a file a day and table, '
+        'for questions that are asked later',
+        'Days younger than two are left out, as agents report hours late, '
+        'and days that are there. Run it each day, before [database] '
+        'keep_days deletes the rows.')
+    command_line.add_configuration(command, host=False)
+    command.add_argument('url', metavar='URL', type=_url,
+                         help='a directory, or what fsspec takes, such as '
+                              's3://BUCKET/PATH')
+    command.set_defaults(action='')
     action = command_line.add_commands(
         add('host', 'hosts, and the tokens of their agents'), 'action')
-    one = _add(action, 'enroll', 'print a new token for the agent of each '
-                                 'host',
-               'Only its hash is kept, and a token from before is void. With '
-               'several hosts each line is a name and a token.')
-    _add_hosts(one)
-    one.add_argument(
+    command = _add(
+        action, 'enroll', 'print a new token for the agent of each host',
+        'Only its hash is kept, and a token from before is void. With '
+        'several hosts each line is a name and a token.')
+    _add_hosts(command)
+    command.add_argument(
         '--grace', dest='grace_s', metavar='1h', type=_duration,
         default=3600.0, help='for so long, or until its first report with '
         'the token, a host that reports without a token now may go on: a '
         'number of hours, days or weeks, 0h for at once; default: 1h')
-    one = _add(action, 'unenroll', 'take the token of each host away',
-               'It is then taken at its word over the broker, unless '
-               '[conductor] require_token is true.')
-    _add_hosts(one)
+    command = _add(
+        action, 'unenroll', 'take the token of each host away',
+        'It is then taken at its word over the broker, unless '
+        '[conductor] require_token is true.')
+    _add_hosts(command)
     _add(action, 'list', 'print each host with its last report and whether '
                          'it has a token')
-    one = _add(action, 'remove', 'take hosts out of all lists, when they are '
-                                 'gone for good or have another name',
-               'Their workloads, limits and incidents end, their tokens are '
-               'void; what was is kept until it is purged. A host that '
-               'reports again is there again: stop its agent first.')
-    _add_hosts(one)
+    command = _add(
+        action, 'remove', 'take hosts out of all lists, when they are gone '
+        'for good or have another name',
+        'Their workloads, limits and incidents end, their tokens are void; '
+        'what was is kept until it is purged. A host that reports again is '
+        'there again: stop its agent first.')
+    _add_hosts(command)
     action = command_line.add_commands(
         add('aggregate', 'which hosts are in an aggregate'), 'action')
-    one = _add(action, 'set', 'make these the hosts of an aggregate, and no '
-                              'others',
-               'What Nova says of an aggregate of that name does not count '
-               'until "aggregate unset".')
-    one.add_argument('aggregate', metavar='NAME', type=_name)
-    one.add_argument('hosts', metavar='HOST', type=_host, nargs='+',
-                     help='a host, by the name in [agent] host there')
-    one = _add(action, 'unset', 'forget the hosts that were set for an '
-                                'aggregate; those in Nova count again')
-    one.add_argument('aggregate', metavar='NAME', type=_name)
-    one.set_defaults(hosts=[])
+    command = _add(
+        action, 'set', 'make these the hosts of an aggregate, and no others',
+        'What Nova says of an aggregate of that name does not count until '
+        '"aggregate unset".')
+    command.add_argument('aggregate', metavar='NAME', type=_name)
+    command.add_argument('hosts', metavar='HOST', type=_host, nargs='+',
+                         help='a host, by the name in [agent] host there')
+    command = _add(
+        action, 'unset', 'forget the hosts that were set for an aggregate; '
+        'those in Nova count again')
+    command.add_argument('aggregate', metavar='NAME', type=_name)
+    command.set_defaults(hosts=[])
     _add(action, 'list', 'print each aggregate with its hosts')
     action = command_line.add_commands(
         add('placement', 'what conductors tell Placement'), 'action')
@@ -123,31 +127,31 @@ def parser() -> command_line.Parser:
          'Exit code: 1 when something stays because it is in use.')
     action = command_line.add_commands(
         add('flavors', 'flavors of background instances'), 'action')
-    one = _add(action, 'create', 'make flavors whose instances are background '
-                                 'and placed by what conductors tell '
-                                 'Placement; those that are there stay',
-               'Exit code: 1 when one is there and differs.')
-    one.add_argument('sizes', metavar='SIZE', nargs='*', type=_size,
-                     help='virtual CPUs x MiB; default: 1x1024 2x4096 '
-                          '4x8192')
-    one.add_argument('--name', default='background', metavar='NAME',
-                     type=_flavor, help='what the names begin with: '
-                     'background gives background.2x4096')
-    one.add_argument('--disk', dest='disk_gib', type=int, default=10,
-                     metavar='GIB', help='root disk, in GiB; default: 10')
-    one.add_argument('--public', action='store_true',
-                     help='for all projects; without, give access with '
-                          '"openstack flavor set --project"')
-    one.add_argument('--dry-run', action='store_true',
-                     help='only print what would be made')
+    command = _add(
+        action, 'create', 'make flavors whose instances are background and '
+        'placed by what conductors tell Placement; those that are there stay',
+        'Exit code: 1 when one is there and differs.')
+    command.add_argument('sizes', metavar='SIZE', nargs='*', type=_size,
+                         help='virtual CPUs x MiB; default: 1x1024 2x4096 '
+                              '4x8192')
+    command.add_argument('--name', default='background', metavar='NAME',
+                         type=_flavor, help='what the names begin with: '
+                         'background gives background.2x4096')
+    command.add_argument('--disk', dest='disk_gib', type=int, default=10,
+                         metavar='GIB', help='root disk, in GiB; default: 10')
+    command.add_argument('--public', action='store_true',
+                         help='for all projects; without, give access with '
+                              '"openstack flavor set --project"')
+    command.add_argument('--dry-run', action='store_true',
+                         help='only print what would be made')
     return program
 
 
 def _add(action: Callable[..., command_line.Parser], name: str, text: str,
          more: str = '') -> command_line.Parser:
-    found = action(name, text, more)
-    command_line.add_configuration(found, host=False)
-    return found
+    command = action(name, text, more)
+    command_line.add_configuration(command, host=False)
+    return command
 
 
 def _add_hosts(action: command_line.Parser) -> None:
@@ -251,7 +255,8 @@ def _archive(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
 
 def _record_purge(engine: connect.Engine, options: argparse.Namespace,
                   action: str, counts: dict[str, int]) -> None:
-    """In the audit: before it begins, should it not end, and after it."""
+    """Record a purge in the audit: before it begins, should it not end, and
+    after it."""
     from scavenger_openstack.db import connect
     from scavenger_openstack.db import enrollment
     from scavenger_openstack.db import reports
@@ -311,9 +316,9 @@ def _aggregates(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
     return 0
 
 
-def _source(found: aggregates.Members) -> str:
+def _source(members: aggregates.Members) -> str:
     """Whose the hosts of an aggregate are, unless an operator named them."""
-    return ' (from Nova)' if found.hosts and not found.named else ''
+    return ' (from Nova)' if members.hosts and not members.named else ''
 
 
 def _remove(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:

@@ -107,16 +107,16 @@ def create_flavors(conf: cfg.ConfigOpts, options: argparse.Namespace,
     for vcpus, ram_mib in options.sizes or map(size, SIZES):
         name = f'{options.name}.{vcpus}x{ram_mib}'
         specs = background_specs(vcpus, ram_mib)
-        found = there.get(name)
-        if found is None:
+        present = there.get(name)
+        if present is None:
             if not options.dry_run:
                 nova.make_flavor(name, nova_client.Flavor(
                     '', vcpus, ram_mib, options.disk_gib, specs),
                     public=options.public)
             print(f'{name}: ' + ('would be made' if options.dry_run
                                  else 'made'))
-        elif (found.vcpus, found.ram_mib) == (vcpus, ram_mib) and (
-                specs.items() <= found.specs.items()):
+        elif (present.vcpus, present.ram_mib) == (vcpus, ram_mib) and (
+                specs.items() <= present.specs.items()):
             print(f'{name}: it is there')
         else:
             differ = 1

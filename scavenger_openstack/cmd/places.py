@@ -64,11 +64,11 @@ def read(arguments: Sequence[str], prog: str) -> Places:
     parser.add_argument('--config-dir', action='append', dest='files',
                         type=lambda path: (os.path.expanduser(path), True))
     given, rest = parser.parse_known_args(list(arguments))
-    found: dict[tuple[str, str], str] = {}
+    in_files: dict[tuple[str, str], str] = {}
     whole = True
     for path in _files(given.files or []):
-        whole &= _read_file(path, found)
-    for values in (found, {}):
+        whole &= _read_file(path, in_files)
+    for values in (in_files, {}):
         conf = cfg.ConfigOpts()
         conf_.register(conf)
         for (section, name), value in values.items():
@@ -113,8 +113,8 @@ def _existing(path: str) -> list[str]:
         return [path]
 
 
-def _read_file(path: str, found: dict[tuple[str, str], str]) -> bool:
-    """Add what one file says of :data:`NEEDED`; whether all of the file
+def _read_file(path: str, values: dict[tuple[str, str], str]) -> bool:
+    """Add what a file says of :data:`NEEDED`; return whether all of the file
     could be read."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -140,7 +140,7 @@ def _read_file(path: str, found: dict[tuple[str, str], str]) -> bool:
             key = (section, assignment[1].replace('-', '_'))
             value = assignment[2].strip('"\'')
             if key in NEEDED and value and UNREADABLE not in value:
-                found[key] = value
+                values[key] = value
         else:
             whole = False
     return whole

@@ -32,42 +32,43 @@ CAPACITIES = {'cpus': 'CPU', 'memory_bytes': 'memory',
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point; the exit code is 0, 1 (failed), 2 (usage) or 130."""
+    """Run the program; return 0, 1 (failed), 2 (usage) or 130."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     return exit_.code(PROG, lambda: _main(arguments))
 
 
 def parser() -> command_line.Parser:
-    found = command_line.program(
+    program = command_line.program(
         PROG, 'What controllers decide over a recording, with the options '
               'that it was made with or with others.')
-    found.add_argument('file', metavar='FILE',
-                       help='a recording of scavenger-agent run --record, or '
-                            'a table of rates (CSV; Parquet where pyarrow is '
-                            'installed)')
-    found.add_argument('--format', default='table',
-                       choices=['table', 'json'],
-                       help='table (the default): lines for people; json: '
-                            'one object per line with all numbers that each '
-                            'decision was made from')
-    found.add_argument('--set', action='append', default=[],
-                       metavar='SECTION.OPTION=VALUE',
-                       help='what if: another value for a parameter or the '
-                            'mode of a controller, such as '
-                            'scavenger.memory_c=3; can be given more than '
-                            'once')
-    found.add_argument('--compare', action='store_true',
-                       help='print two settings side by side: as recorded (a '
-                            'table: as configured), and with --set')
-    found.add_argument('--verify', action='store_true',
-                       help='compare with the decisions in the recording '
-                            'itself; the exit code is 1 at the first line '
-                            'that differs')
-    found.add_argument('--thresholds', action='store_true',
-                       help='print the thresholds that perfcloud learns from '
-                            'it: the largest deviations across the VMs of an '
-                            'application; record while nothing disturbs them')
-    group = found.add_argument_group('of a table, which does not have them')
+    program.add_argument('file', metavar='FILE',
+                         help='a recording of scavenger-agent run --record, '
+                              'or a table of rates (CSV; Parquet where '
+                              'pyarrow is installed)')
+    program.add_argument('--format', default='table',
+                         choices=['table', 'json'],
+                         help='table (the default): lines for people; json: '
+                              'one object per line with all numbers that '
+                              'each decision was made from')
+    program.add_argument('--set', action='append', default=[],
+                         metavar='SECTION.OPTION=VALUE',
+                         help='what if: another value for a parameter or the '
+                              'mode of a controller, such as '
+                              'scavenger.memory_c=3; can be given more than '
+                              'once')
+    program.add_argument('--compare', action='store_true',
+                         help='print two settings side by side: as recorded '
+                              '(a table: as configured), and with --set')
+    program.add_argument('--verify', action='store_true',
+                         help='compare with the decisions in the recording '
+                              'itself; the exit code is 1 at the first line '
+                              'that differs')
+    program.add_argument('--thresholds', action='store_true',
+                         help='print the thresholds that perfcloud learns '
+                              'from it: the largest deviations across the '
+                              'VMs of an application; record while nothing '
+                              'disturbs them')
+    group = program.add_argument_group('of a table, which does not have them')
     group.add_argument('--cpus', metavar='N',
                        type=command_line.number(1, 4096, whole=True),
                        help='CPUs of each host')
@@ -78,8 +79,8 @@ def parser() -> command_line.Parser:
                        type=command_line.number(1),
                        help='what the one link of each host carries in a '
                             'second')
-    command_line.add_configuration(found, host=False, before=True)
-    return found
+    command_line.add_configuration(program, host=False, before=True)
+    return program
 
 
 def _main(arguments: Sequence[str]) -> int:
@@ -128,12 +129,12 @@ def _recording(options: argparse.Namespace, path: pathlib.Path) -> int:
         if recording.header.version != version():
             notes.append(f'recorded by version {recording.header.version}, '
                          f'this is {version()}')
-        _note(f'{path}: {note}' for note in notes)
+        _print_notes(f'{path}: {note}' for note in notes)
         code = (_verify(path, recording, settings) if options.verify else
                 _show(options, replay.Recording(recording), settings))
         if recording.cut_off:
-            _note([f'{path}:{recording.cut_off}: the last line was never '
-                   'finished and is passed over'])
+            _print_notes([f'{path}:{recording.cut_off}: the last line was '
+                          'never finished and is passed over'])
         return code
     finally:
         recording.close()
@@ -156,17 +157,18 @@ def _table(conf: cfg.ConfigOpts, options: argparse.Namespace,
                 f'--{option.replace("_", "-")}: {value} is not a finite '
                 'number')
     table = table_files.read(path, conf_cgroups.floors(conf))
-    _note(table.warnings)
+    _print_notes(table.warnings)
     capacity = rates_table.Capacity(options.cpus, options.memory_bytes,
                                     options.link_bytes_per_s)
     missing = [option for option, value in zip(CAPACITIES, capacity,
                                                strict=True) if value is None]
     if missing:
-        _note([('only detectors run, regulators do not: they need '
-                if len(missing) == len(CAPACITIES) else
-                'rules for ' + ', '.join(CAPACITIES[one] for one in missing)
-                + ' are off: they need ')
-               + ' '.join('--' + one.replace('_', '-') for one in missing)])
+        _print_notes([
+            ('only detectors run, regulators do not: they need '
+             if len(missing) == len(CAPACITIES) else
+             'rules for ' + ', '.join(CAPACITIES[name] for name in missing)
+             + ' are off: they need ')
+            + ' '.join('--' + name.replace('_', '-') for name in missing)])
     return _show(options, replay.Table(table, capacity),
                  replay_settings.of_options(conf, any(
                      value is not None for value in capacity)),
@@ -199,12 +201,12 @@ def _show(options: argparse.Namespace, source: replay.Source,
     if options.thresholds:
         return _thresholds(options, source, after)
     if options.compare:
-        found = replay_compare.compare(
+        comparison = replay_compare.compare(
             source, settings, after,
             ('recorded' if isinstance(source, replay.Recording)
              else 'configured', ' '.join(options.set)))
-        _print([text.json_line(found.as_json())]
-               if options.format == 'json' else found.lines())
+        _print([text.json_line(comparison.as_json())]
+               if options.format == 'json' else comparison.lines())
         return 0
     table = replay_output.Table(several)
     ticks = decisions = 0
@@ -226,7 +228,8 @@ def _thresholds(options: argparse.Namespace, source: replay.Source,
     from scavenger_openstack.laboratory import replay
     from scavenger_openstack.laboratory import thresholds
     params = (settings.params(perfcloud.NAME)
-              if perfcloud.NAME in [one.name for one in settings.controllers]
+              if perfcloud.NAME in [
+                  controller.name for controller in settings.controllers]
               else perfcloud.Params())
     hosts = [thresholds.peaks(
         (step.decided.rates for step in steps if step.decided), params,
@@ -251,7 +254,7 @@ def _print(lines: Iterable[str]) -> None:
         print(line)
 
 
-def _note(notes: Iterable[str]) -> None:
+def _print_notes(notes: Iterable[str]) -> None:
     for note in notes:
         print(f'{PROG}: {printable(note)}', file=sys.stderr)
 

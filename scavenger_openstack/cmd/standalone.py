@@ -46,7 +46,7 @@ NEEDED = ('alembic', 'bcrypt', 'flask', 'jsonschema', 'microversion_parse',
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point; the exit code is 0, 1 (failed), 2 (usage) or 130."""
+    """Run the program; return 0, 1 (failed), 2 (usage) or 130."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     return exit_.code(PROG, lambda: _main(arguments))
 
@@ -60,20 +60,20 @@ def parser() -> command_line.Parser:
     command_line.add_configuration(program, before=True)
     command_line.add_logging(program, before=True)
     add = command_line.add_commands(program, required=False)
-    one = add('run', 'regulate this host until SIGTERM, with the API on '
-                     'loopback')
-    agent.add_record(one)
-    command_line.add_configuration(one)
-    command_line.add_logging(one)
-    one = add('env', 'print what "openstack" needs to use that API, for a '
-                     'shell',
-              'Type, as root and with the options of the one that runs: '
-              'eval "$(scavenger-standalone env)". What an openrc file has '
-              'set in that shell is kept, and set again by '
-              'eval "$(scavenger-standalone env --undo)".')
-    one.add_argument('--undo', action='store_true',
-                     help='print what sets the shell back')
-    command_line.add_configuration(one)
+    command = add('run', 'regulate this host until SIGTERM, with the API on '
+                         'loopback')
+    agent.add_record(command)
+    command_line.add_configuration(command)
+    command_line.add_logging(command)
+    command = add('env', 'print what "openstack" needs to use that API, for a '
+                         'shell',
+                  'Type, as root and with the options of the one that runs: '
+                  'eval "$(scavenger-standalone env)". What an openrc file '
+                  'has set in that shell is kept, and set again by '
+                  'eval "$(scavenger-standalone env --undo)".')
+    command.add_argument('--undo', action='store_true',
+                         help='print what sets the shell back')
+    command_line.add_configuration(command)
     return program
 
 
@@ -151,8 +151,8 @@ def _control_plane(conf: cfg.ConfigOpts
     # Only users who may read the password that root made may ask for it.
     conf.set_default('allow_background', True, 'conductor')
     conf.set_default('keep_rows', KEEP_ROWS, 'database')
-    with embedded.Embedded(conf) as found:
-        yield found.answer
+    with embedded.Embedded(conf) as cloud:
+        yield cloud.answer
 
 
 class Watcher:

@@ -53,18 +53,18 @@ class Files(NamedTuple):
 
     @property
     def password(self) -> pathlib.Path:
-        """For root."""
+        """The file with root's password for the API."""
         return self.directory / 'password'
 
     @property
     def options(self) -> pathlib.Path:
-        """For scavenger-api and scavenger-manage."""
+        """The configuration of scavenger-api and scavenger-manage."""
         return self.directory / 'scavenger.conf'
 
 
 def of(conf: cfg.ConfigOpts) -> Files:
-    """With another state directory they are beside it, as only its owner may
-    enter that."""
+    """Return where the files are: with another state directory than the
+    default beside it, as only its owner may enter that."""
     if os.path.realpath(conf.state_dir) == os.path.realpath(
             conf_agent.DEFAULT_STATE_DIR):
         return Files(pathlib.Path(DEFAULT_DIRECTORY))
@@ -139,7 +139,8 @@ def _check_above(path: pathlib.Path, user: pwd.struct_passwd, can: str
     :raises ScavengerError: the API's user can, or a third one.
     """
     owners = {0, os.stat('/').st_uid, *(
-        one.pw_uid for one in pwd.getpwall() if one.pw_name == AGENT_USER)}
+        account.pw_uid for account in pwd.getpwall()
+        if account.pw_name == AGENT_USER)}
     for above in dict.fromkeys(
             (*pathlib.Path(os.path.abspath(path)).parents,
              *pathlib.Path(os.path.realpath(path)).parents)):

@@ -109,9 +109,9 @@ def _check_listener(state_dir: pathlib.Path, port: int) -> None:
             'scavenger-standalone again')
 
 
-def _is_same(one: str, other: pathlib.Path) -> bool:
+def _is_same(path: str, other: pathlib.Path) -> bool:
     try:
-        return os.path.samefile(one, other)
+        return os.path.samefile(path, other)
     except OSError:
         return False
 

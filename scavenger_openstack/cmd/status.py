@@ -20,7 +20,7 @@ FAULT = 255
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point; the exit code is 0, 1 (failed), 2 (usage) or 130."""
+    """Run the program; return 0, 1 (failed), 2 (usage) or 130."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     return exit_.code(PROG, lambda: _main(arguments))
 
@@ -33,12 +33,12 @@ def parser() -> command_line.Parser:
     add = command_line.add_commands(program)
     action = command_line.add_commands(
         add('upgrade', 'what an upgrade needs'), 'action')
-    one = action('check', 'look at database, policy, authentication and '
-                          'agents',
-                 epilog='Exit code: 0 nothing to do, 1 a warning, 2 a failure '
-                        'or a configuration that cannot work, 255 a fault.')
-    one.add_argument('--json', action='store_true', help='print JSON')
-    command_line.add_configuration(one, host=False)
+    command = action(
+        'check', 'look at database, policy, authentication and agents',
+        epilog='Exit code: 0 nothing to do, 1 a warning, 2 a failure or a '
+               'configuration that cannot work, 255 a fault.')
+    command.add_argument('--json', action='store_true', help='print JSON')
+    command_line.add_configuration(command, host=False)
     return program
 
 

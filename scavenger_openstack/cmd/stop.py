@@ -51,8 +51,8 @@ def stop_all(places: places_.Places) -> int:
     """
     _need_root('stop-all')
     failed = [_make(places.stop_file)]      # before anything that may fail
-    found, unknown = _agents(places)
-    targets = _targets(places, found)
+    agents, unknown = _agents(places)
+    targets = _targets(places, agents)
     failed += [_make(stop_file) for stop_file in _stop_files(targets)
                if stop_file != places.stop_file]
     if all(failed):
@@ -63,9 +63,9 @@ def stop_all(places: places_.Places) -> int:
         _print(f'{problem}; an agent that looks for it is not stopped')
     # An agent that was found answers which directory is in use.
     guessed = places.guessed and len(targets) == 1 and not any(
-        _same(agent.seen_at, places.state_dir) for agent in found)
-    ended = [_end_limits(target, found, guessed) for target in targets]
-    others = _say_others(targets, found)
+        _same(agent.seen_at, places.state_dir) for agent in agents)
+    ended = [_end_limits(target, agents, guessed) for target in targets]
+    others = _print_others(targets, agents)
     if guessed:
         _print('whether your agent uses another state directory is not '
                'known: correct the configuration, or give --state-dir')
@@ -136,19 +136,19 @@ def _need_root(command: str) -> None:
             'be seen otherwise')
 
 
-def _targets(places: places_.Places, found: Sequence[state_directory.Agent]
+def _targets(places: places_.Places, agents: Sequence[state_directory.Agent]
              ) -> list[Target]:
-    """What to stop: the state directory that is configured.  When that is
-    not known, those of all agents that this process can reach, too."""
+    """Return what to stop: the state directory that is configured.  When that
+    is not known, those of all agents that this process can reach, too."""
     directories = [places.state_dir]
     if places.guessed:
         directories += [
-            pathlib.Path(agent.seen_at) for agent in found
+            pathlib.Path(agent.seen_at) for agent in agents
             if agent.seen_at == agent.state_dir
             and not _same(agent.seen_at, places.state_dir)]
     return [Target(directory, tuple(dict.fromkeys((
         places.stop_file if directory == places.state_dir
-        else directory / 'stop', *_published(directory, found)))))
+        else directory / 'stop', *_published(directory, agents)))))
         for directory in directories]
 
 
@@ -156,11 +156,11 @@ def _stop_files(targets: Sequence[Target]) -> list[pathlib.Path]:
     return [file for target in targets for file in target.stop_files]
 
 
-def _published(state_dir: pathlib.Path, found: Sequence[state_directory.Agent]
+def _published(state_dir: pathlib.Path, agents: Sequence[state_directory.Agent]
                ) -> list[pathlib.Path]:
     """The stop file that the agent in this directory says it looks for: its
     configuration may have been another one."""
-    if not any(_same(agent.seen_at, state_dir) for agent in found):
+    if not any(_same(agent.seen_at, state_dir) for agent in agents):
         return []
     try:
         if not state_directory.StateDir(str(state_dir)).open():
@@ -173,7 +173,7 @@ def _published(state_dir: pathlib.Path, found: Sequence[state_directory.Agent]
 
 
 def _make(stop_file: pathlib.Path) -> str:
-    """Make a stop file; why that cannot be, '' when it is there."""
+    """Make a stop file; return why that cannot be, '' when it is there."""
     try:
         stop_file.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(stop_file, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW
@@ -190,10 +190,10 @@ def _why(exc: Exception) -> str:
     return getattr(exc, 'strerror', None) or str(exc)
 
 
-def _end_limits(target: Target, found: Sequence[state_directory.Agent],
+def _end_limits(target: Target, agents: Sequence[state_directory.Agent],
                 guessed: bool) -> bool:
     """Wait until the limits of one state directory are gone, else restore
-    them; whether nothing is left there.  Prints what came of it."""
+    them; return whether nothing is left there.  Prints what came of it."""
     state_dir, made_s = target.state_dir, records.now_s()
     done = 'no limit is ' + ('recorded' if guessed else 'in force')
     if not state_dir.exists():
@@ -216,7 +216,7 @@ def _end_limits(target: Target, found: Sequence[state_directory.Agent],
     while any([not at_rest(), leases.look()]):
         if time.monotonic() > deadline:
             return _restore(target, leases, done, at_rest, [
-                agent for agent in found if _same(agent.seen_at, state_dir)])
+                agent for agent in agents if _same(agent.seen_at, state_dir)])
         time.sleep(0.1)
     return _report(leases, done)
 
@@ -225,8 +225,8 @@ def _at_rest(state: state_directory.StateDir, made_s: float) -> bool:
     """Whether no agent is about to set a limit: its last tick began after
     ``made_s``, when the stop file was there, and saw it, or none lives."""
     try:
-        seen = status.read(pathlib.Path(state.path) / 'status.json')
-        if seen.get('stopped') is True and seen['time_s'] >= made_s:
+        document = status.read(pathlib.Path(state.path) / 'status.json')
+        if document.get('stopped') is True and document['time_s'] >= made_s:
             return True
     except errors.ScavengerError:
         pass
@@ -263,7 +263,8 @@ def _restore(target: Target, leases: _Leases, done: str,
 
 
 def _report(leases: _Leases, done: str, restored: bool = False) -> bool:
-    """Print how many limits are gone and what is left; whether nothing is."""
+    """Print how many limits are gone and what is left; return whether nothing
+    is."""
     left = [] if restored else leases.left()
     _print(f'limits removed: {len(leases.seen) - len(left)}')
     for name in left:
@@ -298,7 +299,7 @@ class _Leases:
         return len(now)
 
     def left(self) -> list[str]:
-        """What each record that is left is about."""
+        """Return what each record that is left is about."""
         return [self._about(name) for name in self._names()]
 
     def _names(self) -> list[str]:
@@ -318,10 +319,10 @@ class _Leases:
         return f'{lease.knob} of {lease.workload}'
 
 
-def _say_others(targets: Sequence[Target],
-                found: Sequence[state_directory.Agent]) -> bool:
-    """Name the agents that were not stopped; whether there are any."""
-    others = [agent for agent in found if not any(
+def _print_others(targets: Sequence[Target],
+                  agents: Sequence[state_directory.Agent]) -> bool:
+    """Print the agents that were not stopped; return whether any is left."""
+    others = [agent for agent in agents if not any(
         _same(agent.seen_at, target.state_dir) for target in targets)]
     for agent in others:
         try:
@@ -339,9 +340,9 @@ def _say_others(targets: Sequence[Target],
     return bool(others)
 
 
-def _same(one: str, two: pathlib.Path) -> bool:
+def _same(path: str, other: pathlib.Path) -> bool:
     try:
-        return one == str(two) or os.path.samefile(one, two)
+        return path == str(other) or os.path.samefile(path, other)
     except OSError:
         return False
 

@@ -49,8 +49,8 @@ class Checks(upgradecheck.UpgradeCommands):
         self._read(schema.check)
 
     def _policy(self) -> Result:
-        found = _failed_with(lambda: policy_file.check(self._conf))
-        return (found if found.code else
+        result = _failed_with(lambda: policy_file.check(self._conf))
+        return (result if result.code else
                 common_checks.check_policy_json(self, self._conf))
 
     def _authentication(self) -> Result:
@@ -95,9 +95,9 @@ class Checks(upgradecheck.UpgradeCommands):
                 'compute service list" shows, and remove the old names with '
                 '"scavenger-manage host remove".'))
 
-    def _of_hosts(self, found: Callable[[Row, float], bool],
+    def _of_hosts(self, is_affected: Callable[[Row, float], bool],
                   what: str) -> Result:
-        """A warning when there are hosts with ``found``."""
+        """Return a warning when any host is affected."""
         try:
             rows = self._read(hosts.reported)
         except errors.ScavengerError:
@@ -106,7 +106,7 @@ class Checks(upgradecheck.UpgradeCommands):
         now_s = time.time()
         names = [printable(
             f'{row["name"]} ({row["version"] or "version unknown"})')
-                 for row in rows if found(row, now_s)]
+                 for row in rows if is_affected(row, now_s)]
         if not names:
             return Result(Code.SUCCESS)
         more = len(names) - NAMED

@@ -139,7 +139,7 @@ def _order(rows: Sequence[reports.Row], new: reports.Row,
     """End the earlier of two limits on one knob."""
     for row in rows:
         first, second = (row, new) if newest else sorted(
-            (row, new), key=lambda one: one['set_s'])
+            (row, new), key=lambda cap: cap['set_s'])
         if first['removed_s'] is None:
             first.update(removed_s=max(first['set_s'], second['set_s']),
                          why=REPLACED)

@@ -28,9 +28,9 @@ def agreed_s(now: float, last_seen_s: float, sent_s: float) -> float:
 
 
 def moved_s(time_s: float, now: float, sent_s: float) -> float:
-    """By how much a time of a host has to be moved to be possible: 0, what
-    makes it ``now``, or what the host's clock is far behind.  Durations stay
-    what they are.
+    """Return by how much a time of a host has to be moved to be possible: 0,
+    what makes it ``now``, or what the host's clock is far behind.  Durations
+    stay what they are.
 
     :param sent_s: when the report was sent by the clock of the host
     """
@@ -55,20 +55,21 @@ class Timed(NamedTuple):
 
 def timed(entries: Iterable[AnyEntry], last_s: float, now: float,
           sent_s: float) -> list[Timed]:
-    """The entries of one run with times that follow their order: a clock that
-    was set back between two of them says that the later one was earlier.
+    """Return the entries of one run with times that follow their order: a
+    clock that was set back between two of them says that the later one was
+    earlier.
 
     :param entries: in the order of their sequence
     :param last_s: when what came before them happened
     :param sent_s: see :func:`moved_s`
     """
-    found = []
+    in_order = []
     for entry in entries:
         moved = moved_s(entry.time_s, now, sent_s)
         # What was recorded by a clock that was ahead keeps nothing back.
         last_s = max(entry.time_s + moved, min(last_s, now))
-        found.append(Timed(entry, last_s, moved))
-    return found
+        in_order.append(Timed(entry, last_s, moved))
+    return in_order
 
 
 def is_newer(time_s: float, than_s: float, now: float) -> bool:
@@ -78,6 +79,6 @@ def is_newer(time_s: float, than_s: float, now: float) -> bool:
 
 
 def offset_s(sent_s: float, now: float) -> float:
-    """How far a host's clock is ahead, 0 when it is about right."""
+    """Return how far a host's clock is ahead, 0 when it is about right."""
     offset = sent_s - now
     return offset if abs(offset) > SLACK_S else 0.0

@@ -98,8 +98,8 @@ class Wishes:
         """
         wanted, governed, serial = self._current(connection, generation, now)
         overrides = tuple(
-            one for one in wanted.overrides.get(asker.host_id, ())
-            if one.expires_s > now)
+            override for override in wanted.overrides.get(asker.host_id, ())
+            if override.expires_s > now)
         budget = None
         if governed:
             budget = self._budget(
@@ -108,8 +108,8 @@ class Wishes:
         key = (serial, asker.workloads_digest, asker.settings, overrides,
                budget is not None, asker.cpu_model, asker.tags)
         with self._lock:
-            known = self._known.get(asker.host_id)
-        if known is not None and known == (key, asker.holds):
+            sent = self._known.get(asker.host_id)
+        if sent is not None and sent == (key, asker.holds):
             return None, budget
         content = _cut(_content(connection, wanted, asker, overrides,
                                 budget is not None))
@@ -125,7 +125,7 @@ class Wishes:
 
     def _current(self, connection: reports.Connection, generation: int,
                  now: float) -> tuple[rows.Wanted, governor.Scopes, int]:
-        """What is wanted, where there is a governor, and a number that
+        """Return what is wanted, where there is a governor, and a number that
         changes with what is wanted."""
         with self._lock:
             if (generation == self._generation
@@ -142,26 +142,26 @@ class Wishes:
 
     def _budget(self, connection: reports.Connection, host: str,
                 governed: bool, now: float) -> report.Budget | None:
-        """What a host may set in this minute: what it was given when the
-        minute was divided, also if it is governed no more.
+        """Return what a host may set in this minute: what it was given when
+        the minute was divided, also if it is governed no more.
 
         :raises IntegrityError: another conductor has just divided it.
         """
         minute = governor.minute_of(now)
         with self._lock:
-            known, shares = self._shares
-        if known != minute:
-            found = rows.shares(connection, minute)
-            if found is not None:
+            shares_minute, shares = self._shares
+        if shares_minute != minute:
+            stored = rows.shares(connection, minute)
+            if stored is not None:
                 with self._lock:
-                    self._shares = minute, found
+                    self._shares = minute, stored
             else:
                 # Not remembered before it is stored.
-                found = governor.divide(
+                stored = governor.divide(
                     rows.wanted(connection, now), rows.hosts(
                         connection, now, now - SEEN_S, host), minute)
-                rows.add_shares(connection, minute, found)
-            shares = found
+                rows.add_shares(connection, minute, stored)
+            shares = stored
         if host in shares or governed:
             return governor.budget(shares.get(host, 0), minute)
         return None
@@ -170,7 +170,7 @@ class Wishes:
 def _content(connection: reports.Connection, wanted: rows.Wanted,
              asker: Asker, overrides: Sequence[rows.Override],
              governed: bool) -> dict[str, Any]:
-    """The fields of the directives, but for time and digest."""
+    """Return the fields of the directives, but for time and digest."""
     present = rows.present(connection, asker.host_id)
     aggregates = wanted.aggregates.of(asker.name)
     protection, reason = wanted.protection(asker.name)
@@ -183,9 +183,10 @@ def _content(connection: reports.Connection, wanted: rows.Wanted,
             connection, asker.name)),
         'exempt': exempt(wanted, aggregates, present),
         'overrides': [report.Override(
-            id=one.uuid, workload=one.workload, knob=one.knob,
-            value=one.value, reason=one.reason, expires_s=one.expires_s,
-            instance=one.instance) for one in overrides],
+            id=override.uuid, workload=override.workload, knob=override.knob,
+            value=override.value, reason=override.reason,
+            expires_s=override.expires_s, instance=override.instance)
+            for override in overrides],
         'specs': specs(connection, asker.cpu_model, present)
         if wanted.specs else [],
         'governed': governed, 'notice': notice(wanted, asker.name),
@@ -194,14 +195,14 @@ def _content(connection: reports.Connection, wanted: rows.Wanted,
 
 def profiling(wanted: rows.Wanted, asker: Asker
               ) -> report.ProfilingOrder | None:
-    """The profile that is to be measured on a host, as long as its aggregate
-    allows that."""
-    one = wanted.profilings.get(asker.host_id)
-    if one is None or not wanted.allows_profiling(asker.name):
+    """Return the profile that is to be measured on a host, as long as its
+    aggregate allows that."""
+    order = wanted.profilings.get(asker.host_id)
+    if order is None or not wanted.allows_profiling(asker.name):
         return None
     return report.ProfilingOrder(
-        id=one.uuid, workload=one.workload, instance=one.instance,
-        form=one.form, seconds=one.seconds, until_s=one.until_s)
+        id=order.uuid, workload=order.workload, instance=order.instance,
+        form=order.form, seconds=order.seconds, until_s=order.until_s)
 
 
 def _cut(content: dict[str, Any]) -> dict[str, Any]:
@@ -213,7 +214,7 @@ def _cut(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def notice(wanted: rows.Wanted, host: str) -> str:
-    """What its operator has to know of a host, '' for nothing."""
+    """Return what the operator of a host has to know, '' for nothing."""
     if wanted.services is None or wanted.services.find_all(host):
         return ''
     return (f'Nova has no compute service on a host {host}: its aggregates, '
@@ -224,7 +225,7 @@ def notice(wanted: rows.Wanted, host: str) -> str:
 
 def specs(connection: reports.Connection, cpu_model: str,
           present: Iterable[tuple[str, str, str]]) -> list[report.Spec]:
-    """What the applications of a host usually are on its CPUs."""
+    """Return what the applications of a host usually are on its CPUs."""
     applications = {(project, application)
                     for _, project, application in present if application}
     if not cpu_model or not applications:
@@ -236,21 +237,21 @@ def specs(connection: reports.Connection, cpu_model: str,
 def tags(wanted: rows.Wanted, aggregates: Sequence[str],
          present: Iterable[tuple[str, str, str]],
          flavors: Iterable[flavor_tags.FlavorTag] = ()) -> list[report.Tag]:
-    """The priorities of the instances that are present, as :mod:`.classify`
-    orders what operators gave and what the flavor says; of the aggregates of
-    the host the first that has one counts.
+    """Return the priorities of the instances that are present, as
+    :mod:`.classify` orders what operators gave and what the flavor says; of
+    the aggregates of the host the first that has one counts.
 
     The application is that of the rule, else that of the flavor; the rest is
     the flavor's.
     """
     of_aggregate = next((rule for name in aggregates if (
         rule := wanted.rules.get(('priority', 'aggregate', name)))), None)
-    said = {flavor.instance: flavor for flavor in flavors}
-    found: dict[str, report.Tag] = {}
+    by_instance = {flavor.instance: flavor for flavor in flavors}
+    by_id: dict[str, report.Tag] = {}
     for instance, project, _ in present:
         if not instance:
             continue
-        flavor = said.get(instance)
+        flavor = by_instance.get(instance)
         rest: dict[str, Any] = {} if flavor is None else {
             'floor': dict(flavor.floor), 'protect': flavor.protect}
         rules = {
@@ -265,25 +266,25 @@ def tags(wanted: rows.Wanted, aggregates: Sequence[str],
         application = (rule.application if rule else '') or (
             flavor.application if flavor else '')
         if source != 'default' or application or not rest.get('protect', True):
-            found[instance] = report.Tag(
+            by_id[instance] = report.Tag(
                 instance=instance, priority=priority.value, source=source,
                 application=application, **rest)
-    return [tag for _, tag in sorted(found.items())]
+    return [tag for _, tag in sorted(by_id.items())]
 
 
 def exempt(wanted: rows.Wanted, aggregates: Sequence[str],
            present: Iterable[tuple[str, str, str]]) -> list[str]:
-    """The instances and projects on a host that are exempt."""
+    """Return the instances and projects on a host that are exempt."""
     everything = any(('exemption', 'aggregate', name) in wanted.rules
                      for name in aggregates)
-    found = set()
+    ids = set()
     for instance, project, _ in present:
         if instance and (everything or ('exemption', 'instance', instance)
                          in wanted.rules):
-            found.add(instance)
+            ids.add(instance)
         if project and ('exemption', 'project', project) in wanted.rules:
-            found.add(project)
-    return sorted(found)
+            ids.add(project)
+    return sorted(ids)
 
 
 def encoded(answer: report.Answer, host: str,

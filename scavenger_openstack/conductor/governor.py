@@ -36,8 +36,8 @@ def governed(wanted: rows.Wanted) -> Scopes:
 
 def divide(wanted: rows.Wanted, hosts: Iterable[str], minute: int
            ) -> dict[str, int]:
-    """What each host may set: the least of its parts in the numbers of the
-    scopes that it is in.  A host that is in none of these is left out.
+    """Return how many limits each host may set: the least of its parts in the
+    numbers of the scopes that it is in.  A host in none of these is left out.
 
     :param hosts: those that share, in an order that stays
     """
@@ -45,15 +45,15 @@ def divide(wanted: rows.Wanted, hosts: Iterable[str], minute: int
     for name in hosts:
         for key in wanted.scopes(name):
             members.setdefault(key, []).append(name)
-    found: dict[str, int] = {}
+    shares: dict[str, int] = {}
     for key, names in members.items():
         total = (wanted.switches[key].caps_per_minute
                  if key in wanted.switches else None)
         if total is not None:
             for place, name in enumerate(names):
                 limits = part(total, place, len(names), minute)
-                found[name] = min(limits, found.get(name, limits))
-    return found
+                shares[name] = min(limits, shares.get(name, limits))
+    return shares
 
 
 def budget(limits: int, minute: int) -> report.Budget:

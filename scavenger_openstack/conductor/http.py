@@ -89,7 +89,7 @@ class Application:
         return [reply.body]
 
     def _start(self) -> None:
-        """With the first request: some servers fork after loading."""
+        """Start with the first request: some servers fork after loading."""
         with self._lock:
             self._conductor.start()
             if self._process != os.getpid():

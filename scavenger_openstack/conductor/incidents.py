@@ -53,7 +53,8 @@ def apply(connection: reports.Connection, host_id: int,
     :raises WireError: they last so long that the sums would be too many
     """
     incidents = reports.incidents(connection, {
-        one.entry.id for one in entries if isinstance(one.entry, Incident)})
+        timed.entry.id for timed in entries
+        if isinstance(timed.entry, Incident)})
     before = {uuid: row for uuid, row in incidents.items()
               if row['host_id'] == host_id}
     after: dict[str, reports.Row] = {}
@@ -104,7 +105,7 @@ def apply(connection: reports.Connection, host_id: int,
 def _events(before: Mapping[str, reports.Row],
             after: Mapping[str, reports.Row]
             ) -> dict[notifications.Event, list[str]]:
-    """What has happened to which incidents."""
+    """Return what has happened to which incidents."""
     return {
         notifications.Event.OPENED: [
             uuid for uuid in after if uuid not in before],
@@ -125,7 +126,7 @@ def _antagonists(row: reports.Row | None) -> set[str]:
 def merged(row: reports.Row | None, entry: Incident, time_s: float,
            moved_s: float, now: float,
            identities: Mapping[str, reports.Identity]) -> reports.Row:
-    """What an incident is with one more entry.
+    """Return what an incident is with one more entry.
 
     :param row: what it was, ``None`` before its first entry
     :param time_s: and ``moved_s``: see :class:`.clocks.Timed`
@@ -147,11 +148,12 @@ def merged(row: reports.Row | None, entry: Incident, time_s: float,
             # That was by a clock which was ahead.
             begun_s=min(row['begun_s'], time_s), changed_s=time_s,
             ended_s=time_s if entry.what == 'ended' else None,
-            suspects=list({one.workload: reports.Suspect(
-                one.workload, one.score, one.antagonist, identities.get(
-                    one.workload, reports.Identity()).foreground,
-                one.earlier)
-                for one in entry.suspects}.values()))
+            suspects=list({suspect.workload: reports.Suspect(
+                suspect.workload, suspect.score, suspect.antagonist,
+                identities.get(suspect.workload,
+                               reports.Identity()).foreground,
+                suspect.earlier)
+                for suspect in entry.suspects}.values()))
         if entry.grounds or entry.what != 'ended':
             row['grounds'] = [codec.plain(ground) for ground
                               in entry.grounds] or None
@@ -159,33 +161,33 @@ def merged(row: reports.Row | None, entry: Incident, time_s: float,
                 ground.kind for ground in entry.grounds)
     if entry.evidence:
         row['evidence'] = joined(row.get('evidence') or (), [
-            {'workload': one.workload, 'signal': one.signal,
-             'times_s': [time + moved_s for time in one.times_s],
-             'values': one.values} for one in entry.evidence])
+            {'workload': series.workload, 'signal': series.signal,
+             'times_s': [time + moved_s for time in series.times_s],
+             'values': series.values} for series in entry.evidence])
     return rows.cut(tables.incidents, row)
 
 
 def joined(before: Sequence[Mapping[str, Any]],
            after: Sequence[Mapping[str, Any]]) -> list[reports.Row]:
-    """The series of an incident with some more: how it began, and how it
-    went last.
+    """Return the series of an incident with some more: how it began, and how
+    it went last.
 
     Of more than fits what is between is left out: a series has its first and
     its last measurements, :data:`MOST_SAMPLES` of each.
     """
     series: dict[tuple[str, str], dict[float, float | None]] = {}
-    for one in (*before, *after):
-        series.setdefault((one['workload'], one['signal']), {}).update(
-            zip(one['times_s'], one['values'], strict=False))
-    found = []
+    for part in (*before, *after):
+        series.setdefault((part['workload'], part['signal']), {}).update(
+            zip(part['times_s'], part['values'], strict=False))
+    merged = []
     for (workload, signal), points in list(series.items())[:MOST_SERIES]:
         kept = sorted(points.items(), key=lambda point: point[0])
         if len(kept) > 2 * MOST_SAMPLES:
             kept = kept[:MOST_SAMPLES] + kept[-MOST_SAMPLES:]
-        found.append({'workload': workload, 'signal': signal,
+        merged.append({'workload': workload, 'signal': signal,
                       'times_s': [time_s for time_s, _ in kept],
                       'values': [value for _, value in kept]})
-    return found
+    return merged
 
 
 def _new(host_id: int, uuid: str, row: Mapping[str, Any],

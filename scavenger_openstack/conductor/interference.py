@@ -67,8 +67,8 @@ def hour(time_s: float) -> int:
 
 
 def of_victim(row: Mapping[str, Any]) -> dict[VictimKey, Sums]:
-    """What one incident adds to the sums of its victim, whatever is named
-    for it; nothing if no other workload is the cause."""
+    """Return what one incident adds to the sums of its victim, whatever is
+    named for it; nothing if no other workload is the cause."""
     if row['cause'] in NO_INTERFERENCE:
         return {}
     return {(hour_s, row['victim']): sums
@@ -76,7 +76,7 @@ def of_victim(row: Mapping[str, Any]) -> dict[VictimKey, Sums]:
 
 
 def of_incident(row: Mapping[str, Any]) -> dict[PairKey, Sums]:
-    """What one incident adds to the sums.
+    """Return what one incident adds to the sums.
 
     What came of it is that of the limits that were tried: it does not count
     for antagonists that are foreground, which are never limited.
@@ -84,16 +84,18 @@ def of_incident(row: Mapping[str, Any]) -> dict[PairKey, Sums]:
     :param row: ``victim``, ``cause``, ``outcome``, ``begun_s``,
         ``changed_s`` and ``suspects``, each a :class:`.reports.Suspect`
     """
-    antagonists = [one for one in row['suspects'] if one.antagonist]
+    antagonists = [suspect for suspect in row['suspects']
+                   if suspect.antagonist]
     if not antagonists:
         return {}
-    return {(at, one.workload, row['victim'], row['cause']):
-            sums._replace(confirmed=0, refuted=0) if one.foreground else sums
-            for one in antagonists for at, sums in _hours(row).items()}
+    return {(at, antagonist.workload, row['victim'], row['cause']):
+            sums._replace(confirmed=0, refuted=0)
+            if antagonist.foreground else sums
+            for antagonist in antagonists for at, sums in _hours(row).items()}
 
 
 def _hours(row: Mapping[str, Any]) -> dict[int, Sums]:
-    """The part of an incident in each hour."""
+    """Return the part of an incident in each hour."""
     until_s = max(row['begun_s'], row['changed_s'])
     parts = {hour(row['begun_s']): Sums(
         1, 0.0, int(row['outcome'] == 'confirmed'),
@@ -114,20 +116,20 @@ def most_rows(row: Mapping[str, Any]) -> int:
     from_s = max(row['begun_s'], until_s - LONGEST_S)
     hours = (hour(until_s) - hour(from_s)) // HOUR_S + 1
     return (hours + (from_s > row['begun_s'])) * (1 + sum(
-        one.antagonist for one in row['suspects']))
+        suspect.antagonist for suspect in row['suspects']))
 
 
 def difference(before: Iterable[Mapping[str, Any]],
                after: Iterable[Mapping[str, Any]],
                of: Callable[[Mapping[str, Any]], dict[Key, Sums]]
                ) -> dict[Key, Sums]:
-    """By how much the sums change; nothing for those that stay.
+    """Return by how much the sums change; nothing for those that stay.
 
     :param of: :func:`of_incident` or :func:`of_victim`
     """
-    found: dict[Key, Sums] = {}
+    hours: dict[Key, Sums] = {}
     for rows, times in ((before, -1), (after, 1)):
         for row in rows:
             for key, sums in of(row).items():
-                found[key] = found.get(key, Sums()).plus(sums, times)
-    return {key: sums for key, sums in found.items() if not sums.empty}
+                hours[key] = hours.get(key, Sums()).plus(sums, times)
+    return {key: sums for key, sums in hours.items() if not sums.empty}

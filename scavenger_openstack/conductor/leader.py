@@ -89,7 +89,7 @@ class Leader:
 
     @property
     def name(self) -> str:
-        """Of the claim."""
+        """The name of the claim."""
         return self._name
 
     @property

@@ -86,7 +86,7 @@ class Amount(NamedTuple):
         return self.total - self.reserved
 
     def inventory(self) -> dict[str, float]:
-        """As Placement takes it."""
+        """Return the inventory as Placement takes it."""
         return {'total': self.total, 'reserved': self.reserved,
                 'min_unit': 1, 'max_unit': self.total, 'step_size': 1,
                 'allocation_ratio': 1.0}
@@ -110,51 +110,52 @@ class State(NamedTuple):
 
 def offer(headroom: Mapping[str, float], used: Mapping[str, float]
           ) -> dict[str, float]:
-    """What background work may have in all, by resource class.
+    """Return what background work may have in all, by resource class.
 
     :param headroom: what is left besides, by ``cpu`` (cores) and ``memory``
         (bytes), as an agent reports it
     :param used: what the background uses, in the same way.  Without it that
         counts as nothing: better to offer too little
     """
-    found = {}
+    amounts = {}
     for name, resource, unit in ((VCPU, 'cpu', 1),
                                  (MEMORY_MIB, 'memory', BYTES_PER_MIB)):
         if resource in headroom:
-            found[name] = min(MOST, (headroom[resource]
-                                     + used.get(resource, 0)) / unit)
-    return found
+            amounts[name] = min(MOST, (headroom[resource]
+                                       + used.get(resource, 0)) / unit)
+    return amounts
 
 
-def within(seen: Seen | None, root: Inventory) -> Seen | None:
-    """What a host says, with no more on offer than it has in all by what Nova
-    has written for it.
+def within(report: Seen | None, root: Inventory) -> Seen | None:
+    """Return what a host says, with no more on offer than it has in all by
+    what Nova has written for it.
 
     :param root: of the host's own provider; a class that is not in there
         bounds nothing
     """
-    if seen is None:
+    if report is None:
         return None
     offered = {}
-    for name, value in seen.offer.items():
+    for name, value in report.offer.items():
         totals = [root[part].total for part in PARTS[name] if part in root]
         offered[name] = min([value, sum(totals)] if totals else [value])
-    return seen._replace(offer=offered)
+    return report._replace(offer=offered)
 
 
-def smoothed(state: State, seen: Seen | None, now: float, params: Params
+def smoothed(state: State, report: Seen | None, now: float, params: Params
              ) -> State:
-    """The state with the level as of ``now``: down at once, up slowly.
+    """Return the state with the level as of ``now``: down at once, up slowly.
 
-    :param seen: ``None`` for a host that has never reported
+    :param report: ``None`` for a host that has never reported
     """
-    silent = seen is None or now - seen.time_s > params.silent_s
+    silent = report is None or now - report.time_s > params.silent_s
     passed_s = now - state.level_s
     # 1 for the first time of all.
     share = 1 - math.exp(-max(0.0, passed_s) / params.smooth_s)
     level = {}
     for name in CLASSES:
-        target = 0.0 if silent or seen is None else seen.offer.get(name, 0.0)
+        target = (0.0 if silent or report is None
+                  else report.offer.get(name, 0.0))
         before = state.level.get(name, target)
         level[name] = (target if target <= before
                        else before + share * (target - before))
@@ -162,7 +163,7 @@ def smoothed(state: State, seen: Seen | None, now: float, params: Params
 
 
 def amount(level: float, allocated: int) -> Amount:
-    """What to write for a level, in whole units.
+    """Return what to write for a level, in whole units.
 
     Placement takes no total of 0, and what is allocated shall not seem to
     be too much: the total covers it, and the rest is reserved.
@@ -173,14 +174,14 @@ def amount(level: float, allocated: int) -> Amount:
 
 
 def inventory(state: State, allocated: Mapping[str, int]) -> Inventory:
-    """What to write for a state, whether or not that is due."""
+    """Return what to write for a state, whether or not that is due."""
     return {name: amount(state.level.get(name, 0.0), allocated.get(name, 0))
             for name in CLASSES}
 
 
 def plan(state: State, allocated: Mapping[str, int], now: float,
          params: Params) -> Inventory | None:
-    """What to write now, ``None`` for nothing.
+    """Return what to write now, ``None`` for nothing.
 
     :param allocated: what instances hold of the provider, by class
     """
@@ -203,22 +204,22 @@ def written(state: State, inventory: Inventory, now: float) -> State:
     return state._replace(written=dict(inventory), written_s=now)
 
 
-def traits(seen: Seen | None, now: float, params: Params) -> frozenset[str]:
-    """Those of :data:`TRAITS` that a host has: none when it is silent."""
-    if seen is None or now - seen.time_s > params.silent_s:
+def traits(report: Seen | None, now: float, params: Params) -> frozenset[str]:
+    """Return the :data:`TRAITS` that a host has: none when it is silent."""
+    if report is None or now - report.time_s > params.silent_s:
         return frozenset()
-    found = {GRADE + seen.grade} & set(TRAITS)
-    if seen.interference:
-        found.add(INTERFERENCE)
-    return frozenset(found)
+    present = {GRADE + report.grade} & set(TRAITS)
+    if report.interference:
+        present.add(INTERFERENCE)
+    return frozenset(present)
 
 
 def with_traits(has: Iterable[str], wanted: frozenset[str]
                 ) -> list[str] | None:
-    """All traits that a provider shall have, ``None`` if it has them.
+    """Return all traits that a provider shall have, ``None`` if it has them.
 
-    Those of others stay.
+    Traits of other programs stay.
     """
-    found = set(has)
-    after = (found - set(TRAITS)) | wanted
-    return None if after == found else sorted(after)
+    present = set(has)
+    after = (present - set(TRAITS)) | wanted
+    return None if after == present else sorted(after)

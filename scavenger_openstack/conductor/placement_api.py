@@ -140,18 +140,20 @@ class Placement:
 
     @_understood()
     def usage(self, provider: str) -> Usage:
-        """What instances hold of a provider now."""
+        """Return what instances hold of a provider now."""
         answer = self._ask('GET', f'/resource_providers/{provider}/usages')
         return Usage(answer['resource_provider_generation'],
                      answer['usages'])
 
     @_understood()
     def inventory(self, provider: str) -> dict[str, placement.Amount]:
-        """What is written for a provider."""
-        found = self._ask('GET', f'/resource_providers/{provider}/inventories'
-                          )['inventories']
-        return {name: placement.Amount(one['total'], one['reserved'])
-                for name, one in found.items()}
+        """Return what is written for a provider."""
+        inventories = self._ask(
+            'GET', f'/resource_providers/{provider}/inventories'
+            )['inventories']
+        return {
+            name: placement.Amount(inventory['total'], inventory['reserved'])
+            for name, inventory in inventories.items()}
 
     @_understood()
     def write(self, provider: str, plan: Callable[
@@ -218,10 +220,10 @@ class Placement:
                     'of it; move or delete those of background flavors, then '
                     'repeat this')
         for trait in placement.TRAITS:
-            for one in self._ask('GET', '/resource_providers?required='
-                                 + trait, missing_ok=True
-                                 ).get('resource_providers', ()):
-                self.set_traits(one['uuid'], frozenset())
+            for provider in self._ask('GET', '/resource_providers?required='
+                                      + trait, missing_ok=True
+                                      ).get('resource_providers', ()):
+                self.set_traits(provider['uuid'], frozenset())
         for path in (*(f'/traits/{name}' for name in placement.TRAITS),
                      *(f'/resource_classes/{name}'
                        for name in placement.CLASSES)):
@@ -234,7 +236,7 @@ class Placement:
         return stays
 
     def _providers(self, name: str = '') -> list[dict[str, Any]]:
-        """All of them, or those of that name: one or none."""
+        """Return all providers, or those of a name: one or none."""
         query = f'?name={parse.quote(name, safe="")}' if name else ''
         providers: list[dict[str, Any]] = self._ask(
             'GET', f'/resource_providers{query}')['resource_providers']
@@ -283,6 +285,6 @@ class Placement:
 
 def _codes(answer: Any) -> list[str]:
     try:
-        return [one.get('code', '') for one in answer.json()['errors']]
+        return [error.get('code', '') for error in answer.json()['errors']]
     except (ValueError, KeyError, TypeError, AttributeError):
         return []

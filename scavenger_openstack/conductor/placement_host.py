@@ -62,12 +62,12 @@ class Provider:
         """Whether it is known what Placement has of them."""
         return self.state.level_s > -math.inf
 
-    def urgency(self, seen: placement.Seen | None, now: float,
+    def urgency(self, report: placement.Seen | None, now: float,
                 params: placement.Params) -> Urgency | None:
-        """How urgent it is to write them, ``None`` if that is not due."""
+        """Return how urgent it is to write a host, ``None`` if not due."""
         if now < self.retry_s:
             return None
-        self.seen = placement.within(seen, self.root_inventory)
+        self.seen = placement.within(report, self.root_inventory)
         if self.faults:
             return Urgency.FAILS
         if not self.is_read:
@@ -84,7 +84,7 @@ class Provider:
 
     def write(self, api: placement_api.Placement, now: float,
               params: placement.Params) -> bool:
-        """Write them, as was last seen; whether the inventory was.
+        """Write them, as was last seen; return whether the inventory was.
 
         :raises Refused: Placement does not want to.
         :raises Unreachable: there is no answer.

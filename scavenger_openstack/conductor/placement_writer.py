@@ -118,7 +118,7 @@ class Writer:
         self._ended_early = False
 
     def turn(self, still: Callable[[], None]) -> int:
-        """Look at all hosts; how many were written.
+        """Look at all hosts; return how many were written.
 
         :param still: called before each host; may raise to end the turn
         :raises Unreachable: Placement does not answer.
@@ -159,8 +159,8 @@ class Writer:
         written = [provider.state.written[placement.VCPU]
                    for provider in list(self._providers.values())
                    if placement.VCPU in provider.state.written]
-        return {'offered': float(sum(one.offered for one in written)),
-                'reserved': float(sum(one.reserved for one in written))}
+        return {'offered': float(sum(state.offered for state in written)),
+                'reserved': float(sum(state.reserved for state in written))}
 
     # --- what is to be written
 
@@ -174,13 +174,14 @@ class Writer:
                                   for row in rows})
         jobs: list[tuple[Urgency, float, str, Provider]] = []
 
-        def add(provider: Provider, seen: placement.Seen | None) -> None:
+        def add(provider: Provider, report: placement.Seen | None) -> None:
             if provider.name in self._pending:
                 return
-            urgency = provider.urgency(seen, now, self._params)
+            urgency = provider.urgency(report, now, self._params)
             if urgency is not None:
                 # Of new ones those that offer little come first.
-                offers = seen.offer.get(placement.VCPU, 0.0) if seen else 0.0
+                offers = (report.offer.get(placement.VCPU, 0.0) if report
+                          else 0.0)
                 jobs.append((
                     urgency, offers if urgency is Urgency.NEW
                     else provider.state.written_s, provider.name, provider))
@@ -205,7 +206,7 @@ class Writer:
         for name, provider in self._providers.items():
             if provider.child and name not in present:
                 add(provider, None)     # no agent reports by this name
-        for name in self._looked_for(list(missing), now):
+        for name in self._missing_hosts(list(missing), now):
             add(Provider(name), _last_report(missing[name],
                                              self._reports[name].time_s))
         self._log('others', others, 'an agent of another name reports for '
@@ -229,8 +230,8 @@ class Writer:
         return before if before.noted_s == noted_s else Reported(
             noted_s, now, True)
 
-    def _looked_for(self, missing: Sequence[str], now: float) -> list[str]:
-        """Hosts without a provider that are looked for by their names."""
+    def _missing_hosts(self, missing: Sequence[str], now: float) -> list[str]:
+        """Return hosts without a provider, to be searched for by name."""
         if self._listed_s == -math.inf:
             return []
         # At first nova-compute may not have made it yet.
@@ -281,7 +282,7 @@ class Writer:
         self._pending[name] = provider
 
     def _ready(self, timeout_s: float) -> Iterator[tuple[str, object]]:
-        """What threads have done, as soon as that is something."""
+        """Generate what threads have done, as soon as that is something."""
         with contextlib.suppress(queue.Empty):
             yield self._outcomes.get(timeout=timeout_s)
             while True:
@@ -387,7 +388,7 @@ class Writer:
 
 
 def _last_report(row: Mapping[str, Any], time_s: float) -> placement.Seen:
-    """What the last report of a host says, which was then.
+    """Return what the last report of a host says, which was then.
 
     One that sets no limits offers nothing: nothing would hold back what
     comes.

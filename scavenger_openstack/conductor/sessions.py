@@ -29,7 +29,7 @@ OPTS: list[cfg.Opt] = [
 
 
 def make_session(conf: cfg.ConfigOpts) -> session.Session:
-    """As section ``[openstack]`` says; asks Keystone nothing yet.
+    """Make a session by section ``[openstack]``; asks Keystone nothing yet.
 
     :raises ConfigError: it says too little, or what cannot be.
     """

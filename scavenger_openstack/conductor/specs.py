@@ -66,7 +66,7 @@ class Aged(NamedTuple):
     day_s: int
 
     def merge(self, other: Aged) -> Aged:
-        """All samples of both, as of the later day."""
+        """Return all samples of both, as of the later day."""
         if self.day_s < other.day_s:
             return other.merge(self)
         days = (self.day_s - other.day_s) // DAY_S
@@ -79,7 +79,7 @@ def make_periodic(engine: connect.Engine, holder: str,
                   clock: Callable[[], float], stopped: Callable[[], bool],
                   elapsed: Callable[[], float] = time.monotonic
                   ) -> periodic.Periodic:
-    """What makes them in one of all conductors."""
+    """Return what makes the specs in one of all conductors."""
     return periodic.Periodic(
         engine, CLAIM, holder, clock, stopped,
         functools.partial(refresh, engine),
@@ -118,8 +118,8 @@ def refresh(engine: connect.Engine, now: float
 
 def merged(rows: Iterable[Any], before: Mapping[SpecKey, Aged],
            today_s: int) -> dict[SpecKey, Aged]:
-    """What rows of :func:`.statistics.waiting` make of the specs, by key.  A
-    day that has not come yet is today.
+    """Return what rows of :func:`.statistics.waiting` make of the specs, by
+    key.  A day that has not come yet is today.
 
     :param before: the specs of these keys that there are
     """
@@ -140,9 +140,9 @@ def merged(rows: Iterable[Any], before: Mapping[SpecKey, Aged],
 
 def weighed(samples: Statistics, limits: tuple[float, float] | None
             ) -> Statistics:
-    """What samples of a host count for: not more than those of another host,
-    nor with a mean or a deviation that is beyond the limits.  Not in CPI2,
-    where each sample of each machine counts."""
+    """Return what samples of a host count for: not more than those of another
+    host, nor with a mean or a deviation that is beyond the limits.  Not in
+    CPI2, where each sample of each machine counts."""
     n = min(samples.n, HOUR_SAMPLES)
     mean, m2 = samples.mean, samples.m2 * n / samples.n
     if limits is not None:
@@ -163,8 +163,8 @@ class Ranges:
             least[host] = min(row.least, least.get(host, row.least))
             most[host] = max(row.most, most.get(host, row.most))
         self._hosts = len(least)
-        self._least = heapq.nsmallest(2, least.items(), lambda one: one[1])
-        self._most = heapq.nlargest(2, most.items(), lambda one: one[1])
+        self._least = heapq.nsmallest(2, least.items(), lambda item: item[1])
+        self._most = heapq.nlargest(2, most.items(), lambda item: item[1])
 
     def limits(self, host_id: int, spec: Aged | None
                ) -> tuple[float, float] | None:
@@ -188,7 +188,7 @@ def _key(row: Any) -> SpecKey:
 
 
 def _end(connection: reports.Connection, before_s: float) -> int:
-    """Delete specs without samples since then; how many."""
+    """Delete specs without samples since then; return how many."""
     count = statistics.end_specs(connection, before_s=before_s, most=BATCH)
     if count:
         claims.count(connection, directives.SPECS_CHANGED)
@@ -213,11 +213,11 @@ def _merge(connection: reports.Connection, after: int, today_s: int
         for row in statistics.specs(connection, set(map(_key, recent)))},
         today_s)
     changed = [
-        {**dict(zip(statistics.KEY, whose, strict=True)), 'n': one.n,
-         'mean': one.mean, 'm2': one.m2, 'stddev': one.stddev or 0.0,
-         'cpu_cores': one.cpu_cores, 'day_s': day_s}
-        for whose, (one, day_s) in sorted(specs.items())
-        if all(map(math.isfinite, (*one[:3], one.stddev or 0.0)))]
+        {**dict(zip(statistics.KEY, whose, strict=True)), 'n': spec.n,
+         'mean': spec.mean, 'm2': spec.m2, 'stddev': spec.stddev or 0.0,
+         'cpu_cores': spec.cpu_cores, 'day_s': day_s}
+        for whose, (spec, day_s) in sorted(specs.items())
+        if all(map(math.isfinite, (*spec[:3], spec.stddev or 0.0)))]
     statistics.set_specs(connection, changed)
     if changed:
         claims.count(connection, directives.SPECS_CHANGED)

@@ -81,7 +81,7 @@ def sync(connection: reports.Connection, report: Report, now: float,
          authenticated: str | None = None,
          require_token: bool = False,
          wishes: directives_.Wishes | None = None,
-         admit: Callable[[str, bool | None], None] = lambda name, known: None,
+         admit: Callable[[str, bool | None], None] = lambda name, has: None,
          take_hours: Callable[[float], bool] = lambda hours: True) -> Answer:
     """Apply a report and answer it, in the caller's transaction.
 
@@ -174,7 +174,7 @@ def _check_token(host: reports.Host | None, name: str, required: bool,
 
 
 def _new(entries: Iterable[AnyEntry], done: int) -> Iterator[AnyEntry]:
-    """Those that come after the sequence ``done``, in order."""
+    """Generate the entries after the sequence ``done``, in order."""
     for entry in sorted(entries, key=lambda entry: entry.sequence):
         if entry.sequence > done:
             done = entry.sequence
@@ -183,7 +183,7 @@ def _new(entries: Iterable[AnyEntry], done: int) -> Iterator[AnyEntry]:
 
 def _facts(report: Report, host: reports.Host, now: float, holds: int | None
            ) -> reports.Row:
-    """What is kept of a host's facts; logs once that its clock is off.
+    """Return what is kept of a host's facts; logs once that its clock is off.
 
     :param holds: the generation that its directives are of, ``None`` where it
         gets others with this answer
@@ -212,24 +212,25 @@ def _facts(report: Report, host: reports.Host, now: float, holds: int | None
 
 
 def _boots(report: Report, host: reports.Host, now: float) -> reports.Row:
-    """What is kept of a host's boots; says once an hour that two machines
-    speak as one host: no machine comes back to the boot before its last."""
-    known: reports.Row = {name: host.facts[name] for name in (
+    """Return what is kept of a host's boots; logs once an hour that two
+    machines speak as one host: no machine comes back to the boot before its
+    last."""
+    kept: reports.Row = {name: host.facts[name] for name in (
         'boot_before', 'two_machines_s') if name in host.facts}
     if report.boot_id != host.boot_id:
-        known['boot_before'] = host.boot_id
+        kept['boot_before'] = host.boot_id
         if report.boot_id == host.facts.get('boot_before'):
-            if 'two_machines_s' not in known:
+            if 'two_machines_s' not in kept:
                 LOG.warning(
                     '%s: two machines report by this name, of boots %s and '
                     '%s; what is listed of the host changes from one to the '
                     'other. Give each a name of its own, [agent] host in '
                     'its scavenger.conf', report.host,
                     host.boot_id, report.boot_id)
-                known['two_machines_s'] = now
-    if now - known.get('two_machines_s', now) > TWINS_S:
-        del known['two_machines_s']
-    return known
+                kept['two_machines_s'] = now
+    if now - kept.get('two_machines_s', now) > TWINS_S:
+        del kept['two_machines_s']
+    return kept
 
 
 def _apply(connection: reports.Connection, host_id: int, report: Report,

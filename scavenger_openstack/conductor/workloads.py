@@ -38,11 +38,12 @@ def apply(connection: reports.Connection, host_id: int,
         and any(have[name][each] != value for each, value in row.items())])
 
 
-def _row(one: Workload) -> reports.Row:
+def _row(workload: Workload) -> reports.Row:
     return rows.cut(tables.workloads, {
-        'name': one.id, 'kind': one.kind,
-        'instance': one.instance, 'display_name': one.display_name,
-        'flavor': one.flavor, 'project': one.project,
-        'application': one.application,
-        'priority': one.priority, 'source': one.source,
-        'vcpus': min(MOST_VCPUS, one.vcpus), 'floor': dict(one.floor)})
+        'name': workload.id, 'kind': workload.kind,
+        'instance': workload.instance, 'display_name': workload.display_name,
+        'flavor': workload.flavor, 'project': workload.project,
+        'application': workload.application,
+        'priority': workload.priority, 'source': workload.source,
+        'vcpus': min(MOST_VCPUS, workload.vcpus),
+        'floor': dict(workload.floor)})

@@ -93,7 +93,7 @@ SECTIONS: dict[str, list[cfg.Opt]] = {'agent': [
 
 
 def list_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
-    """All options, for oslo-config-generator."""
+    """Return all options, for oslo-config-generator."""
     return [(None, conf_agent.COMMON_OPTS), *SECTIONS.items(),
             *((name, conf_params.opts_of(params))
               for name, params in PARAMS.items())]
@@ -120,9 +120,9 @@ def load(conf: cfg.ConfigOpts, argv: Sequence[str], prog: str) -> None:
     :raises ConfigError: with all findings; or a file cannot be read.
     """
     read(conf, argv, prog)
-    found = findings(conf)
-    if found:
-        raise errors.ConfigError(*found)
+    wrong = findings(conf)
+    if wrong:
+        raise errors.ConfigError(*wrong)
 
 
 def check_files(conf: cfg.ConfigOpts) -> None:
@@ -145,10 +145,10 @@ def read(conf: cfg.ConfigOpts, argv: Sequence[str], prog: str) -> None:
     """
     from scavenger_openstack import version
     named = any(word.partition('=')[0] == '--config-file' for word in argv)
-    said = io.StringIO()
+    output = io.StringIO()
     try:
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(
-                said):
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(
+                output):
             conf(argv, project='scavenger', prog=prog,
                  version=version(),
                  default_config_files=conf_check.existing(DEFAULT_CONFIG),
@@ -178,10 +178,10 @@ def read(conf: cfg.ConfigOpts, argv: Sequence[str], prog: str) -> None:
         raise errors.ConfigError(str(exc).replace('\n', ' ')) from exc
     except SystemExit as exc:
         if not exc.code:        # it was asked for help
-            print(said.getvalue(), end='')
+            print(output.getvalue(), end='')
             raise
         raise errors.ConfigError(conf_check.refused(
-            said.getvalue(), [*argv, DEFAULT_CONFIG, DEFAULT_CONFIG_DIR]
+            output.getvalue(), [*argv, DEFAULT_CONFIG, DEFAULT_CONFIG_DIR]
         )) from exc
     wrong = conf_check.no_directories(conf.config_dir or ())
     if wrong:
@@ -189,29 +189,29 @@ def read(conf: cfg.ConfigOpts, argv: Sequence[str], prog: str) -> None:
 
 
 def findings(conf: cfg.ConfigOpts) -> list[str]:
-    """All that is wrong in what was read, each in one sentence."""
-    found = []
-    known = {'DEFAULT': {*conf, *conf_check.ALIASES,
-                         *conf_libraries.USED_DEFAULTS},
-             **{name: {*conf[name]} for name, _ in list_opts() if name}}
+    """Return all that is wrong in what was read, each in one sentence."""
+    sentences = []
+    existing = {'DEFAULT': {*conf, *conf_check.ALIASES,
+                            *conf_libraries.USED_DEFAULTS},
+                **{name: {*conf[name]} for name, _ in list_opts() if name}}
     files = [(path, conf_libraries.without_unused(sections))
              for path, sections in conf_check.files(conf)]
     free = {*conf_libraries.USED_SECTIONS, *conf_libraries.named_sections(
         sections for _, sections in files)}
-    if any(sections.keys() - known.keys() - free for _, sections in files):
+    if any(sections.keys() - existing.keys() - free for _, sections in files):
         free |= _plugins('scavenger.controllers')
     for path, sections in files:
-        found += [f'{path}: {what}' for what in conf_check.unknown(
-            sections, known, free)]
+        sentences += [f'{path}: {what}' for what in conf_check.unknown(
+            sections, existing, free)]
     values = list(conf_check.wrong_values(conf, list_opts()))
     if not values:
-        found += [*conf_host.wrong_links(conf), *_no_plugins(conf)]
-        found += conf_check.contradictions(
+        sentences += [*conf_host.wrong_links(conf), *_no_plugins(conf)]
+        sentences += conf_check.contradictions(
             {name: Mode(conf[name].mode) for name in PARAMS
              if conf_check.is_set(conf, name, 'mode')},
             [*conf.agent.controllers, perfiso.Controller.name],
             conf.agent.protect, REGULATORS, DETECTORS)
-    return found + values
+    return sentences + values
 
 
 class LogFilter(logging.Filter):
@@ -266,25 +266,27 @@ def log_unused(conf: cfg.ConfigOpts) -> None:
 
 
 def _no_plugins(conf: cfg.ConfigOpts) -> list[str]:
-    found = []
+    sentences = []
     for option, group, names, own in (
             ('controllers', 'scavenger.controllers', conf.agent.controllers,
              PARAMS.keys() - {perfiso.Controller.name}),
             ('driver', 'scavenger.drivers', [conf.agent.driver], DRIVERS)):
         if not own.issuperset(names):
-            found += conf_check.no_plugins(conf, option, names,
-                                           own | _plugins(group))
-    return found
+            sentences += conf_check.no_plugins(conf, option, names,
+                                               own | _plugins(group))
+    return sentences
 
 
 def _plugins(group: str) -> set[str]:
-    """Those of all packages.  To look for them takes 20 ms, and few hosts
-    have any but ours."""
+    """Return the names of a group's plugins in all packages.
+
+    This takes 20 ms, and few hosts have any but ours.
+    """
     return {point.name for point in metadata.entry_points(group=group)}
 
 
 def mode(conf: cfg.ConfigOpts, name: str) -> Mode:
-    """How far a controller may go.
+    """Return how far a controller may go.
 
     What its section says; else it enforces if it is the regulator of a
     resource that ``[agent] protect`` lists.
@@ -322,8 +324,8 @@ def sync_dir(conf: cfg.ConfigOpts) -> pathlib.Path:
 
 def _kept(conf: cfg.ConfigOpts, given: str | None, default: str
           ) -> pathlib.Path:
-    """As given; else in the state directory, but for the default one, which a
-    reboot empties."""
+    """Return the directory as given; else one in the state directory, but for
+    the default one, which a reboot empties."""
     if given:
         return pathlib.Path(given)
     if os.path.realpath(conf.state_dir) == os.path.realpath(

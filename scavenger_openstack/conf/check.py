@@ -65,7 +65,7 @@ def named(words: Sequence[str]) -> Iterator[pathlib.Path]:
 
 
 def not_utf8(words: Sequence[str]) -> str:
-    """Which of the files in a command line is not UTF-8."""
+    """Return which of the files in a command line is not UTF-8."""
     for file in named(words):
         try:
             if not file.is_dir():
@@ -78,13 +78,13 @@ def not_utf8(words: Sequence[str]) -> str:
 
 
 def no_directories(paths: Iterable[str]) -> list[str]:
-    """One sentence for each that is something else."""
+    """Return one sentence for each path that is no directory."""
     return [f'{path}: not a directory' for path in paths
             if not pathlib.Path(path).expanduser().is_dir()]
 
 
 def unparsed(exc: cfg.ConfigFileParseError) -> str:
-    """Why a file has no sections and options, and in which line."""
+    """Return why a file has no sections and options, and in which line."""
     match = _PARSED.fullmatch(exc.msg or '')
     if not match or match['what'] not in _LINES:
         return f'{exc.config_file}: {exc.msg}'
@@ -93,7 +93,7 @@ def unparsed(exc: cfg.ConfigFileParseError) -> str:
 
 
 def refused(text: str, words: Sequence[str]) -> str:
-    """Why oslo.config ended the program: a switch that may be on the
+    """Return why oslo.config ended the program: a switch that may be on the
     command line, too, has a wrong value in a file.
 
     :param text: what it printed
@@ -114,7 +114,8 @@ def refused(text: str, words: Sequence[str]) -> str:
 
 
 def wrong_value(kind: object, value: str) -> str | None:
-    """What is wrong with the text of a value; ``None``: it is not known.
+    """Return what is wrong with the text of a value; ``None``: it is not
+    known.
 
     :param kind: the type of the option, of oslo.config
     """
@@ -123,9 +124,9 @@ def wrong_value(kind: object, value: str) -> str | None:
             wrong_value(kind.item_type, item.strip())
             for item in value.split(','))), None)
     if isinstance(kind, cfg.types.Boolean):
-        known = (*cfg.types.Boolean.TRUE_VALUES,
-                 *cfg.types.Boolean.FALSE_VALUES)
-        return (None if value.lower() in known else
+        booleans = (*cfg.types.Boolean.TRUE_VALUES,
+                    *cfg.types.Boolean.FALSE_VALUES)
+        return (None if value.lower() in booleans else
                 f'{value!r} is not true or false')
     if isinstance(kind, cfg.types.Number):
         whole = isinstance(kind, cfg.types.Integer)
@@ -169,7 +170,7 @@ def is_set(conf: cfg.ConfigOpts, section: str, option: str) -> bool:
 def wrong_values(conf: cfg.ConfigOpts,
                  options: Iterable[tuple[str | None, Iterable[cfg.Opt]]]
                  ) -> Iterator[str]:
-    """One sentence for each value that its option does not take."""
+    """Generate one sentence for each value that its option does not take."""
     written: dict[tuple[str, str], tuple[str, str]] = {}
     for path, sections in files(conf):
         for section, values in sections.items():
@@ -198,60 +199,61 @@ def wrong_values(conf: cfg.ConfigOpts,
 
 
 def no_plugins(conf: cfg.ConfigOpts, option: str, names: Collection[str],
-               known: Collection[str]) -> list[str]:
-    """One sentence for each name in an option of [agent] that no package
+               installed: Collection[str]) -> list[str]:
+    """Return a sentence for each name in an option of [agent] that no package
     has."""
     where = conf.get_location(option, 'agent')
     file = (f'{where.detail}: ' if where is not None
             and where.location is cfg.Locations.user else '')
     return [f'{file}[agent] {option}: {name!r} is not one of '
-            + ', '.join(sorted(known))
-            for name in names if name not in known]
+            + ', '.join(sorted(installed))
+            for name in names if name not in installed]
 
 
 def unknown(sections: Mapping[str, Iterable[str]],
-            known: Mapping[str, Collection[str]],
+            existing: Mapping[str, Collection[str]],
             free: Collection[str] = ()) -> list[str]:
-    """One sentence for each section or option that does not exist.
+    """Return a sentence for each section or option that does not exist.
 
     :param sections: what one file has: the options of each section
-    :param known: all that exists
+    :param existing: all sections and options that exist
     :param free: sections of other packages, which nothing is known about
     """
-    found = []
+    sentences = []
     for section in sorted(sections):
-        if section in known:
-            found += [f'[{section}] {option}: no such option'
-                      + _right_option(section, option.replace('-', '_'), known)
-                      for option in sections[section]
-                      if option not in known[section]]
+        if section in existing:
+            sentences += [f'[{section}] {option}: no such option'
+                          + _right_option(
+                              section, option.replace('-', '_'), existing)
+                          for option in sections[section]
+                          if option not in existing[section]]
         elif section not in free:
-            found.append(f'[{section}]: no such section'
-                         + _right_section(
-                             section, [*known, *free], sorted(known)))
-    return found
+            sentences.append(f'[{section}]: no such section'
+                             + _right_section(section, [*existing, *free],
+                                              sorted(existing)))
+    return sentences
 
 
 def _right_option(section: str, option: str,
-                  known: Mapping[str, Collection[str]]) -> str:
-    if option in known[section]:    # dashes are for the command line
+                  existing: Mapping[str, Collection[str]]) -> str:
+    if option in existing[section]:    # dashes are for the command line
         return f'; did you mean {option}?'
-    homes = [f'[{other}]' for other in sorted(known)
-             if option in known[other]]
+    homes = [f'[{other}]' for other in sorted(existing)
+             if option in existing[other]]
     if homes:
         return (f'; {homes[0]} {option} is one' if len(homes) == 1 else
                 f'; it is one of {", ".join(homes[:-1])} and {homes[-1]}')
-    for other in (section, *sorted(known)):
-        close = difflib.get_close_matches(option, sorted(known[other]), 1)
+    for other in (section, *sorted(existing)):
+        close = difflib.get_close_matches(option, sorted(existing[other]), 1)
         if close:
             where = '' if other == section else f'[{other}] '
             return f'; did you mean {where}{close[0]}?'
     return ''
 
 
-def _right_section(section: str, known: Collection[str],
+def _right_section(section: str, existing: Collection[str],
                    listed: Sequence[str]) -> str:
-    close = difflib.get_close_matches(section, sorted(known), 1)
+    close = difflib.get_close_matches(section, sorted(existing), 1)
     return (f'; did you mean [{close[0]}]?' if close
             else '; one of ' + ', '.join(listed))
 
@@ -261,7 +263,8 @@ def contradictions(modes: Mapping[str, Mode], controllers: Collection[str],
                    regulators: Mapping[str, Collection[Resource]],
                    detectors: Mapping[str, Collection[Resource]]
                    ) -> list[str]:
-    """One sentence for each controller that could not do what it is set to.
+    """Return one sentence for each controller that could not do what it is set
+    to.
 
     :param modes: the modes that the operator set, by controller
     :param controllers: those that run
@@ -269,17 +272,17 @@ def contradictions(modes: Mapping[str, Mode], controllers: Collection[str],
     :param regulators: which resources each of them protects
     :param detectors: which resources each of them sets limits on
     """
-    found = []
+    sentences = []
     limits = {**regulators, **detectors}
     for name, mode in sorted(modes.items()):
         resources = limits.get(name, ())
         if mode is Mode.ENFORCE and name not in controllers:
-            found.append(
+            sentences.append(
                 f'[{name}] mode = enforce, but [agent] controllers does not '
                 f'list {name}: add it there, or remove this mode')
         elif (mode is Mode.ENFORCE and protect and resources
               and not set(resources) & set(protect)):
-            found.append(
+            sentences.append(
                 f'[{name}] mode = enforce, but [agent] protect does not '
                 f'list {" or ".join(resources)}: add that there, or remove '
                 'this mode')
@@ -287,8 +290,8 @@ def contradictions(modes: Mapping[str, Mode], controllers: Collection[str],
         able = [name for name, has in regulators.items() if resource in has]
         if not any(name in controllers and modes.get(name) is not Mode.OFF
                    for name in able):
-            found.append(
+            sentences.append(
                 f'[agent] protect: {resource} takes the controller '
                 f'{" or ".join(able)}: add it to [agent] controllers, and '
                 'set no mode = off in its section')
-    return found
+    return sentences

@@ -118,11 +118,11 @@ def libvirt_uri(conf: cfg.ConfigOpts) -> str:
 
 
 def links(conf: cfg.ConfigOpts) -> dict[str, float | None]:
-    """Shared devices and their capacity in bytes per second.
+    """Return the shared devices and their capacity in bytes per second.
 
     :raises ConfigError: an entry is not DEVICE or DEVICE=BYTES_PER_S.
     """
-    found: dict[str, float | None] = {}
+    capacities: dict[str, float | None] = {}
     for entry in conf.network.links:
         device, equals, text = entry.partition('=')
         try:
@@ -134,12 +134,12 @@ def links(conf: cfg.ConfigOpts) -> dict[str, float | None]:
             raise errors.ConfigError(
                 f'[network] links: {entry!r} is neither DEVICE nor '
                 'DEVICE=BYTES_PER_S')
-        found[device] = capacity
-    return found
+        capacities[device] = capacity
+    return capacities
 
 
 def wrong_links(conf: cfg.ConfigOpts) -> list[str]:
-    """What :func:`links` has to say."""
+    """Return what is wrong in the option ``links``."""
     try:
         links(conf)
     except errors.ConfigError as exc:
@@ -147,28 +147,28 @@ def wrong_links(conf: cfg.ConfigOpts) -> list[str]:
     return []
 
 
-def interfaces(conf: cfg.ConfigOpts, known: Collection[str]
+def interfaces(conf: cfg.ConfigOpts, shared: Collection[str]
                ) -> dict[str, tuple[str, str]]:
-    """Device that carries a workload's traffic, and its link, by workload.
+    """Return the device of a workload's traffic, and its link, by workload.
 
     The link is '' where it is the one that is found by itself.
 
-    :param known: the shared devices that are configured
+    :param shared: the shared devices that are configured
     :raises ConfigError: an entry is not WORKLOAD=DEVICE, or its link is
         unknown or not clear.
     """
-    found = {}
+    by_workload = {}
     for entry in conf.network.interfaces:
         workload, equals, target = entry.rpartition('=')
         device, _, link = target.partition('/')
         if not (equals and workload and device):
             raise errors.ConfigError(
                 f'[network] interfaces: {entry!r} is not WORKLOAD=DEVICE')
-        if not link and len(known) == 1:
-            link = next(iter(known))
-        if known and link not in known:
+        if not link and len(shared) == 1:
+            link = next(iter(shared))
+        if shared and link not in shared:
             raise errors.ConfigError(
                 f'[network] interfaces: {entry!r} does not name one of '
-                f'links ({", ".join(known)})')
-        found[workload] = (device, link)
-    return found
+                f'links ({", ".join(shared)})')
+        by_workload[workload] = (device, link)
+    return by_workload

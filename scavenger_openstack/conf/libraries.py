@@ -78,7 +78,8 @@ def named_sections(files: Iterable[Sections]) -> set[str]:
 
 
 def without_unused(sections: Sections) -> Sections:
-    """What a file has for the programs here and the libraries they use."""
+    """Return what a file has for the programs here and the libraries they
+    use."""
     return {name: {option: values for option, values in options.items()
                    if option not in UNUSED.get(name, ())}
             for name, options in sections.items()
@@ -86,11 +87,11 @@ def without_unused(sections: Sections) -> Sections:
 
 
 def unused(files: Iterable[tuple[str, Sections]]) -> Iterator[str]:
-    """A sentence for each file that has options of libraries which are
-    ignored."""
-    found = list(files)
-    named = named_sections(sections for _, sections in found)
-    for path, sections in found:
+    """Generate a sentence for each file that has options of libraries which
+    are ignored."""
+    listed = list(files)
+    named = named_sections(sections for _, sections in listed)
+    for path, sections in listed:
         ignored = [
             f'[{name}] {option}' + (f' (use {ours})' if ours else '')
             for name, options in UNUSED.items()

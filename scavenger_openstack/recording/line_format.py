@@ -145,7 +145,7 @@ def _interval(value: Any, where: str) -> float:
 def _controllers(value: Any, where: str) -> tuple[RecordedController, ...]:
     controllers = tuple(_controller(item, f'{where}[{place}]')
                         for place, item in enumerate(array(value, where)))
-    names = [one.name for one in controllers]
+    names = [controller.name for controller in controllers]
     if len(set(names)) < len(names):
         raise bad(where, names, 'a list of different controllers')
     return controllers
@@ -192,29 +192,29 @@ def turn(document: Any, line: int, samples: json_fields.Samples,
     plain = {name: value for name, value in document.items()
              if name != 'type'}
     orders = above.orders if above else orders_.NONE
-    found = fields(plain, '', {
+    values = fields(plain, '', {
         **_TURN, 'sample': lambda value, where: samples.read(
             value, f'{where}: '),
         'orders': lambda value, where: order_format.read(
             value, where, orders)}, ('time_s',))
-    fast = found.pop('fast', {})
+    fast = values.pop('fast', {})
     return RecordedTick(
-        line=line, time_s=found['time_s'], sample=found.get('sample'),
-        stopped=found.get('stopped', False),
-        unwatched=found.get('unwatched', False),
-        reset=found.get('reset', False),
-        originals=found.get('originals', above.originals if above else {}),
+        line=line, time_s=values['time_s'], sample=values.get('sample'),
+        stopped=values.get('stopped', False),
+        unwatched=values.get('unwatched', False),
+        reset=values.get('reset', False),
+        originals=values.get('originals', above.originals if above else {}),
         fast_sets=fast.get('sets', frozenset()),
-        floors=fast.get('floors', ()), unmet=found.get('unmet', {}),
-        pending=found.get('pending', frozenset()),
-        written=found.get('written', {}),
-        removed=found.get('removed', ()),
-        problems=found.get('problems', ()),
+        floors=fast.get('floors', ()), unmet=values.get('unmet', {}),
+        pending=values.get('pending', frozenset()),
+        written=values.get('written', {}),
+        removed=values.get('removed', ()),
+        problems=values.get('problems', ()),
         decided=Changed(
             {(key[1], key[2]): cap
-             for key, cap in found.get('wanted', {}).items()},
-            found.get('would', {}), found.get('incidents', ())),
-        orders=found.get('orders', orders), params=found.get('params', {}))
+             for key, cap in values.get('wanted', {}).items()},
+            values.get('would', {}), values.get('incidents', ())),
+        orders=values.get('orders', orders), params=values.get('params', {}))
 
 
 def _fast(value: Any, where: str) -> dict[str, Any]:
@@ -232,11 +232,11 @@ def _caps(value: Any, where: str) -> dict[tuple[str, str, Knob], Cap | None]:
         group = fields(item, here, {
             'knob': knob, 'owner': text, 'reason': text, 'values': mapping},
             ('knob', 'owner', 'values'))
-        for workload, one in group['values'].items():
+        for workload, limit in group['values'].items():
             key = (group['owner'], workload, group['knob'])
-            caps[key] = None if one is None else Cap(
+            caps[key] = None if limit is None else Cap(
                 workload, group['knob'], json_fields.knob_value(
-                    one, f'{here}values: {workload}', group['knob']),
+                    limit, f'{here}values: {workload}', group['knob']),
                 group['owner'], group.get('reason', ''))
     return caps
 
@@ -245,19 +245,19 @@ def _originals(value: Any, where: str) -> dict[KnobKey, Value]:
     originals: dict[KnobKey, Value] = {}
     for name, values in mapping(value, where).items():
         which = knob(name, where)
-        for workload, one in mapping(values, f'{where}: {name}').items():
+        for workload, original in mapping(values, f'{where}: {name}').items():
             originals[workload, which] = json_fields.knob_value(
-                one, f'{where}: {name}: {workload}', which)
+                original, f'{where}: {name}: {workload}', which)
     return originals
 
 
 def _keys(value: Any, where: str) -> tuple[KnobKey, ...]:
-    found = []
+    keys = []
     for item in array(value, where):
         if len(array(item, where)) != 2:
             raise bad(where, item, '[workload, knob]')
-        found.append((text(item[0], where), knob(item[1], where)))
-    return tuple(found)
+        keys.append((text(item[0], where), knob(item[1], where)))
+    return tuple(keys)
 
 
 def _written(value: Any, where: str
@@ -275,16 +275,16 @@ def _written(value: Any, where: str
 
 
 def _incidents(value: Any, where: str) -> tuple[IncidentChange, ...]:
-    return tuple(_told(item, f'{where}[{place}]: ')
+    return tuple(_incident(item, f'{where}[{place}]: ')
                  for place, item in enumerate(array(value, where)))
 
 
-def _told(value: Any, where: str) -> IncidentChange:
-    found = fields(value, where, {
+def _incident(value: Any, where: str) -> IncidentChange:
+    values = fields(value, where, {
         'controller': text, 'ended': flag, 'incident': json_fields.incident},
         ('controller', 'incident'))
-    return IncidentChange(found['controller'], found['incident'],
-                          found.get('ended', False))
+    return IncidentChange(values['controller'], values['incident'],
+                          values.get('ended', False))
 
 
 _TURN: Mapping[str, Check] = {

@@ -48,7 +48,7 @@ def _specs(specs: Specs) -> list[dict[str, Any]]:
 
 
 def read(value: Any, where: str, before: Orders) -> Orders:
-    """What :func:`changed` made of them.
+    """Return the orders that :func:`changed` wrote.
 
     :raises ValueError: which field is wrong, and how.
     """
@@ -66,15 +66,15 @@ def read(value: Any, where: str, before: Orders) -> Orders:
 
 
 def _override(value: Any, where: str) -> Override:
-    found = {'value': None, **fields(value, where, {
+    values = {'value': None, **fields(value, where, {
         'id': text, 'workload': text, 'instance': text,
         'knob': json_fields.knob, 'value': lambda v, w: v, 'reason': text,
         'until_s': number}, tuple(
             name for name in Override._fields if name != 'value'))}
-    if found['value'] is not None:
-        found['value'] = json_fields.knob_value(
-            found['value'], f'{where}value', found['knob'])
-    return Override(**found)
+    if values['value'] is not None:
+        values['value'] = json_fields.knob_value(
+            values['value'], f'{where}value', values['knob'])
+    return Override(**values)
 
 
 def _budget(value: Any, where: str) -> Budget:
@@ -84,11 +84,11 @@ def _budget(value: Any, where: str) -> Budget:
 
 
 def _spec(value: Any, where: str) -> tuple[tuple[str, str, str, str], Spec]:
-    found = fields(value, where, {
+    values = fields(value, where, {
         **dict.fromkeys(KEY, text), 'mean': number, 'stddev': quantity,
         'samples': quantity, 'tasks': whole, 'source': text,
         'cpu_cores': json_fields.optional(quantity)},
         (*KEY, *Spec._fields))
     project, application, cpu_model, signal = (
-        found.pop(name) for name in KEY)
-    return (project, application, cpu_model, signal), Spec(**found)
+        values.pop(name) for name in KEY)
+    return (project, application, cpu_model, signal), Spec(**values)

@@ -90,7 +90,7 @@ class Host:
             self.interval_s = max(SHORTEST_S, statistics.median_low(steps))
 
     def rates(self, capacity: Capacity) -> Iterator[Rates]:
-        """One :class:`Rates` per time, in order of time.
+        """Generate one :class:`Rates` per time, in order of time.
 
         The sums of the host are those of its workloads; a sum is unknown
         while that of any workload is.
@@ -103,17 +103,17 @@ class Host:
             interval_s = (self.interval_s if before is None
                           else time_s - before)
             before = time_s
-            found = tuple(row.rates._replace(interval_s=interval_s)
-                          for row in rows.values())
-            used = _total(one.memory_bytes for one in found)
+            workloads = tuple(row.rates._replace(interval_s=interval_s)
+                              for row in rows.values())
+            used = _total(rated.memory_bytes for rated in workloads)
             available = None
             if capacity.memory_bytes is not None and used is not None:
                 available = max(0, int(capacity.memory_bytes - used))
             yield Rates(
-                time_s, interval_s, found, topology,
+                time_s, interval_s, workloads, topology,
                 None if capacity.memory_bytes is None
                 else int(capacity.memory_bytes), available, links,
-                {LINK: _total(one.net_tx_bytes_per_s for one in found)}
+                {LINK: _total(rated.net_tx_bytes_per_s for rated in workloads)}
                 if shared else {}, {LINK: LINK} if shared else {},
                 cpu_model=self.cpu_model)
 
@@ -170,7 +170,7 @@ class Table:
             raise errors.DriverError(f'{self._path}:{line}: {exc}') from None
 
     def finish(self, lines: int) -> Table:
-        """All rows are there.
+        """Return the table, after all rows were added.
 
         :raises DriverError: there is none.
         """
@@ -203,19 +203,19 @@ class Table:
         name = _text(cells, 'workload')
         if name is None:
             raise ValueError('workload: empty')
-        said = _text(cells, 'priority')
+        written = _text(cells, 'priority')
         try:
-            priority = Priority((said or Priority.FOREGROUND).lower())
+            priority = Priority((written or Priority.FOREGROUND).lower())
         except ValueError:
             raise ValueError(
-                f'priority: {said!r:.60} is not ' + ' or '.join(Priority)
+                f'priority: {written!r:.60} is not ' + ' or '.join(Priority)
                 + ' (or empty, which is foreground)') from None
-        key = (name, said, _text(cells, 'project'),
+        key = (name, written, _text(cells, 'project'),
                _text(cells, 'application'), repr(vcpus))
         workload = self._workloads.get(key)
         if workload is None:
             workload = self._workloads[key] = Workload(
-                name, priority, source='table' if said else 'default',
+                name, priority, source='table' if written else 'default',
                 project=key[2], application=key[3],
                 vcpus=1.0 if vcpus is None else vcpus, group=name,
                 floor=self._floor, interfaces=(LINK,))
@@ -223,7 +223,7 @@ class Table:
 
 
 def _text(cells: Cells, column: str) -> str | None:
-    """What a cell says; ``None`` for an empty one."""
+    """Return what a cell says; ``None`` for an empty one."""
     value = cells.get(column)
     if value is None:
         return None
@@ -238,16 +238,16 @@ def _number(cells: Cells, column: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, str):
-        said = value.strip()
-        if not said:
+        text = value.strip()
+        if not text:
             return None
         try:
             # float() would take digits of other scripts, and 1_000.
-            number = float(said if said.isascii() and '_' not in said
+            number = float(text if text.isascii() and '_' not in text
                            else 'no')
         except ValueError:
             raise ValueError(
-                f'{column}: {said!r:.60} is not a number') from None
+                f'{column}: {text!r:.60} is not a number') from None
     elif isinstance(value, int | float) and not isinstance(value, bool):
         number = float(value)
     else:

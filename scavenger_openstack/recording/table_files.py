@@ -66,7 +66,7 @@ def _read_csv(path: pathlib.Path, table: Table) -> Table:
                 raise errors.DriverError(
                     f'{path}:1: empty: the first line has to name the '
                     'columns')
-            known = _columns(path, table, [name.strip() for name in header])
+            columns = _columns(path, table, [name.strip() for name in header])
             for row in rows:
                 line = rows.line_num
                 if not row:
@@ -76,7 +76,7 @@ def _read_csv(path: pathlib.Path, table: Table) -> Table:
                         f'{path}:{line}: {len(row)} cells, but the header '
                         f'has {len(header)}')
                 table.add(line, {name: row[place]
-                                 for name, place in known.items()})
+                                 for name, place in columns.items()})
         except csv.Error as exc:
             raise errors.DriverError(
                 f'{path}:{rows.line_num}: not CSV: {exc}') from None
@@ -129,8 +129,8 @@ def _read_parquet(path: pathlib.Path, table: Table) -> Table:
                 raise errors.DriverError(
                     f'{path}:1: {file.metadata.num_rows} rows, at most '
                     f'{MOST_ROWS}')
-            known = _columns(path, table, list(file.schema_arrow.names))
-            for batch in file.iter_batches(columns=list(known)):
+            columns = _columns(path, table, list(file.schema_arrow.names))
+            for batch in file.iter_batches(columns=list(columns)):
                 for row in batch.to_pylist():
                     line += 1
                     table.add(line, row)
@@ -146,17 +146,17 @@ def _read_parquet(path: pathlib.Path, table: Table) -> Table:
 def _columns(path: pathlib.Path, table: Table, header: list[str],
              ) -> dict[str, int]:
     """Where each column stands; unknown ones are warned about."""
-    known: dict[str, int] = {}
+    places: dict[str, int] = {}
     unknown = []
     for place, name in enumerate(header):
-        if name in known:
+        if name in places:
             raise errors.DriverError(
                 f'{path}:1: column {name} is there twice')
         if name in REQUIRED or name in OPTIONAL:
-            known[name] = place
+            places[name] = place
         else:
             unknown.append(name)
-    missing = [name for name in REQUIRED if name not in known]
+    missing = [name for name in REQUIRED if name not in places]
     if missing:
         hint = ('; cells are separated by commas'
                 if len(header) == 1 else '')
@@ -169,4 +169,4 @@ def _columns(path: pathlib.Path, table: Table, header: list[str],
             + ', '.join(f'{name!r:.40}' for name in unknown[:MOST_NAMED])
             + (f' and {len(unknown) - MOST_NAMED} more'
                if len(unknown) > MOST_NAMED else ''))
-    return known
+    return places

@@ -130,16 +130,16 @@ class RecordedKnobs:
 
     def write(self, workload: str, knob: Knob, value: Value,
               state: base.KnobState | None = None) -> Value | None:
-        found = self._knobs.write(workload, knob, value, state)
-        self._written.append((workload, knob, value, found))
-        return found
+        in_force = self._knobs.write(workload, knob, value, state)
+        self._written.append((workload, knob, value, in_force))
+        return in_force
 
     def written(self) -> list[tuple[str, Knob, Value, Value | None]]:
-        """What was written since the last call, by whatever thread."""
-        found = []
+        """Return what was written since the last call, by whatever thread."""
+        writes = []
         while self._written:
-            found.append(self._written.popleft())
-        return found
+            writes.append(self._written.popleft())
+        return writes
 
 
 class Recorder:
@@ -175,8 +175,9 @@ class Recorder:
         except OSError as exc:
             raise errors.ConfigError(
                 f'--record {self._path}: {exc.strerror}') from exc
-        self._params = {one['name']: one['params'] for one in (
-            *first['controllers'], first['isolation'])}
+        self._params = {
+            controller['name']: controller['params'] for controller in (
+                *first['controllers'], first['isolation'])}
         self._write(first)
 
     def tick(self, tick: Tick, in_force: Collection[KnobKey],
@@ -190,17 +191,17 @@ class Recorder:
         if self._fd < 0:
             return
         line: dict[str, Any] = {'type': 'tick', 'time_s': tick.time_s}
-        for name, said in (('stopped', tick.stopped),
+        for name, flag in (('stopped', tick.stopped),
                            ('unwatched', tick.unwatched),
                            ('reset', tick.reset)):
-            if said:
+            if flag:
                 line[name] = True
         asked = order_format.changed(tick.orders, self._orders)
         self._orders = tick.orders
         if asked:
             line['orders'] = asked
-        other = {section: found for section, one in params.items()
-                 if (found := self._other(section, one))}
+        other = {section: changed for section, values in params.items()
+                 if (changed := self._other(section, values))}
         if other:
             line['params'] = other
         if tick.sample is not None:
@@ -224,7 +225,7 @@ class Recorder:
         self._fd = -1
 
     def _other(self, section: str, params: Any) -> dict[str, Any]:
-        """The parameters of a section that are not as in the line above."""
+        """Return the parameters of a section that have changed."""
         if self._seen.get(section) is params:
             return {}
         self._seen[section] = params
@@ -234,49 +235,50 @@ class Recorder:
                 if name not in above or value != above[name]}
 
     def _sample(self, sample: HostSample) -> dict[str, Any]:
-        """The sample as JSON; what rarely changes only when it does."""
-        found = {name: value for name in GAUGES
-                 if (value := getattr(sample, name)) is not None}
+        """Return the sample as JSON; what rarely changes only if it did."""
+        document = {name: value for name in GAUGES
+                    if (value := getattr(sample, name)) is not None}
         host = self._host
         for name in json_fields.HOST:
             value = getattr(sample, name)
             if name not in host or (host[name] is not value
                                     and host[name] != value):
-                found[name] = as_json(value)
+                document[name] = as_json(value)
                 host[name] = value
-        found['cpu_busy_s'] = sample.cpu_busy_s     # json makes texts of keys
+        document['cpu_busy_s'] = sample.cpu_busy_s  # json makes texts of keys
         if sample.link_tx_bytes:
-            found['link_tx_bytes'] = sample.link_tx_bytes
+            document['link_tx_bytes'] = sample.link_tx_bytes
         if sample.direct:
-            found['direct'] = as_json(sample.direct)
-        found['workloads'] = list(map(self._workload, sample.workloads))
+            document['direct'] = as_json(sample.direct)
+        document['workloads'] = list(map(self._workload, sample.workloads))
         self._known = {rated[0].id: rated[0] for rated in sample.workloads}
-        return found
+        return document
 
     def _workload(self, sample: WorkloadSample) -> dict[str, Any]:
         workload = sample[0]
-        known = self._known.get(workload.id)
-        found: dict[str, Any] = {'id': workload.id}
-        if known is not workload and known != workload:
-            found = {'workload': as_json(workload)}
+        before = self._known.get(workload.id)
+        document: dict[str, Any] = {'id': workload.id}
+        if before is not workload and before != workload:
+            document = {'workload': as_json(workload)}
         for name, value in zip(MEASURED, sample[1:-1], strict=True):
             if value is not None:
-                found[name] = value
+                document[name] = value
         if sample.caps_in_force:
-            found['caps_in_force'] = dict(sample.caps_in_force)
-        return found
+            document['caps_in_force'] = dict(sample.caps_in_force)
+        return document
 
     def _add_outside(self, line: dict[str, Any], tick: Tick,
                      decided: settle.Decided) -> None:
-        """What the decision depended on besides samples and parameters."""
+        """Add what the decision depended on besides samples and
+        parameters."""
         originals = {key: value for key, value in decided.originals.items()
                      if value is not None}
         if originals != self._originals:
             self._originals = originals
-            found: dict[str, dict[str, Value]] = {}
+            by_knob: dict[str, dict[str, Value]] = {}
             for (workload, knob), value in originals.items():
-                found.setdefault(knob, {})[workload] = value
-            line['originals'] = found
+                by_knob.setdefault(knob, {})[workload] = value
+            line['originals'] = by_knob
         if decided.fast.sets:
             line['fast'] = {'sets': decided.fast.sets, 'floors': _grouped(
                 (cap.owner, cap.workload, cap.knob, cap)
@@ -287,7 +289,7 @@ class Recorder:
             line['pending'] = sorted(tick.pending)
 
     def _add_decided(self, line: dict[str, Any], tick: Tick) -> None:
-        """What differs from the decision before."""
+        """Add what differs from the decision before."""
         wanted = self._changes.wanted
         if tick.decided is not None:
             changed = self._changes.of(tick.decided)
@@ -304,10 +306,10 @@ class Recorder:
                 (*key, cap) for key, cap in changed.would.items())
         if changed.incidents:
             line['incidents'] = [
-                {'controller': told.controller,
-                 'incident': as_json(told.incident),
-                 **({'ended': True} if told.ended else {})}
-                for told in changed.incidents]
+                {'controller': change.controller,
+                 'incident': as_json(change.incident),
+                 **({'ended': True} if change.ended else {})}
+                for change in changed.incidents]
 
     def _write(self, line: Mapping[str, Any]) -> None:
         """Add a line as a whole, or give up for good."""
@@ -330,14 +332,14 @@ class Recorder:
 def _grouped(caps: Iterable[tuple[str, str, Knob, Cap | None]]
              ) -> list[dict[str, Any]]:
     """Caps with the same knob, owner and reason as one object."""
-    found: dict[tuple[str, str, str | None], dict[str, Any]] = {}
+    groups: dict[tuple[str, str, str | None], dict[str, Any]] = {}
     for owner, workload, knob, cap in caps:
         reason = cap.reason if cap else None
-        group = found.get((owner, knob, reason))
+        group = groups.get((owner, knob, reason))
         if group is None:
             group = {'knob': knob, 'owner': owner, 'values': {}}
             if cap:
                 group['reason'] = reason
-            found[owner, knob, reason] = group
+            groups[owner, knob, reason] = group
         group['values'][workload] = cap.value if cap else None
-    return list(found.values())
+    return list(groups.values())

@@ -86,11 +86,11 @@ def of_network(netns: str = '') -> str:
 
 
 def valid(kinds: object) -> list[str]:
-    """Those of what another process wants that are kinds; the first of
-    them, if there are too many."""
-    found = kinds if isinstance(kinds, list) else []
+    """Return what another process wants, as far as these are kinds of limits;
+    only the first ones, if there are too many."""
+    listed = kinds if isinstance(kinds, list) else []
     return list(itertools.islice((
-        kind for kind in found if isinstance(kind, str)
+        kind for kind in listed if isinstance(kind, str)
         and len(kind) <= 4096 and _WANTED.fullmatch(kind)), MOST_WANTED))
 
 
@@ -126,8 +126,8 @@ def why_not(kind: str) -> str:
     # The kernel looks at the permission before it looks for the neighbour.
     done = network.tool('ip', name, 'neigh', 'del', _NEVER, 'dev', 'lo')
     if shown.returncode or 'not permitted' in done.stderr:
-        said = (shown.stderr if shown.returncode else done.stderr).strip()
-        return (f'tc and ip say {said!r:.199}; see the capabilities of '
+        fault = (shown.stderr if shown.returncode else done.stderr).strip()
+        return (f'tc and ip say {fault!r:.199}; see the capabilities of '
                 'scavenger-restore')
     return ''
 
@@ -177,8 +177,8 @@ class Prober(threading.Thread):
         self._seen_s = time.monotonic()
 
     def begin(self) -> str:
-        """Start, unless it has; why not, where no thread can be started: a
-        later call tries again."""
+        """Start, unless it has; return why not, where no thread can be
+        started: a later call tries again."""
         try:
             if self.ident is None:
                 self.start()
@@ -224,13 +224,13 @@ class Prober(threading.Thread):
 
 
 def _own() -> list[str]:
-    found = []
+    kinds = []
     try:
         for point, _, _ in cgroup.mounts():
-            found.append(of_mount(point))
+            kinds.append(of_mount(point))
     except (OSError, RestoreError):
         pass            # the next round looks again
-    return found
+    return kinds
 
 
 def _try(kind: str, old: Tried) -> Tried:

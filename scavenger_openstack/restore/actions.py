@@ -89,7 +89,8 @@ def run(action: RestoreAction, mounts: Sequence[cgroup.Mount], *,
         named: Collection[int] = frozenset(), capped: str = '',
         remember: Callable[[str], object] = str,
         held: Held = frozenset) -> bool:
-    """Carry out one valid action and read it back; whether it changed a thing.
+    """Carry out one valid action and read it back; return whether it changed a
+    thing.
 
     What ``named``, ``capped``, ``remember`` and ``held`` are for:
     :func:`.cgroup.run`.

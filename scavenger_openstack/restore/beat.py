@@ -80,6 +80,6 @@ class Beat:
     @property
     def settled(self) -> bool:
         """Whether all that the agent asked for was tried and published."""
-        known = self._prober.known()
-        return known is self._shown and all(
-            kind in known for kind in self._kinds)
+        answers = self._prober.known()
+        return answers is self._shown and all(
+            kind in answers for kind in self._kinds)

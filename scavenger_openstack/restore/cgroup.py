@@ -81,16 +81,16 @@ restored."""
 
 def mounts(table: str = '/proc/self/mountinfo') -> list[Mount]:
     """Where cgroup hierarchies are mounted, the shortest path first."""
-    found = []
+    points = []
     with open(table, errors='surrogateescape', newline='\n') as file:
         for line in file:
             row = _MOUNT.match(line)
             if row and row['kind'] in FILES:
                 point = re.sub(r'\\([0-7]{3})',
                                lambda m: chr(int(m[1], 8)), row['point'])
-                found.append((point, row['kind'], os.makedev(
+                points.append((point, row['kind'], os.makedev(
                     int(row['major']), int(row['minor']))))
-    return sorted(found, key=lambda mount: len(mount[0]))
+    return sorted(points, key=lambda mount: len(mount[0]))
 
 
 def check(action: RestoreAction) -> None:
@@ -161,8 +161,8 @@ def same(action: RestoreAction, got: str) -> bool:
                                                          ''))
             return all(now.get(key, 'max') == value
                        for key, value in pairs(text).items())
-        found = dict(line.partition(' ')[::2] for line in lines)
-        return int(found.get(action['device']) or 0) == int(text)
+        by_device = dict(line.partition(' ')[::2] for line in lines)
+        return int(by_device.get(action['device']) or 0) == int(text)
     if file == 'cpuset.cpus':
         return parse_cpus(text) == parse_cpus(got)
     if file.startswith('memory.') and 'max' not in (text, got):
@@ -184,8 +184,8 @@ def run(action: RestoreAction, mounts: Sequence[Mount], *,
         named: Collection[int] = frozenset(), capped: str = '',
         remember: Callable[[str], object] = str,
         held: Held = frozenset) -> bool:
-    """Write what a valid action says and read it back; whether it changed a
-    thing.
+    """Write what a valid action says and read it back; return whether it
+    changed a thing.
 
     v1 takes no CPU set with CPUs that are offline, or that were and so are
     missing in the parent's set, or that a cgroup beside this one has to
@@ -267,8 +267,8 @@ def _put(directory: int, action: RestoreAction, named: Collection[int],
 
 def _nearest(directory: int, action: RestoreAction, named: Collection[int],
              held: Held, refused: int | None) -> str | None:
-    """What the kernel takes instead of a text that it refused, by the limits
-    of others that stay; ``None`` for no other."""
+    """Return what the kernel takes instead of a text that it refused, by the
+    limits of others that stay; ``None`` for no other."""
     file, text = action['file'], action['text']
     if file == 'cpuset.cpus' and refused in (errno.EINVAL, errno.EACCES):
         above = os.stat('..', dir_fd=directory).st_ino

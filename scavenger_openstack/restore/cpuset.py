@@ -37,7 +37,7 @@ def withheld(directory: int, version: int,
     """
     without = {*without, os.fstat(directory).st_ino}
     is_exclusive = version == 1 and _is_exclusive(directory)
-    found = {}
+    sets = {}
     with _above(directory) as parent:
         with os.scandir(parent) as entries:
             names = [entry.name for entry in entries
@@ -50,14 +50,14 @@ def withheld(directory: int, version: int,
                     raise
                 continue
             if cpus:
-                found[name] = cpus
-    return found
+                sets[name] = cpus
+    return sets
 
 
 def explained(cpus: frozenset[int], others: Mapping[str, frozenset[int]],
               directory: int, version: int) -> str:
-    """Why an open cgroup cannot have some CPUs, for people; '' if not for
-    these others."""
+    """Return why an open cgroup cannot have some CPUs, for people; '' if not
+    for these others."""
     names = sorted(name for name, own in others.items() if cpus & own)[:3]
     if not names:
         return ''
@@ -72,7 +72,8 @@ def explained(cpus: frozenset[int], others: Mapping[str, frozenset[int]],
 
 def nearest(directory: int, text: str, version: int,
             without: Collection[int] = ()) -> str:
-    """What a cgroup can have of a set; what its parent has, if none of it.
+    """Return what a cgroup can have of a set; what its parent has, if none of
+    it.
 
     :param without: inodes of cgroups that do not keep CPUs for good
     :raises RestoreError: nothing, since others keep all of it.

@@ -77,7 +77,7 @@ def validate(action: RestoreAction) -> None:
 
 
 def restore(action: RestoreAction) -> bool:
-    """Carry out a valid action; whether it changed a thing.
+    """Carry out a valid action; return whether it changed a thing.
 
     A call that was given up waits on in libvirtd, which says so: what comes
     next does not wait for that domain again.
@@ -117,8 +117,9 @@ def restore(action: RestoreAction) -> bool:
 
 
 def _restore(action: RestoreAction, control: str, ask: Ask) -> bool:
-    """Until nothing is left to do when it is looked at once more: a call of
-    a dead agent may land between a look and the end of the record."""
+    """Restore a domain until nothing is left to do when it is read once more:
+    a call of a dead agent may land between a read and the end of the
+    record."""
     _ready(action, control, ask)
     for turn in range(_TURNS):
         if not _turn(action, ask, last=turn > 0):

@@ -57,7 +57,7 @@ DOMAIN: Mapping[str, str] = {
 
 
 def advice(exc: Exception, package: str) -> str:
-    """What to do where a program of a package cannot be run."""
+    """Return what to do where a program of a package cannot be run."""
     if isinstance(exc, BlockingIOError):    # EAGAIN of fork()
         return MORE_TASKS
     return f'install {package}'
@@ -72,21 +72,21 @@ def goes_with(key: str) -> str:
 
 def after_change(before: Mapping[str, str], now: Mapping[str, str],
                  *ours: Mapping[str, str]) -> dict[str, str]:
-    """What to restore after another program wrote some texts of a knob.
+    """Return what to restore after another program wrote some texts of a knob.
 
     One that still is one of ``ours`` is what it was ``before``, and so are
     those that go with it; any other is what it is now, with those.
     """
-    found = {}
+    values = {}
     for key, text in {**before, **now}.items():
         first = goes_with(key)
         if first not in now:
             continue        # of a disk that is gone
-        if any(now[first] == one.get(first) for one in ours):
-            found[key] = before.get(key, text if key == first else '0')
+        if any(now[first] == written.get(first) for written in ours):
+            values[key] = before.get(key, text if key == first else '0')
         elif key in now:
-            found[key] = text
-    return found
+            values[key] = text
+    return values
 
 
 class RestoreError(Exception):
@@ -115,10 +115,10 @@ def text(action: RestoreAction, key: str, pattern: str) -> None:
 
     :raises Refused: it is something else.
     """
-    found = action.get(key)
-    if not (isinstance(found, str) and len(found) <= MAX_TEXT
-            and re.fullmatch(pattern, found)):
-        raise Refused(f'{key} {found!r:.99} is not allowed')
+    value = action.get(key)
+    if not (isinstance(value, str) and len(value) <= MAX_TEXT
+            and re.fullmatch(pattern, value)):
+        raise Refused(f'{key} {value!r:.99} is not allowed')
 
 
 def number(action: RestoreAction, key: str) -> None:
@@ -130,13 +130,13 @@ def number(action: RestoreAction, key: str) -> None:
         raise Refused(f'{key} {action.get(key)!r:.99} is not a number above 0')
 
 
-def cpus(found: str) -> None:
+def cpus(text: str) -> None:
     """Hold the text of a CPU set.
 
     :raises Refused: no host has such CPUs.
     """
     try:
-        parse_cpus(found)
+        parse_cpus(text)
     except ValueError as exc:
         raise Refused(str(exc)) from None
 
@@ -175,10 +175,10 @@ def parse_cpus(text: str) -> frozenset[int]:
         if low < 0 or high < low or high > MAX_CPU:
             raise ValueError(f'not a CPU list: {text!r:.99}')
         spans.append((low, high))
-    found: set[int] = set()
+    numbers: set[int] = set()
     end = -1
     for low, high in sorted(spans):     # each CPU once
         if high > end:
-            found.update(range(max(low, end + 1), high + 1))
+            numbers.update(range(max(low, end + 1), high + 1))
             end = high
-    return frozenset(found)
+    return frozenset(numbers)

@@ -55,7 +55,8 @@ def validate(action: RestoreAction) -> None:
 
 
 def delete_bucket(action: RestoreAction) -> bool:
-    """Carry out a valid action of kind ``tc``; whether it changed a thing.
+    """Carry out a valid action of kind ``tc``; return whether it changed a
+    thing.
 
     :raises Gone: the device is no longer there.
     :raises RestoreError: its bucket does not go away.
@@ -96,7 +97,8 @@ def open_bucket(action: RestoreAction) -> None:
 
 
 def free_tap(action: RestoreAction) -> bool:
-    """Carry out a valid action of kind ``tap``; whether it changed a thing.
+    """Carry out a valid action of kind ``tap``; return whether it changed a
+    thing.
 
     A tap is known by its index: a redirect on one that was renamed must
     not outlive its IFB.  Each try may end after any of these calls, and the
@@ -108,7 +110,7 @@ def free_tap(action: RestoreAction) -> bool:
     """
     open_bucket(action)   # meanwhile what waits goes on, and is not lost
     netns, _, where = _where(action)
-    ifb, said = f'{grammar.IFB}{action["ifindex"]}', ''
+    ifb, fault = f'{grammar.IFB}{action["ifindex"]}', ''
     taps: list[str] = []
     changed = False
     for _ in range(4):
@@ -120,21 +122,21 @@ def free_tap(action: RestoreAction) -> bool:
             except RestoreError as exc:     # it may be gone by now
                 unknown = str(exc)
         if any(redirects):
-            said = ' '.join(tool('tc', netns, *redirect).stderr
-                            for redirect in redirects if redirect)
+            fault = ' '.join(tool('tc', netns, *redirect).stderr
+                             for redirect in redirects if redirect)
         elif unknown:       # a redirect may lead to the IFB
-            said = unknown
+            fault = unknown
             continue
         elif has_ifb:       # no redirect leads to it any more
             _drain(netns, ifb)
-            said = tool('ip', netns, 'link', 'del', 'dev', ifb).stderr
+            fault = tool('ip', netns, 'link', 'del', 'dev', ifb).stderr
         elif taps:
             return changed
         else:
             raise Gone(f'{where} is no longer there')
         changed = True
     raise RestoreError(f'{where} keeps its rate limit; ip and tc say '
-                       f'{said!r:.199}: delete it by hand (tc qdisc del dev '
+                       f'{fault!r:.199}: delete it by hand (tc qdisc del dev '
                        f'{" and ".join(taps) or action["dev"]} ingress; ip '
                        f'link del {ifb})')
 
@@ -169,8 +171,8 @@ def _devices(action: RestoreAction, netns: str, where: str, ifb: str
 
 def parse_links(text: str
                 ) -> tuple[dict[int, str], set[tuple[str, str, str]]]:
-    """What ``ip -details -json link show`` says: the name by the index of
-    each device, and the name, group and kind of each that has a kind.
+    """Return what ``ip -details -json link show`` says: the name by the index
+    of each device, and the name, group and kind of each that has a kind.
 
     :raises ValueError: it is something else.
     """
@@ -194,7 +196,7 @@ def parse_links(text: str
 
 
 def _redirect(netns: str, tap: str) -> tuple[str, ...]:
-    """What ``tc`` has to do so that nothing of ours is at the ingress.
+    """Return what ``tc`` has to do so that nothing of ours is at the ingress.
 
     We never share an ingress, so an empty one is ours.  Another program may
     have come since: theirs stays.
@@ -206,12 +208,12 @@ def _redirect(netns: str, tap: str) -> tuple[str, ...]:
                  '')
     if not qdisc:
         return ()
-    found = {line.partition(' pref ')[2].partition(' ')[0]
-             for line in _shown(netns, 'filter', tap).splitlines()
-             if line.startswith('filter ')}
-    if qdisc.startswith('qdisc ingress ') and found <= {PREFERENCE}:
+    preferences = {line.partition(' pref ')[2].partition(' ')[0]
+                   for line in _shown(netns, 'filter', tap).splitlines()
+                   if line.startswith('filter ')}
+    if qdisc.startswith('qdisc ingress ') and preferences <= {PREFERENCE}:
         return ('qdisc', 'del', 'dev', tap, 'ingress')
-    if PREFERENCE in found:
+    if PREFERENCE in preferences:
         return ('filter', 'del', 'dev', tap, 'ingress', 'protocol', 'all',
                 'pref', PREFERENCE, 'u32')
     return ()

@@ -64,11 +64,11 @@ class Pause:
         self._woken = False
 
     def mark(self) -> None:
-        """Before a pass: what changes from now on ends the pause."""
-        self._seen = self._look()
+        """Record the state before a pass: later changes end the pause."""
+        self._seen = self._read()
 
     def wait(self, seconds: float, turn: Callable[[], bool]) -> None:
-        """Until a lease may be due, ``seconds`` at most.
+        """Wait until a lease may be due, ``seconds`` at most.
 
         :param turn: called at each look; what is true ends the pause
         """
@@ -101,7 +101,7 @@ class Pause:
             self._woken = False
             while not (turn() or 0 < state.expires_s <= now_s()
                        or time.monotonic() >= end_s
-                       or self._look() != self._seen
+                       or self._read() != self._seen
                        or lock >= 0 and _free(lock)):
                 rest_s = min(slice_s, end_s - time.monotonic())
                 ahead_s = state.expires_s - now_s()
@@ -134,7 +134,7 @@ class Pause:
                 return -1
         return int(fd)
 
-    def _look(self) -> _Seen:
+    def _read(self) -> _Seen:
         heartbeat = leases = 0
         try:
             heartbeat = os.stat(self._heartbeat).st_ino

@@ -105,7 +105,7 @@ def restore_due(state: StateDir, stop_file: str, say: Say, *,
 
 def once(state: StateDir, stop_file: str, say: Say, *,
          everything: bool) -> int:
-    """Restore once, with some patience; the exit code.
+    """Restore once, with some patience; return the exit code.
 
     :raises OSError: the state directory cannot be used.
     """
@@ -139,7 +139,7 @@ def _take_lock(state: StateDir) -> int:
 
 
 def _rest(state: StateDir, say: Say) -> int:
-    """Say which limits are in force all the same; the exit code."""
+    """Say which limits are in force all the same; return the exit code."""
     count, refused = state.count('.json'), state.count('.refused')
     where = f'{state.path}/leases'
     if count and 'why' not in say.problems:

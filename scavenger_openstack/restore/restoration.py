@@ -33,7 +33,7 @@ from scavenger_openstack.restore import state_directory
 def restore(lease: Lease, *, directory: int | None = None,
             mounts: Sequence[cgroup.Mount] | None = None,
             others: Iterable[Lease] = ()) -> bool:
-    """Restore the original of a knob; whether that changed anything.
+    """Restore the original of a knob; return whether that changed anything.
 
     Every action is tried, in order, whatever became of those before it.
     ``directory`` holds the lease's file; ``mounts`` saves reading them;
@@ -51,11 +51,11 @@ def restore(lease: Lease, *, directory: int | None = None,
     changed, gone, problems = False, [], []
 
     def held() -> set[tuple[object, object]]:
-        found: set[tuple[object, object]] = {
+        files: set[tuple[object, object]] = {
             (action.get('file'), action.get('inode'))
             for other in others if other is not lease
             for action in other.actions}
-        return found | {(cpuset.FILE, inode) for inode in pending}
+        return files | {(cpuset.FILE, inode) for inode in pending}
 
     for index, action in enumerate(lease.actions):
         capped = lease.note[1] if lease.note and lease.note[0] == index else ''

@@ -97,7 +97,7 @@ class StateDir:
             return False
 
     def count(self, end: str) -> int:
-        """How many records have a name with this end."""
+        """Return how many records have a name with this end."""
         try:
             return sum(name.endswith(end) for name in os.listdir(
                 os.path.join(self.path, 'leases')))
@@ -168,7 +168,8 @@ class StateDir:
         return other_boot or now >= self.expires_s
 
     def wait(self, poll_s: float) -> None:
-        """Until the agent dies, its leases run out, or ``poll_s`` passed."""
+        """Wait until the agent dies, its leases run out, or ``poll_s``
+        passed."""
         ahead_s = self.expires_s - now_s()
         if ahead_s > 0:
             poll_s = min(poll_s, ahead_s + 0.001)
@@ -263,7 +264,7 @@ def agents(proc: str = '/proc', owner: int = 0) -> list[Agent]:
     :param owner: user id, such as that of a state directory
     :raises OSError: the kernel does not list what holds which lock.
     """
-    found = set()
+    running = set()
     for pid in {pid for pid, _ in _flocks(proc)}:
         try:
             user = _user(f'{proc}/{pid}', {0, os.geteuid(), owner})
@@ -275,10 +276,10 @@ def agents(proc: str = '/proc', owner: int = 0) -> list[Agent]:
                 agent = _agent(proc, pid, fd)
                 if (agent and os.path.isdir(f'{agent.seen_at}/leases')
                         and os.stat(agent.seen_at).st_uid in (0, user)):
-                    found.add(agent)
+                    running.add(agent)
             except OSError:
                 continue    # closed meanwhile
-    return sorted(found)
+    return sorted(running)
 
 
 def _user(process: str, users: set[int]) -> int | None:
@@ -321,14 +322,14 @@ def _agent(proc: str, pid: int, fd: str) -> Agent | None:
             return None
     finally:
         os.close(text)
-    seen = own = os.path.dirname(path)
+    reachable = own = os.path.dirname(path)
     if not _is(path, lock):
         # Another mount namespace, and perhaps a root in there.
         top = os.readlink(f'{proc}/{pid}/root').rstrip('/') + '/'
         own = '/' + own.removeprefix(top).lstrip('/')
-        seen = (own if _is(f'{own}/lock', lock)
-                else f'{proc}/{pid}/root{own}')
-    return Agent(pid, own, seen)
+        reachable = (own if _is(f'{own}/lock', lock)
+                     else f'{proc}/{pid}/root{own}')
+    return Agent(pid, own, reachable)
 
 
 def _is(path: str, file: os.stat_result) -> bool:

@@ -106,11 +106,11 @@ class Session:
 
     @property
     def pid(self) -> int:
-        """Its process."""
+        """The id of the process of virsh."""
         return self._process.pid
 
     def ask(self, command: str, *, within_s: float) -> str:
-        """What virsh says to a command.
+        """Return what virsh says to a command.
 
         :raises VirshError: the command failed, or virsh has ended.
         :raises Silent: there was no answer in time.
@@ -122,17 +122,17 @@ class Session:
         self._said.clear()
         self._errors.clear()
         self._number += 1
-        typed, said = zip(*((f'echo {self._token}""{mark}{self._number}',
-                             f'{self._token}{mark}{self._number}'.encode())
-                            for mark in ('from', 'to', 'end')), strict=True)
+        typed, marks = zip(*((f'echo {self._token}""{mark}{self._number}',
+                              f'{self._token}{mark}{self._number}'.encode())
+                             for mark in ('from', 'to', 'end')), strict=True)
         # It may be more than fits in the pipe.
         self._typing = (f'{typed[0]}; {command}; {typed[1]}\n'
                         f'{typed[2]}\n').encode()
         self._poll.register(self._stdin, select.POLLOUT)
-        self._hear(said[2], within_s)
+        self._read_until(marks[2], within_s)
         errors = self._complaints()
-        _, begun, answer = self._said.partition(said[0])
-        answer, ended, _ = answer.partition(said[1])
+        _, begun, answer = self._said.partition(marks[0])
+        answer, ended, _ = answer.partition(marks[1])
         if 'error:' in errors or not begun or not ended:
             raise VirshError(errors or f'nothing to {command!r:.99}')
         self.sound = True
@@ -158,8 +158,8 @@ class Session:
             if file:
                 file.close()
 
-    def _hear(self, mark: bytes, within_s: float) -> None:
-        """Read until a mark is said, and all errors from before that."""
+    def _read_until(self, mark: bytes, within_s: float) -> None:
+        """Read until a mark is there, and all errors from before that."""
         until_s = time.monotonic() + within_s
         while mark not in self._said:
             if not self._read(until_s - time.monotonic()):
@@ -168,7 +168,7 @@ class Session:
             pass
 
     def _read(self, within_s: float) -> bool:
-        """Whether there was anything to read.
+        """Read once; return whether there was anything to read.
 
         :raises VirshError: virsh has ended, and all was read.
         """

@@ -155,9 +155,9 @@ class Wanted:
         """What is in the file: anything, it has to be checked."""
         try:
             info = os.stat(WANTED, dir_fd=directory, follow_symlinks=False)
-            seen = info.st_ino, info.st_mtime_ns
-            if seen != self._seen:
-                self._seen, self._kinds = seen, _read(directory)
+            version = info.st_ino, info.st_mtime_ns
+            if version != self._seen:
+                self._seen, self._kinds = version, _read(directory)
         except OSError:
             self._seen, self._kinds = (0, 0), []
         return self._kinds
@@ -166,9 +166,9 @@ class Wanted:
 def _read(directory: int) -> object:
     fd = os.open(WANTED, os.O_RDONLY | FILE, dir_fd=directory)
     try:
-        found, owner = os.fstat(fd), os.fstat(directory)
-        if (not stat.S_ISREG(found.st_mode) or found.st_mode & 0o022
-                or found.st_uid not in (0, os.geteuid(), owner.st_uid)):
+        info, owner = os.fstat(fd), os.fstat(directory)
+        if (not stat.S_ISREG(info.st_mode) or info.st_mode & 0o022
+                or info.st_uid not in (0, os.geteuid(), owner.st_uid)):
             return []
         return json.loads(os.pread(fd, MAX_BYTES, 0))
     except (ValueError, RecursionError):

@@ -114,10 +114,10 @@ def replace(value: S, /, **changes: Any) -> S:
 
 
 def plain(value: msgspec.Struct) -> dict[str, Any]:
-    """A value as its JSON object would be read: without what is at its
+    """Return a value as its JSON object is read: without what is at its
     default."""
-    found: dict[str, Any] = msgspec.to_builtins(value)
-    return found
+    document: dict[str, Any] = msgspec.to_builtins(value)
+    return document
 
 
 def _too_long(data: bytes, most_bytes: int) -> errors.WireError:

@@ -119,8 +119,8 @@ def share(value: float | None, least: float = 0.0) -> float | None:
 
 
 def value(given: Value | None) -> Value | None:
-    """What a knob holds; ``None`` for what is neither a number nor a CPU
-    list of a length that is taken."""
+    """Return what a knob holds; ``None`` for what is neither a number nor a
+    CPU list of a length that is taken."""
     if isinstance(given, str):
         return given if _CPU_LIST.fullmatch(given) else None
     return number(given)
@@ -132,5 +132,6 @@ def time_s(given: float) -> float:
 
 
 def amounts(given: Mapping[Knob, float]) -> dict[Knob, float]:
-    """The numbers that are finite and not negative."""
-    return {knob: one for knob, one in given.items() if 0 <= one < math.inf}
+    """Return the numbers that are finite and not negative."""
+    return {knob: amount for knob, amount in given.items()
+            if 0 <= amount < math.inf}

@@ -98,16 +98,16 @@ def number(value: Any, where: str) -> float:
     """A number; one without a fraction stays an ``int``."""
     if type(value) not in (int, float) or not -LARGEST < value < LARGEST:
         raise bad(where, value, 'a number')
-    found: float = value
-    return found
+    checked: float = value
+    return checked
 
 
 def quantity(value: Any, where: str) -> float:
     """A number from 0 up."""
     if not (type(value) in (int, float) and 0 <= value < LARGEST):
         raise bad(where, value, 'a number from 0 up')
-    found: float = value
-    return found
+    checked: float = value
+    return checked
 
 
 def whole(value: Any, where: str) -> int:
@@ -155,7 +155,7 @@ def _of(words: type[Words], value: Any, where: str) -> Words:
 
 
 def knob_value(value: Any, where: str, of: Knob) -> Value:
-    """What a knob can hold: a CPU list, or a number from 0 up."""
+    """Return what a knob can hold: a CPU list, or a number from 0 up."""
     if of is not Knob.CPU_SET:
         return quantity(value, where)
     try:
@@ -198,16 +198,16 @@ def fields(value: Any, where: str, checks: Mapping[str, Check],
     ``where`` is what the names of its fields begin with, such as
     ``sample: ``.
     """
-    found = {}
+    values = {}
     for name, item in mapping(value, where.rstrip(':. ') or 'line').items():
         check = checks.get(name)
         if check is None:
             raise ValueError(f'{where}{name:.60}: no such field')
-        found[name] = check(item, where + name)
+        values[name] = check(item, where + name)
     for name in required:
-        if name not in found:
+        if name not in values:
             raise ValueError(f'{where}{name}: missing')
-    return found
+    return values
 
 
 def _schema(value: Any, where: str) -> int:
@@ -260,7 +260,7 @@ def _ground_kind(value: Any, where: str) -> GroundKind:
 
 def _direct(value: Any, where: str) -> tuple[DirectEvidence, ...]:
     return tuple(DirectEvidence(**fields(item, f'{where}[{place}]: ', {
-        'workload': text, 'resource': lambda one, at: _of(Resource, one, at),
+        'workload': text, 'resource': lambda item, at: _of(Resource, item, at),
         'window_s': quantity, 'waited_s': quantity,
         'holders': by_name(quantity), 'threads': by_name(quantity),
         'idle_s': quantity, 'shared': flag, 'by_share': texts},
@@ -269,7 +269,7 @@ def _direct(value: Any, where: str) -> tuple[DirectEvidence, ...]:
 
 
 def incident(value: Any, where: str) -> Incident:
-    """What :func:`as_json` made of an incident.
+    """Return what :func:`as_json` made of an incident.
 
     :raises ValueError: which field is wrong, and how.
     """
@@ -284,29 +284,29 @@ def incident(value: Any, where: str) -> Incident:
 
 
 def _suspects(value: Any, where: str) -> tuple[tuple[str, float], ...]:
-    found = []
+    suspects = []
     for item in array(value, where):
         if len(array(item, where)) != 2:
             raise bad(where, item, '[workload, score]')
-        found.append((text(item[0], where), number(item[1], where)))
-    return tuple(found)
+        suspects.append((text(item[0], where), number(item[1], where)))
+    return tuple(suspects)
 
 
 def cap(value: Any, where: str) -> Cap:
-    """What :func:`as_json` made of a cap.
+    """Return what :func:`as_json` made of a cap.
 
     :raises ValueError: which field is wrong, and how.
     """
-    found = fields(value, f'{where}: ', {
-        'workload': text, 'knob': knob, 'value': lambda one, _: one,
+    values = fields(value, f'{where}: ', {
+        'workload': text, 'knob': knob, 'value': lambda item, _: item,
         'owner': text, 'reason': text}, Cap._fields)
-    found['value'] = knob_value(found['value'], f'{where}: value',
-                                found['knob'])
-    return Cap(**found)
+    values['value'] = knob_value(values['value'], f'{where}: value',
+                                 values['knob'])
+    return Cap(**values)
 
 
 def action(value: Any, where: str) -> Action:
-    """What :func:`as_json` made of an action.
+    """Return what :func:`as_json` made of an action.
 
     :raises ValueError: which field is wrong, and how.
     """
@@ -357,11 +357,11 @@ class Samples:
         """
         plain = dict(mapping(value, where.rstrip(': ')))
         workloads = array(plain.pop('workloads', []), f'{where}workloads')
-        found = fields(plain, where, {**HOST, **GAUGES},
-                       ('time_s', 'wall_time_s'))
+        values = fields(plain, where, {**HOST, **GAUGES},
+                        ('time_s', 'wall_time_s'))
         for name in HOST:
-            if name in found:
-                self._host[name] = found.pop(name)
+            if name in values:
+                self._host[name] = values.pop(name)
         for name in ('schema', 'host', 'boot_id'):
             if name not in self._host:
                 raise ValueError(f'{where}{name}: missing')
@@ -372,7 +372,7 @@ class Samples:
                 raise ValueError(f'{where}workloads[{place}]: '
                                  f'{sample.workload.id!r} is there twice')
             samples[sample.workload.id] = sample
-        return HostSample(**self._host, **found,
+        return HostSample(**self._host, **values,
                           workloads=tuple(samples.values()))
 
     def _workload(self, value: Any, where: str) -> WorkloadSample:

@@ -48,7 +48,7 @@ def key(token: str) -> str:
 
 
 def make(token: str, host: str, report: bytes) -> Proof:
-    """What proves that a report is of the host with this token."""
+    """Return what proves that a report is of the host with this token."""
     nonce = secrets.token_hex(16)
     return Proof(host, nonce, _proof(key(token), _REPORT, nonce, report))
 
@@ -100,12 +100,12 @@ def opened(token: str, given: Proof, message: object) -> str:
 
 
 def _proof(key: str, *parts: str | bytes) -> str:
-    found = hmac.new(key.encode(), digestmod=hashlib.sha256)
+    digest = hmac.new(key.encode(), digestmod=hashlib.sha256)
     for part in parts:
         data = (part.encode(errors='surrogatepass') if isinstance(part, str)
                 else part)
-        found.update(len(data).to_bytes(8, 'big') + data)
-    return found.hexdigest()
+        digest.update(len(data).to_bytes(8, 'big') + data)
+    return digest.hexdigest()
 
 
 def _equal(given: object, expected: str) -> bool:

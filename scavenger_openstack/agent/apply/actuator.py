@@ -162,26 +162,26 @@ class Actuator:
         return SeenKnobs(before, current, gone, problems, changes)
 
     def reconcile(self, wanted: Mapping[KnobKey, Cap],
-                  seen: SeenKnobs = NOTHING_SEEN,
+                  knobs: SeenKnobs = NOTHING_SEEN,
                   taken: Collection[KnobKey] = ()) -> Outcome:
         """Bring what is in force to what is wanted.
 
         Tightens first, so that what one workload gains another has given
         up already.
 
-        :param seen: what :meth:`look` found in this tick; nothing is set on
+        :param knobs: what :meth:`look` read in this tick; nothing is set on
             knobs that are not in it
         :param taken: knobs that another thread looks after; left alone
         """
-        outcome = self._finished(seen.problems)
-        self.gone = {**self._forgot, **seen.gone}
+        outcome = self._finished(knobs.problems)
+        self.gone = {**self._forgot, **knobs.gone}
         queues = queues_.by_name()
         pending = self._worker.pending
-        again = seen.changes.rewrite
+        again = knobs.changes.rewrite
         for key, cap in queues_.inside(wanted, self.in_force).items():
-            if key in pending or key not in seen.current:
+            if key in pending or key not in knobs.current:
                 continue
-            current = seen.current[key]
+            current = knobs.current[key]
             if key not in again and (self._nearest(key, cap, current)
                     or not arbitrate.worth_writing(
                         cap.knob, current, cap.value,
@@ -195,8 +195,8 @@ class Actuator:
             else:
                 queues[self._queue_of(key, queues_.LOOSEN)].loosen.append(cap)
         for key in list(self._leases.held()):
-            if key in seen.gone or (key not in wanted and key not in pending
-                                    and key not in taken):
+            if key in knobs.gone or (key not in wanted and key not in pending
+                                     and key not in taken):
                 queue = queues[self._queue_of(key, queues_.REMOVE)]
                 queue.remove.append(key)
         at_once = queues.pop('', queues_.WriteQueue())
@@ -211,7 +211,7 @@ class Actuator:
                 self.remove(key, outcome)
         self._write_all(at_once.loosen, outcome)
         outcome.unmet.update(
-            (workload, size) for workload, size in seen.changes.unmet.items()
+            (workload, size) for workload, size in knobs.changes.unmet.items()
             if (workload, Knob.MEMORY_BYTES) in wanted)
         self._forgot = {}
         return outcome
@@ -233,20 +233,20 @@ class Actuator:
         """Do what may take long, as far as the deadline allows."""
         if not queues:
             return
-        jobs, found = [], []
+        jobs, parts = [], []
         for name, every in queues.items():
             # One by one: a knob without its limit may be limited again.
             for queue in every.apart() if name == base.DRAIN else (every,):
-                one = Outcome()
+                part = Outcome()
                 jobs.append(worker.Job(name, queue.keys(), functools.partial(
-                    self._in_queue, queue, one), one.problems.append))
-                found.append(one)
-        for job, one, done in zip(jobs, found, self._worker.run(jobs),
-                                  strict=True):
+                    self._in_queue, queue, part), part.problems.append))
+                parts.append(part)
+        for job, part, done in zip(jobs, parts, self._worker.run(jobs),
+                                   strict=True):
             if done:
-                outcome.add(one)
+                outcome.add(part)
             else:
-                self._timed_out.append((job.keys, one))
+                self._timed_out.append((job.keys, part))
 
     def _in_queue(self, queue: queues_.WriteQueue, outcome: Outcome) -> None:
         self._write_all(queue.tighten, outcome)
@@ -256,14 +256,14 @@ class Actuator:
         self._write_all(queue.loosen, outcome)
 
     def _finished(self, problems: Sequence[str]) -> Outcome:
-        """What came of earlier ticks only now, after these problems."""
+        """Return what came of earlier ticks only now, after these problems."""
         outcome = Outcome(problems=list(problems))
         timed_out, self._timed_out = self._timed_out, []
-        for keys, one in timed_out:
+        for keys, part in timed_out:
             if self._worker.pending.isdisjoint(keys):
-                outcome.add(one)
+                outcome.add(part)
             else:
-                self._timed_out.append((keys, one))
+                self._timed_out.append((keys, part))
         return outcome
 
     def hold(self, workload: str, knob: Knob,
@@ -380,12 +380,12 @@ class Actuator:
         self._leases.wrote(*key, None)
         try:
             with self._leases.writing(*key):
-                found = self._driver.write(*key, value, state)
+                written = self._driver.write(*key, value, state)
         except errors.Overtaken:
             self._leases.wrote(*key, state.ours)
             self._follow(key, state)
             return False
-        ours = base.Setting(found, ())
+        ours = base.Setting(written, ())
         self._leases.wrote(*key, ours._replace(
             actions=self._driver.restore_actions(
                 *key, state._replace(ours=ours))))
@@ -432,7 +432,7 @@ class Actuator:
             exc, errors.DriverError) else '')
 
     def _why_not(self, cap: Cap) -> str:
-        """Why it is not tried in this tick; '' if it is."""
+        """Return why a limit is not tried in this tick; '' if it is."""
         return self._refusals.why_not(
             self._tick, (cap.workload, cap.knob), cap.value)
 

@@ -41,28 +41,29 @@ class Refusals:
 
     def keep(self, tick: int, changed: Collection[str]) -> None:
         """Forget what is long over, and workloads that became others."""
-        for key, one in list(self._refused.items()):
-            if tick > one.again + LONGEST_TICKS or key[0] in changed:
+        for key, refusal in list(self._refused.items()):
+            if tick > refusal.again + LONGEST_TICKS or key[0] in changed:
                 del self._refused[key]
 
     def begin(self, tick: int, key: KnobKey, value: Value, why: str) -> None:
-        """A value was refused, or the knob could not even be read."""
+        """Record that a value was refused, or that the knob could not be
+        read."""
         before = self._refused.get(key)
         wait = int(back_off.longer(before.wait if before else 0, first=1,
                                    most=LONGEST_TICKS))
         self._refused[key] = _Refused(tick + wait, wait, value, why)
 
     def end(self, key: KnobKey) -> None:
-        """It was set, or is not wanted any more."""
+        """Forget a refusal: the limit was set, or is not wanted any more."""
         self._refused.pop(key, None)
 
     def why_not(self, tick: int, key: KnobKey, value: Value) -> str:
-        """Why a limit is not tried now; '' if it is.
+        """Return why a limit is not tried now; '' if it is.
 
         Another CPU set is another question; another number is not.
         """
-        one = self._refused.get(key)
-        if one is None or tick >= one.again or (
-                isinstance(value, str) and value != one.value):
+        refusal = self._refused.get(key)
+        if refusal is None or tick >= refusal.again or (
+                isinstance(value, str) and value != refusal.value):
             return ''
-        return one.why
+        return refusal.why

@@ -53,7 +53,7 @@ class WriteExecutor(Protocol):
     pending: set[KnobKey]
 
     def run(self, jobs: Sequence[Job]) -> list[bool]:
-        """Do ``jobs``; whether each was done before the deadline."""
+        """Do ``jobs``; return whether each was done before the deadline."""
         ...
 
 
@@ -77,7 +77,7 @@ class Worker:
         """The knobs of all jobs that are not done yet."""
 
     def run(self, jobs: Sequence[Job]) -> list[bool]:
-        """Do ``jobs``; whether each was done before the one deadline.
+        """Do ``jobs``; return whether each was done before the one deadline.
 
         Until a job is done, its keys are pending and nothing else may touch
         them.  What it raises is logged.
@@ -94,12 +94,12 @@ class Worker:
                 job.fail(str(call.error))
             begun.append(call)
         start = time.monotonic()
-        found = [call.done.wait(max(0.0, start - time.monotonic() + (
+        in_time = [call.done.wait(max(0.0, start - time.monotonic() + (
             DRAIN_WAIT_S if job.queue == base.DRAIN else self._deadline_s)))
             for job, call in zip(jobs, begun, strict=True)]
         self._timed_out = [call for call in (*self._timed_out, *begun)
                            if not call.done.is_set()]
-        timed_out = [job for job, call, done in zip(jobs, begun, found,
+        timed_out = [job for job, call, done in zip(jobs, begun, in_time,
                                                     strict=True)
                 if not done and job.queue != base.DRAIN
                 and not self._notify(base.TimedOut(job.keys, call.done))]
@@ -109,7 +109,7 @@ class Worker:
                 '%s', amounts.counted(sum(
                     len(job.keys) for job in timed_out), 'limit'),
                 self._deadline_s, ', '.join(job.queue for job in timed_out))
-        return found
+        return in_time
 
     def _do(self, job: Job) -> None:
         try:

@@ -46,9 +46,9 @@ class WriteQueue:
 
         For a queue that has nothing else to do.
         """
-        found = [WriteQueue(remove=[key]) for key in self.remove]
-        found[0].prepare = self.remove
-        return found
+        queues = [WriteQueue(remove=[key]) for key in self.remove]
+        queues[0].prepare = self.remove
+        return queues
 
 
 def by_name() -> collections.defaultdict[str, WriteQueue]:
@@ -78,7 +78,7 @@ def inside(wanted: Mapping[KnobKey, Cap], in_force: Mapping[KnobKey, Cap]
     first, the kernel takes it, if that inside is tightened before.  The
     innermost come first.
     """
-    found: dict[KnobKey, Cap] = {}
+    bounded: dict[KnobKey, Cap] = {}
     for (workload, knob), cap in wanted.items():
         if knob is not Knob.CPU_CORES or not workload.startswith('/'):
             continue
@@ -91,7 +91,7 @@ def inside(wanted: Mapping[KnobKey, Cap], in_force: Mapping[KnobKey, Cap]
                     cap = cap._replace(
                         value=around.value, owner=around.owner,
                         reason=f'{cap.reason}; no more than {group} has')
-        found[workload, knob] = cap
-    return {**dict(sorted(found.items(), key=lambda item: -item[0][0].count(
+        bounded[workload, knob] = cap
+    return {**dict(sorted(bounded.items(), key=lambda item: -item[0][0].count(
         '/'))), **{key: cap for key, cap in wanted.items()
-                   if key not in found}}
+                   if key not in bounded}}

@@ -138,12 +138,12 @@ class Directives:
         :param data: the answer as it came
         :raises WireError: its directives are of another version.
         """
-        budget, known = None, self.orders.budget
+        budget, current = None, self.orders.budget
         if answer.budget is not None:
             budget = allowance.lease(
                 answer.budget.limits, answer.budget.until_s, answer.time_s,
                 now, self._loaded_s)
-        if budget is None or known is None or budget.lease != known.lease:
+        if budget is None or current is None or budget.lease != current.lease:
             self.orders = self.orders._replace(budget=budget)
         if answer.directives is not None:
             try:
@@ -152,7 +152,7 @@ class Directives:
                 self.follow_kill_switch(data, now)
                 raise
 
-    def follow(self, found: report.Directives, now: float) -> None:
+    def follow(self, directives: report.Directives, now: float) -> None:
         """Keep and follow directives that were asked for at ``now``; see
         :meth:`load`.
 
@@ -162,29 +162,30 @@ class Directives:
 
         :raises WireError: they are of another version.
         """
-        if found.schema != report.SCHEMA:
+        if directives.schema != report.SCHEMA:
             raise errors.WireError(
-                f'directives of schema {found.schema}, this agent follows '
-                f'{report.SCHEMA}: use an agent and a conductor of one '
-                'release')
-        if found.protection != (not self.orders.stopped) or not self.digest:
+                f'directives of schema {directives.schema}, this agent '
+                f'follows {report.SCHEMA}: use an agent and a conductor of '
+                'one release')
+        if (directives.protection != (not self.orders.stopped)
+                or not self.digest):
             LOG.info('the control plane %s', 'lets this host be protected'
-                     if found.protection else 'stops protection: '
-                     + _reason(found))
-        stop = None if found.protection else _stopped(
-            found.protection_reason)
-        if self._tries.spent(found.digest, now - self._loaded_s):
+                     if directives.protection else 'stops protection: '
+                     + _reason(directives))
+        stop = None if directives.protection else _stopped(
+            directives.protection_reason)
+        if self._tries.spent(directives.digest, now - self._loaded_s):
             self._refuse(ENDED, stop, now)
             return
-        data = codec.encode(found)
-        self._try(found, data)
+        data = codec.encode(directives)
+        self._try(directives, data)
         notice = self.notice
         try:
-            self._take(found, now, found.issued_s)
+            self._take(directives, now, directives.issued_s)
         except Exception:
             if self.refused.get(ALL) != FAILED:
                 LOG.exception('directives %s are not followed',
-                              printable(found.digest))
+                              printable(directives.digest))
             self._end_try()
             self._refuse(FAILED, stop, now)
         else:
@@ -222,16 +223,16 @@ class Directives:
         self.keep()
         self._end_try()
 
-    def _try(self, found: report.Directives, data: bytes) -> None:
+    def _try(self, directives: report.Directives, data: bytes) -> None:
         """
         :param data: what is to be kept when they do not end the agent, empty
             when it is already
         """
         self._end_try()
-        if found.digest == NOT_UNDERSTOOD:      # a kill switch, no more
+        if directives.digest == NOT_UNDERSTOOD:      # a kill switch, no more
             return
-        self._trying = found.digest, data, self._ticks
-        self._tries.begin(found.digest)
+        self._trying = directives.digest, data, self._ticks
+        self._tries.begin(directives.digest)
 
     def _end_try(self) -> None:
         if self._trying is not None:
@@ -252,37 +253,39 @@ class Directives:
         All that held before is forgotten then: no limit is set until the
         conductor says something that is understood.
         """
-        found = _stop(answer, report.KillSwitchAnswer)
-        if found is not None:
-            self.follow(found, now)
+        directives = _stop(answer, report.KillSwitchAnswer)
+        if directives is not None:
+            self.follow(directives, now)
 
-    def _take(self, found: report.Directives, now: float, since_s: float
+    def _take(self, directives: report.Directives, now: float, since_s: float
               ) -> None:
         """
         :param since_s: UNIX time that is ``now`` to the times in them
         """
-        refused = {name if not getattr(found, name, ()) else f'more {name}':
-                   TOO_MANY for name in found.left_out}
+        refused = {
+            name if not getattr(directives, name, ()) else f'more {name}':
+            TOO_MANY for name in directives.left_out}
         modes = {}
-        for name, mode in found.modes.items():
+        for name, mode in directives.modes.items():
             if mode not in set(Mode):
                 refused[f'mode {name}'] = (f'{mode!r} is none of this agent; '
                                            'it observes')
                 mode = Mode.OBSERVE
             modes[name] = Mode(mode)
         overrides = []
-        for one in found.overrides:
-            why = _unsound(one)
+        for override in directives.overrides:
+            why = _unsound(override)
             if why:
-                refused[f'override {one.id}'] = why
+                refused[f'override {override.id}'] = why
                 continue
             overrides.append(orders_.Override(
-                one.id, fit.name(one.workload), one.instance, Knob(one.knob),
-                one.value, fit.sentence(one.reason),
-                now + one.expires_s - since_s))
+                override.id, fit.name(override.workload), override.instance,
+                Knob(override.knob), override.value,
+                fit.sentence(override.reason),
+                now + override.expires_s - since_s))
         background: dict[str, dict[Knob, float]] = {}
         denied = set()
-        for tag in found.tags:
+        for tag in directives.tags:
             if tag.priority == 'foreground':
                 continue
             if not self._allow_background:
@@ -293,52 +296,52 @@ class Directives:
             if why:
                 refused[f'floor {tag.instance}'] = why
         # Where the source is 'default', only other fields count.
-        tagged = {tag.instance: tag.source for tag in found.tags
+        tagged = {tag.instance: tag.source for tag in directives.tags
                   if tag.priority == 'foreground' and tag.source != 'default'}
         foreground = frozenset(tagged)
         for instance in foreground & background.keys():
             del background[instance]
         budget = self.orders.budget
-        if budget is None and found.governed:
+        if budget is None and directives.governed:
             # What the run before used, and what other hosts have, is not
             # known: none before the first answer, or the time for it.
             budget = allowance.Budget(0, now, 0.0)
         self.orders = orders_.Orders(
-            '' if found.protection else 'the control plane: '
-            + _reason(found),
-            modes, found.parameters,
+            '' if directives.protection else 'the control plane: '
+            + _reason(directives),
+            modes, directives.parameters,
             foreground, background, frozenset(denied),
             frozenset([name for name, source in tagged.items()
                        if source in ('flavor', 'project', 'aggregate')]),
-            {tag.instance: tag.application for tag in found.tags
+            {tag.instance: tag.application for tag in directives.tags
              if tag.application},
-            frozenset([tag.instance for tag in found.tags
+            frozenset([tag.instance for tag in directives.tags
                        if not tag.protect]),
-            frozenset(map(fit.project, found.exempt)),
+            frozenset(map(fit.project, directives.exempt)),
             orders_.Overrides(overrides), budget, {
                 specs.key(spec.project, spec.application, spec.cpu_model,
                           spec.signal):
                 specs.Spec(spec.mean, spec.stddev, spec.n, 0, 'directive',
                            spec.cpu_cores)
-                for spec in found.specs if _possible(spec)},
-            _profiling(found.profiling, now - since_s))
+                for spec in directives.specs if _possible(spec)},
+            _profiling(directives.profiling, now - since_s))
         self.refused = refused
-        self.notice = fit.sentence(found.notice)[:REASON]
-        self.digest, self.issued_s = found.digest, found.issued_s
+        self.notice = fit.sentence(directives.notice)[:REASON]
+        self.digest, self.issued_s = directives.digest, directives.issued_s
 
 
 def _stop(data: bytes, kind: type[report.KillSwitch | report.KillSwitchAnswer]
           ) -> report.Directives | None:
     """Directives that stop, where ``data`` says that, else ``None``."""
     try:
-        found = codec.decode_part(data, kind, report.MAX_ANSWER_BYTES)
+        directives = codec.decode_part(data, kind, report.MAX_ANSWER_BYTES)
     except errors.WireError:
         return None
-    if isinstance(found, report.KillSwitchAnswer):
-        found = found.directives or report.KillSwitch()
-    if found.protection:
+    if isinstance(directives, report.KillSwitchAnswer):
+        directives = directives.directives or report.KillSwitch()
+    if directives.protection:
         return None
-    reason = found.protection_reason
+    reason = directives.protection_reason
     return _stopped(reason if isinstance(reason, str) else '',
                     '(the rest of its directives is not understood here) ')
 
@@ -370,12 +373,13 @@ def _floor(tag: report.Tag) -> tuple[dict[Knob, float], str]:
     return floor, fit.sentence('; '.join(wrong))
 
 
-def _reason(found: report.Directives) -> str:
-    return fit.sentence(found.protection_reason)[:REASON] or 'no reason given'
+def _reason(directives: report.Directives) -> str:
+    return (fit.sentence(directives.protection_reason)[:REASON]
+            or 'no reason given')
 
 
 def _unsound(override: report.Override) -> str:
-    """What is wrong with an override by itself, '' if nothing is."""
+    """Return what is wrong with an override by itself, '' if nothing is."""
     if override.knob not in set(Knob):
         return f'{override.knob!r} is no knob of this agent'
     knob, value = Knob(override.knob), override.value

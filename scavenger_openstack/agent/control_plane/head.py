@@ -44,8 +44,8 @@ class Head:
         self.most = min(report.MAX_ENTRIES, max(1, 2 * self.most))
 
     def answered(self) -> bool:
-        """A report without entries was answered; whether it was to find out
-        what keeps an entry."""
+        """Follow the answer to a report without entries; return whether that
+        was to find out what keeps an entry."""
         if self.most:
             self._failures = 0
             return False
@@ -54,14 +54,14 @@ class Head:
 
     def ignored(self, run_id: str, entries: Sequence[report.AnyEntry]
                 ) -> bool:
-        """A report was answered, and not even its first entry acknowledged;
-        whether that entry is to be set aside."""
+        """Count a report that was answered without its first entry being
+        acknowledged; return whether that entry is to be set aside."""
         return self._tried(run_id, entries[0], 1 / TRIES)
 
     def failed(self, run_id: str, entries: Sequence[report.AnyEntry],
                fault: errors.ScavengerError) -> bool:
-        """A report was not answered; whether its first entry is to be set
-        aside."""
+        """Count a report that was not answered; return whether its first
+        entry is to be set aside."""
         later = not isinstance(fault, errors.WireError)
         if isinstance(fault, errors.Busy):
             # Without entries it may be answered, and directives come with it.

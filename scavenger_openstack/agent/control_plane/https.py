@@ -39,7 +39,7 @@ BUSY = 429
 def caller(url: str, host: str, token_file: pathlib.Path,
            ca_file: str | None = None, timeout_s: float = TIMEOUT_S
            ) -> Callable[[bytes], bytes]:
-    """What sends a report and returns the answer.
+    """Return what sends a report and returns the answer.
 
     It raises WireError when the report is refused, Busy when the conductor
     takes no more of this host now, Unreachable when there is no answer,
@@ -109,7 +109,7 @@ class _Here(urllib.request.HTTPRedirectHandler):
 
 
 def _read(response: Any, until: float) -> bytes:
-    """All of an answer.
+    """Return all of an answer.
 
     :param until: time.monotonic(): a server must not hold us by the byte
     """
@@ -129,13 +129,13 @@ def _why(response: Any) -> tuple[str, bool]:
     that a conductor gives it."""
     is_conductor = False
     try:
-        found = json.loads(response.read(1 << 16))
-        if isinstance(found, dict):
-            found = found.get('error', found)
-            is_conductor = isinstance(found, str)
-        if isinstance(found, dict):
-            found = found.get('detail', '')
+        answer = json.loads(response.read(1 << 16))
+        if isinstance(answer, dict):
+            answer = answer.get('error', answer)
+            is_conductor = isinstance(answer, str)
+        if isinstance(answer, dict):
+            answer = answer.get('detail', '')
     except (ValueError, RecursionError, OSError, http.client.HTTPException):
-        found = ''
-    return (printable(str(found or response.reason))[:MOST_WHY],
+        answer = ''
+    return (printable(str(answer or response.reason))[:MOST_WHY],
             is_conductor)

@@ -76,15 +76,15 @@ class Happened(NamedTuple):
 
 def workloads(sample: HostSample, instances: Iterable[Instance]
               ) -> list[report.Workload]:
-    """All that are there; the background last, if there are too many."""
-    known = {instance.uuid: instance for instance in instances}
-    found = []
+    """Return all workloads; the background last, if there are too many."""
+    by_uuid = {instance.uuid: instance for instance in instances}
+    listed = []
     for workload, *_ in sorted(
             sample.workloads,
-            key=lambda one: (one[0].priority is Priority.BACKGROUND,
-                             one[0].id)):
-        instance = known.get(workload.instance)
-        found.append(report.Workload(
+            key=lambda measured: (measured[0].priority is Priority.BACKGROUND,
+                                  measured[0].id)):
+        instance = by_uuid.get(workload.instance)
+        listed.append(report.Workload(
             id=fit.name(workload.id), priority=workload.priority.value,
             kind='instance' if workload.instance else 'container',
             source=fit.maybe_name(workload.source),
@@ -96,34 +96,34 @@ def workloads(sample: HostSample, instances: Iterable[Instance]
             vcpus=fit.amount(workload.vcpus) or 0.0,
             floor={knob.value: value for knob, value in fit.amounts(
                 workload.floor).items()}))
-    return found[:MOST_WORKLOADS]
+    return listed[:MOST_WORKLOADS]
 
 
-def digest(found: Sequence[report.Workload]) -> str:
-    """Other workloads have another one."""
-    told = hashlib.sha256()
-    for one in found:
-        told.update(codec.encode(one))
-    return told.hexdigest()[:32]
+def digest(workloads: Sequence[report.Workload]) -> str:
+    """Return a digest that differs where the workloads do."""
+    checksum = hashlib.sha256()
+    for workload in workloads:
+        checksum.update(codec.encode(workload))
+    return checksum.hexdigest()[:32]
 
 
-def facts(seen: SeenTick, rates: Rates | None, *, version: str,
+def facts(tick: SeenTick, rates: Rates | None, *, version: str,
           idle_cores: float | None, waits: Waits,
           refused: Mapping[str, str]) -> report.Facts:
-    """How the host and its agent are now.
+    """Return how the host and its agent are now.
 
     :param rates: since the report before, ``None`` if not known
     :param idle_cores: CPU time that was not used, in that time
     :param refused: parts of the directives that are not followed
     """
-    document = seen.document
-    modes = {name: str(one['mode'])
-             for name, one in document.get('controllers', {}).items()}
+    document = tick.document
+    modes = {name: str(controller['mode'])
+             for name, controller in document.get('controllers', {}).items()}
     modes[perfiso.Controller.name] = str(
         document.get('isolation', {}).get('mode', Mode.OFF))
     state = document.get('state', '')
     running = state == journal.RUNNING
-    all_refused = {**refused, **seen.refused}
+    all_refused = {**refused, **tick.refused}
     letter = (document.get('grade') or {}).get('letter', '')
     return report.Facts(
         version=fit.maybe_name(version),
@@ -132,7 +132,7 @@ def facts(seen: SeenTick, rates: Rates | None, *, version: str,
             state.removeprefix(journal.STOPPED)),
         grade=letter if letter in ('A', 'B', 'C') else '',
         cpu_model=fit.maybe_name(
-            seen.sample.cpu_model if seen.sample else None),
+            tick.sample.cpu_model if tick.sample else None),
         modes={fit.name(name): Mode(mode).value
                for name, mode in modes.items()},
         own_modes={fit.name(name): Mode(mode).value
@@ -140,56 +140,58 @@ def facts(seen: SeenTick, rates: Rates | None, *, version: str,
         limited=document.get('limited'),
         missing=[fit.sentence(what) for what in document.get(
             'missing', ())[:report.MAX_MISSING]],
-        capacity=_amounts(capacity.capacity(seen.sample)),
+        capacity=_amounts(capacity.capacity(tick.sample)),
         headroom=_amounts(capacity.headroom(
             document.get('controllers', {}), rates, idle_cores)),
         used=_amounts(capacity.used(rates)),
         precision={fit.name(name): report.Precision(**{
             word: int(tried.get(word, 0))
             for word in ('confirmed', 'refuted', 'unclear')})
-            for name, one in document.get('controllers', {}).items()
-            if isinstance(tried := one.get('facts', {}).get('tried'), dict)},
+            for name, controller in document.get('controllers', {}).items()
+            if isinstance(tried := controller.get('facts', {}).get('tried'),
+                          dict)},
         tick_cpu_share=fit.amount(document.get('cpu_share')),
         spool_bytes=waits.bytes, dropped=waits.dropped,
         waiting_s=round(waits.waiting_s, 1), set_aside=waits.set_aside,
         suffering={
             fit.name(name): fit.sentence(why)
-            for one in document.get('controllers', {}).values()
-            for name, why in list(one.get('facts', {}).get(
+            for controller in document.get('controllers', {}).values()
+            for name, why in list(controller.get('facts', {}).get(
                 'suffering', {}).items())[:MOST_SUFFERING]},
         remembered={
             fit.name(name): round(age_s)
-            for one in document.get('controllers', {}).values()
-            for name, age_s in list(one.get('facts', {}).get(
+            for controller in document.get('controllers', {}).values()
+            for name, age_s in list(controller.get('facts', {}).get(
                 'remembered', {}).items())[:MOST_SUFFERING]},
         refused={fit.name(what): fit.sentence(why) for what, why in list(
             all_refused.items())[:report.MAX_REFUSED]})
 
 
-def encoded(told: report.Report, their_digest: str) -> bytes:
-    """A report as it is sent.
+def encoded(message: report.Report, their_digest: str) -> bytes:
+    """Return a report as it is sent.
 
     If it would be too long its workloads wait for one without entries; where
-    they alone are too many, some are told, under no digest.
+    they alone are too many, some are reported, under no digest.
 
     :param their_digest: of the workloads that the conductor has
     """
-    data = codec.encode(told)
-    if len(data) > report.MAX_REPORT_BYTES and told.entries:
-        told = codec.replace(told, workloads=None,
-                             workloads_digest=their_digest)
-        data = codec.encode(told)
-    while len(data) > report.MAX_REPORT_BYTES and told.workloads:
-        told = codec.replace(
-            told, workloads=told.workloads[:len(told.workloads) // 2],
+    data = codec.encode(message)
+    if len(data) > report.MAX_REPORT_BYTES and message.entries:
+        message = codec.replace(message, workloads=None,
+                                workloads_digest=their_digest)
+        data = codec.encode(message)
+    while len(data) > report.MAX_REPORT_BYTES and message.workloads:
+        message = codec.replace(
+            message, workloads=message.workloads[:len(message.workloads) // 2],
             workloads_digest='')
-        data = codec.encode(told)
+        data = codec.encode(message)
     return data
 
 
-def _amounts(found: Mapping[Resource, float]) -> Amounts:
+def _amounts(by_resource: Mapping[Resource, float]) -> Amounts:
     return {name: value for name in get_args(report.Resource)
-            if (value := fit.amount(found.get(Resource(name)))) is not None}
+            if (value := fit.amount(by_resource.get(Resource(name))))
+            is not None}
 
 
 def entry(happened: Happened) -> report.AnyEntry:
@@ -232,27 +234,27 @@ def entry(happened: Happened) -> report.AnyEntry:
 
 def _incident(event: transitions.IncidentEvent, happened: Happened,
               time_s: float) -> report.Incident:
-    one = event.incident
+    incident = event.incident
     begun_s = event.begun_s + happened.began_behind_s
-    scores = dict(one.suspects)
+    scores = dict(incident.suspects)
     # The sums of an incident count for all that disturbed while it lasted.
-    antagonists = *one.antagonists, *one.named_earlier
+    antagonists = *incident.antagonists, *incident.named_earlier
     return report.Incident(
-        sequence=1, time_s=time_s, id=one.id,
+        sequence=1, time_s=time_s, id=incident.id,
         what=event.what,                    # type: ignore[arg-type]
         begun_s=fit.time_s(min(time_s, begun_s)),
-        victim=fit.name(one.victim),
-        signal=fit.name(one.signal), value=fit.number(one.value),
-        threshold=fit.number(one.threshold),
-        cause=fit.maybe_name(one.cause),
+        victim=fit.name(incident.victim),
+        signal=fit.name(incident.signal), value=fit.number(incident.value),
+        threshold=fit.number(incident.threshold),
+        cause=fit.maybe_name(incident.cause),
         controller=fit.maybe_name(event.controller),
-        action=fit.sentence(one.action),
-        outcome=one.outcome if (            # type: ignore[arg-type]
-            one.outcome in OUTCOMES) else 'unclear',
+        action=fit.sentence(incident.action),
+        outcome=incident.outcome if (            # type: ignore[arg-type]
+            incident.outcome in OUTCOMES) else 'unclear',
         suspects=[report.Suspect(
             workload=fit.name(name), score=fit.number(scores.get(name)),
             antagonist=name in antagonists,
-            earlier=name in one.named_earlier)
+            earlier=name in incident.named_earlier)
             for name in dict.fromkeys((*antagonists, *scores))][:64],
         grounds=[report.Ground(
             workload=fit.maybe_name(ground.workload),
@@ -263,10 +265,10 @@ def _incident(event: transitions.IncidentEvent, happened: Happened,
                 :report.MAX_THREADS]],
             chance=fit.share(ground.chance),
             before=fit.number(ground.before), after=fit.number(ground.after))
-            for ground in one.grounds[:report.MAX_GROUNDS]],
+            for ground in incident.grounds[:report.MAX_GROUNDS]],
         evidence=[report.Series(
             workload=fit.name(workload), signal=fit.name(signal),
-            times_s=[fit.time_s(begun_s + at_s - one.time_s)
+            times_s=[fit.time_s(begun_s + at_s - incident.time_s)
                      for at_s in times[-MOST_SAMPLES:]],
             values=[fit.number(value)
                     for value in values[-MOST_SAMPLES:]])

@@ -133,11 +133,11 @@ class Spool:
         if self.fault and self._bytes:      # those on disk come first
             return self.run_id, []
         entries: list[report.AnyEntry] = []
-        for one in self._waiting:
-            most_bytes -= len(one.data)
+        for entry in self._waiting:
+            most_bytes -= len(entry.data)
             if len(entries) == most or (entries and most_bytes < 0):
                 break
-            entries.append(_entry(one.data))
+            entries.append(_entry(entry.data))
         return self.run_id, entries
 
     def acknowledged(self, run_id: str, sequence: int) -> None:
@@ -186,19 +186,19 @@ class Spool:
             except sqlite3.Error as exc:
                 code = getattr(exc, 'sqlite_errorcode', 0)
                 if code & 0xff in PASSING and code not in TORN:
-                    self._say(str(exc))
+                    self._set_fault(str(exc))
                     self._close()
                     return failed
                 self._move_aside(str(exc))
             except OSError as exc:
-                self._say(exc.strerror or str(exc))
+                self._set_fault(exc.strerror or str(exc))
                 self._close()
                 return failed
             if not again:
-                self._say('it cannot be used')
+                self._set_fault('it cannot be used')
         return failed
 
-    def _say(self, why: str) -> None:
+    def _set_fault(self, why: str) -> None:
         if why and not self.fault:
             self._warn(f'{self.path}: {why}: what is to be reported waits in '
                        'memory and is lost if the agent ends; make it '
@@ -265,7 +265,7 @@ class Spool:
             for path in spool_files.of(self.path)[1:]:
                 path.unlink(missing_ok=True)
         except OSError as exc:
-            self._say(f'{why}; and it cannot be moved: {exc.strerror}')
+            self._set_fault(f'{why}; and it cannot be moved: {exc.strerror}')
 
     def _rename(self, path: pathlib.Path, why: str) -> None:
         aside = path.with_name(path.name + '.unusable')
@@ -292,18 +292,18 @@ class Spool:
         try:
             if self.fault:
                 db.execute(f'PRAGMA user_version = {SCHEMA}')
-            for one in self._waiting:
-                need = len(one.data) + ROW_BYTES
+            for entry in self._waiting:
+                need = len(entry.data) + ROW_BYTES
                 if size + need > self._most:
                     gone, freed = self._evict(db, size + need - self._most)
                     dropped, size = dropped + gone, size - freed
-                if one.statistics and size + need > self._most:
+                if entry.statistics and size + need > self._most:
                     dropped += 1
                     continue
                 db.execute('INSERT INTO entries (run, sequence, statistics, '
                            'crc, entry) VALUES (?, ?, ?, ?, ?)',
-                           (self.run_id, one.sequence, one.statistics,
-                            zlib.crc32(one.data), one.data))
+                           (self.run_id, entry.sequence, entry.statistics,
+                            zlib.crc32(entry.data), entry.data))
                 size += need
             db.execute('COMMIT')
         except BaseException:
@@ -313,10 +313,10 @@ class Spool:
         self._waiting.clear()
         self._bytes = size
         self.dropped += dropped
-        self._say('')
+        self._set_fault('')
 
     def _evict(self, db: sqlite3.Connection, need: int) -> tuple[int, int]:
-        """Delete the oldest statistics; how many, and their bytes."""
+        """Delete the oldest statistics; return how many, and their bytes."""
         ids, freed = [], 0
         for number, size in db.execute(
                 'SELECT id, coalesce(length(entry), 0) + ? FROM entries '

@@ -48,22 +48,22 @@ def make_directory(directory: pathlib.Path) -> str:
 
 
 def make(path: pathlib.Path) -> bool:
-    """Make an empty file if there is none; whether that was so.
+    """Make an empty file if there is none; return whether that was so.
 
     :raises OSError: none can be made.
     :raises Unusable: others may have written it.
     """
     there = False
-    for one in of(path):
+    for file in of(path):
         try:
-            info = one.lstat()
+            info = file.lstat()
         except FileNotFoundError:
             continue
         if (not stat.S_ISREG(info.st_mode) or info.st_nlink != 1
                 or not _only_owners_write(info, path.parent)):
-            raise Unusable(f'{one.name}: {_who(info)}: others may have '
+            raise Unusable(f'{file.name}: {_who(info)}: others may have '
                            'written it')
-        there = there or one == path
+        there = there or file == path
     if not there:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL
                      | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -74,11 +74,11 @@ def make(path: pathlib.Path) -> bool:
     return not there
 
 
-def _only_owners_write(found: os.stat_result, directory: pathlib.Path
+def _only_owners_write(info: os.stat_result, directory: pathlib.Path
                        ) -> bool:
-    return not found.st_mode & 0o022 and found.st_uid in (
+    return not info.st_mode & 0o022 and info.st_uid in (
         0, os.geteuid(), directory.parent.stat().st_uid)
 
 
-def _who(found: os.stat_result) -> str:
-    return f'owner {found.st_uid}, mode {stat.filemode(found.st_mode)}'
+def _who(info: os.stat_result) -> str:
+    return f'owner {info.st_uid}, mode {stat.filemode(info.st_mode)}'

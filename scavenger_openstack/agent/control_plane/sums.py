@@ -54,8 +54,8 @@ class Sums:
                     min(least, value), max(most, value))
 
     def drain(self, wall_s: float) -> list[report.Statistics]:
-        """All of it, as entries of that time."""
-        found = [report.Statistics(
+        """Return all sums as entries of one time, and begin again."""
+        entries = [report.Statistics(
             sequence=1, time_s=fit.time_s(wall_s), project=project,
             application=application, signal=signal, cpu_model=cpu_model,
             hour_s=fit.time_s(hour_s), n=int(samples.n), mean=samples.mean,
@@ -64,4 +64,4 @@ class Sums:
             for ((project, application, cpu_model, signal), hour_s),
             (samples, least, most) in self._sums.items()]
         self._sums = {}
-        return found
+        return entries

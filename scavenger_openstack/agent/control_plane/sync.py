@@ -127,13 +127,13 @@ class Sync:
     def see(self, sample: HostSample | None, document: Mapping[str, Any],
             instances: Sequence[Instance], refused: Mapping[str, str]
             ) -> None:
-        """What the last tick saw, as in :class:`.reports.SeenTick`; from the
-        thread of the tick."""
+        """Take what the last tick saw, as in :class:`.reports.SeenTick`; from
+        the thread of the tick."""
         self._seen = reports.SeenTick(sample, document, instances, refused)
         self.directives.ticked()
 
     def happened(self, events: Iterable[transitions.Event]) -> None:
-        """What is to be told; from the thread of the tick."""
+        """Take events that are to be reported; from the thread of the tick."""
         behind_s = self._clock.behind_s(now_s(), time.time())
         for event in events:
             evidence = self._evidence(event.controller, event.incident) if (
@@ -144,8 +144,8 @@ class Sync:
                 self._clock.began_behind_s(event, behind_s)))
 
     def facts(self) -> dict[str, Any]:
-        """For the status: plain JSON.  ``answered_s`` and ``issued_s`` are
-        UNIX times, 0 for never."""
+        """Return the state for the status, as plain JSON.  ``answered_s`` and
+        ``issued_s`` are UNIX times, 0 for never."""
         called_s, fault = self._called_s, self._fault
         if called_s is not None and time.monotonic() - called_s > SLOW_S:
             fault = fault or ('no answer for '
@@ -183,7 +183,7 @@ class Sync:
         self.directives.load(now_s(), time.time())
 
     def _run(self) -> None:
-        """Until :meth:`stop`: wait, call, wait longer after each failure."""
+        """Wait and call until :meth:`stop`, longer after each failure."""
         due = time.monotonic() + self._sync_s * phase(self._host)
         failures = 0
         while not self._stop.wait(max(0.0, due - time.monotonic())):
@@ -202,7 +202,7 @@ class Sync:
             self.directives.end()
 
     def turn(self) -> bool:
-        """Tell what there is; whether it was answered."""
+        """Report what there is; return whether the conductor answered."""
         try:
             self.directives.keep()
             for _ in range(BACKLOG_CALLS):
@@ -211,16 +211,16 @@ class Sync:
                     break
             self._measure(now_s(), time.time())
         except errors.ScavengerError as exc:
-            self._say(printable(str(exc))[:MOST_WHY])
+            self._set_fault(printable(str(exc))[:MOST_WHY])
         except Exception:
             if self._fault != UNEXPECTED:
                 LOG.exception('unexpected failure')
             self._fault = UNEXPECTED
         else:
-            self._say('')
+            self._set_fault('')
         return not self._fault
 
-    def _say(self, why: str) -> None:
+    def _set_fault(self, why: str) -> None:
         if why and why != self._fault:
             LOG.warning('reports do not reach the conductor: %s; '
                         'this host goes on by itself, and tries again', why)
@@ -231,9 +231,9 @@ class Sync:
     def take(self) -> None:
         """Put what the ticks left into the spool."""
         happened = [self._events.popleft() for _ in range(len(self._events))]
-        seen, wall_s = self._seen, time.time()
-        if seen is not None and seen.sample is not None:
-            self._look(seen.sample)
+        tick, wall_s = self._seen, time.time()
+        if tick is not None and tick.sample is not None:
+            self._rate(tick.sample)
         entries = list(map(reports.entry, happened))
         for event, *_, began_behind_s in happened:
             if isinstance(event, transitions.IncidentEvent):
@@ -270,7 +270,7 @@ class Sync:
         self._waits = (self.spool.bytes, self.spool.dropped,
                        max(now - self._oldest[2], wall_s - since_s))
 
-    def _look(self, sample: HostSample) -> None:
+    def _rate(self, sample: HostSample) -> None:
         """Take the sample of this report and compare it with the last one."""
         before = self._sample
         if before is not None and sample.time_s - before.time_s < (
@@ -292,7 +292,7 @@ class Sync:
                            sample.time_s, sample.wall_time_s))
 
     def exchange(self) -> bool:
-        """Call once; whether more waits.
+        """Call the conductor once; return whether more waits.
 
         :raises WireError: the report, or the answer, is refused.
         :raises ScavengerError: there is no answer.
@@ -303,7 +303,7 @@ class Sync:
         data = self._report(run_id, entries)
         began_s, self._called_s = now_s(), time.monotonic()
         try:
-            found = self._call(data)
+            reply = self._call(data)
         except errors.ScavengerError as exc:
             if self._head.failed(run_id, entries, exc):
                 self._leave_out(run_id, entries[0], str(exc))
@@ -314,24 +314,24 @@ class Sync:
         finally:
             self._called_s = None
         try:
-            answer = codec.decode(found, report.Answer,
+            answer = codec.decode(reply, report.Answer,
                                   report.MAX_ANSWER_BYTES)
         except errors.WireError:
-            sequence = head.acknowledged(found)
+            sequence = head.acknowledged(reply)
             if sequence:    # without one the answer may be of anything
                 self._acknowledge(run_id, entries, sequence)
-            self.directives.follow_kill_switch(found, now_s())
+            self.directives.follow_kill_switch(reply, now_s())
             raise
         self._clock.answered(answer.time_s, began_s, now_s())
         self._answered_s = time.time()
         self._their_digest = answer.workloads_digest
         more = self._acknowledge(run_id, entries, answer.acknowledged)
-        self.directives.follow_answer(answer, found, began_s)
+        self.directives.follow_answer(answer, reply, began_s)
         return more
 
     def _acknowledge(self, run_id: str, entries: list[report.AnyEntry],
                      sequence: int) -> bool:
-        """Forget what the conductor has; whether more waits.
+        """Forget what the conductor has; return whether more waits.
 
         :param sequence: a conductor cannot have what it was not sent
         """
@@ -359,23 +359,23 @@ class Sync:
     def _report(self, run_id: str, entries: list[report.AnyEntry]
                 ) -> bytes:
         """A report, with all workloads if the conductor has others."""
-        seen = self._seen or reports.SeenTick(None, {})
-        found = (reports.workloads(seen.sample, seen.instances)
-                 if seen.sample is not None else None)
-        digest = reports.digest(found) if found is not None else ''
-        told = report.Report(
+        tick = self._seen or reports.SeenTick(None, {})
+        workloads = (reports.workloads(tick.sample, tick.instances)
+                     if tick.sample is not None else None)
+        digest = reports.digest(workloads) if workloads is not None else ''
+        message = report.Report(
             schema=report.SCHEMA, host=self._host, boot_id=self._boot_id,
             run_id=run_id,
             sent_s=time.time(),
             facts=reports.facts(
-                seen, self._rates, version=self._version,
+                tick, self._rates, version=self._version,
                 idle_cores=self._idle_cores, waits=reports.Waits(
                     *self._waits, self._set_aside),
                 refused=self.directives.refused),
             workloads_digest=digest,
-            workloads=None if digest == self._their_digest else found,
+            workloads=None if digest == self._their_digest else workloads,
             entries=entries, directives_digest=self.directives.digest)
-        return reports.encoded(told, self._their_digest)
+        return reports.encoded(message, self._their_digest)
 
 
 def _is_measured(event: transitions.IncidentEvent) -> bool:

@@ -75,23 +75,23 @@ class Queue:
 
         :return: how many statistics are lost, and how many other things
         """
-        last = {one.about: one.sequence for one in self}
-        statistics = self._leave_out(lambda one: one.statistics)
-        self._leave_out(lambda one: one.sequence < last[one.about])
-        return statistics, self._leave_out(lambda one: True)
+        last = {entry.about: entry.sequence for entry in self}
+        statistics = self._leave_out(lambda entry: entry.statistics)
+        self._leave_out(lambda entry: entry.sequence < last[entry.about])
+        return statistics, self._leave_out(lambda entry: True)
 
     def _leave_out(self, may_go: Callable[[Waiting], bool]) -> int:
-        """Leave out the oldest that may go; how many that were."""
+        """Leave out the oldest that may go; return how many that were."""
         more = len(self) - KEPT * MOST
         more_bytes = self.bytes - KEPT * self.most_bytes
         kept, gone = collections.deque[Waiting](), 0
-        for one in self:
-            if (more > gone or more_bytes > 0) and may_go(one):
+        for entry in self:
+            if (more > gone or more_bytes > 0) and may_go(entry):
                 gone += 1
-                more_bytes -= len(one.data)
-                self.bytes -= len(one.data)
+                more_bytes -= len(entry.data)
+                self.bytes -= len(entry.data)
             else:
-                kept.append(one)
+                kept.append(entry)
         self._entries = kept
         return gone
 

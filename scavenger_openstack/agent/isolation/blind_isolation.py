@@ -85,7 +85,7 @@ class BlindIsolation:
 
     def follow(self, wishes: Sequence[Cap], rates: Rates, held_back: bool,
                leaser: base_.Leaser) -> settle.FastLoopState:
-        """Bring the fast loop up to date; what it does from now on."""
+        """Bring the fast loop up to date; return what it does from now on."""
         runs = self._turn(wishes, rates, held_back, leaser)
         return self._does(self._floors(rates) if runs else ())
 
@@ -95,7 +95,8 @@ class BlindIsolation:
 
     def _turn(self, wishes: Sequence[Cap], rates: Rates, held_back: bool,
               leaser: base_.Leaser) -> bool:
-        """Start it, change its bounds or end it; whether it is to run."""
+        """Start the fast loop, change its bounds or end it; return whether it
+        is to run."""
         self._observing = False
         cpus = pins_.usable(rates.topology)
         buffer_cores = perfiso.buffer_cores(self.params, len(cpus))
@@ -147,11 +148,11 @@ class BlindIsolation:
         return True
 
     def _observe(self, rates: Rates, bounds: perfiso.Bounds) -> None:
-        """Only look what it would do, by this tick's sample."""
+        """Preview what the fast loop does, by this tick's sample."""
         self.stop()
         self._preview.look(rates, bounds)
         self._observing = True
-        self._say('observing on CPUs '
+        self._log('observing on CPUs '
                   + format_cpus(bounds.allowed | bounds.beside))
 
     def stop(self, state: str = '') -> settle.FastLoopState:
@@ -166,23 +167,23 @@ class BlindIsolation:
             try:
                 self._fast.stop()
             except errors.DriverError as exc:
-                self._say(f'off: {exc}')
+                self._log(f'off: {exc}')
                 return self._does()
             self._fast = None
             state = state or 'off'
         if state:
-            self._say(state)
+            self._log(state)
         self._sets = {}
         return settle.NO_FAST_LOOP
 
     def facts(self) -> dict[str, Any]:
-        """For the status: plain JSON."""
-        found: dict[str, Any] = {'mode': self.mode, 'state': self._state}
+        """Return the state for the status, as plain JSON."""
+        document: dict[str, Any] = {'mode': self.mode, 'state': self._state}
         if self._observing:
-            found.update(self._preview.facts())
+            document.update(self._preview.facts())
         if self._fast is not None:
-            found.update(self._fast.facts())
-        return found
+            document.update(self._fast.facts())
+        return document
 
     def _floors(self, rates: Rates) -> tuple[Cap, ...]:
         if self._fast is None or not self._fast.short():
@@ -190,7 +191,7 @@ class BlindIsolation:
         return perfiso.quota_floors(rates)
 
     def _problem(self) -> str:
-        """Why the fast loop that runs has to end; '' if it has not."""
+        """Return why the fast loop that runs has to end; '' if it has not."""
         if self._fast is None:
             return ''
         if self._fast.problem:
@@ -273,11 +274,11 @@ class BlindIsolation:
         except errors.DriverError:
             self._rest(now, RETRY_S, LONGEST_RETRY_S)
             raise
-        self._say('running on CPUs '
+        self._log('running on CPUs '
                   + format_cpus(bounds.allowed | bounds.beside))
 
     def _running(self, now: float) -> sched_switch.SchedSwitch:
-        """What runs where; later, if the kernel refuses that.
+        """Return what runs where; later, if the kernel refuses that.
 
         :raises Unsupported: it does.
         """
@@ -294,7 +295,7 @@ class BlindIsolation:
                                        most=most_s)
         self._retry_s = now + self._wait_s
 
-    def _say(self, state: str) -> None:
+    def _log(self, state: str) -> None:
         if state != self._state:
             LOG.log(logging.DEBUG if self._failing else logging.INFO,
                     'blind isolation: %s', state)

@@ -223,7 +223,7 @@ class FastLoop:
         interval_s = self._interval_s
         clock, sleep = time.monotonic, time.sleep
         step, idle_count = self._step, self._running.idle_count
-        look = self._running.look
+        read_online = self._running.look
         before: frozenset[int] | None = None
         beside: frozenset[int] = frozenset()
         before_s = due_s = clock()
@@ -242,7 +242,7 @@ class FastLoop:
             before_s = now
             self._polls += 1
             if now >= look_s:
-                look()
+                read_online()
                 look_s = now + LOOK_S
             bounds = self._bounds
             cpus = step(now, idle_count(bounds.watched), bounds.allowed,

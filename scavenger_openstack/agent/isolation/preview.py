@@ -71,7 +71,7 @@ class Preview:
             least=int(not bounds.beside))
 
     def facts(self) -> dict[str, Any]:
-        """For the status, plain JSON; no set is in force."""
+        """Return the state for the status, plain JSON; no set is in force."""
         cpus = self._cpus
         return {'looks': self._looks,
                 'would_be_cpus': None if cpus is None else len(cpus),

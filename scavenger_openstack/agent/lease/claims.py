@@ -58,16 +58,16 @@ class Claims:
         :raises AlreadyRunning: it does not.
         """
         until_s = time.monotonic() + patience_s
-        seen = set()
+        locks = set()
         # Parents first: what is one of ours need not be shared.
-        for path, how in sorted(self._wanted(), key=lambda one: (
-                one[1] == fcntl.LOCK_SH, len(one[0]))):
+        for path, how in sorted(self._wanted(), key=lambda entry: (
+                entry[1] == fcntl.LOCK_SH, len(entry[0]))):
             while (lock := self._lock(path, how)) is None:
                 if time.monotonic() >= until_s:
                     raise errors.AlreadyRunning(_already(path))
                 time.sleep(0.05)
-            seen.add(lock)
-        for gone in set(self._locks) - seen:
+            locks.add(lock)
+        for gone in set(self._locks) - locks:
             os.close(self._locks.pop(gone))
 
     def release(self) -> None:
@@ -92,7 +92,8 @@ class Claims:
                 yield path, fcntl.LOCK_SH
 
     def _lock(self, path: str, how: int) -> tuple[int, int] | None:
-        """Which file it is, now ours, ``None`` if it is another's.
+        """Lock a path; return which file it is, ``None`` if another process
+        has locked it.
 
         A hierarchy may be mounted twice, so files are known by inode.
         """
@@ -127,23 +128,23 @@ def _open(path: str) -> int:
 
 
 def _already(path: str) -> str:
-    """Which process has the lock, and what to do."""
+    """Return which process has the lock, and what to do."""
     fd = _open(path)
     info = os.fstat(fd)
     os.close(fd)
     pid = state_directory.locked_by(info.st_dev, info.st_ino)
     state = next((agent.state_dir for agent in state_directory.agents()
                   if agent.pid == pid), '')
-    said = ('a process that is not seen from this PID namespace already '
-            'enforces limits there')
+    reason = ('a process that is not seen from this PID namespace already '
+              'enforces limits there')
     if state:
-        said = (f'process {pid} (state directory {state}) already enforces '
-                'limits there')
+        reason = (f'process {pid} (state directory {state}) already enforces '
+                  'limits there')
     elif pid:
         with contextlib.suppress(OSError):
-            said = (f'process {pid} of user {os.stat(f"/proc/{pid}").st_uid} '
-                    'has locked it, as an agent does that enforces limits '
-                    'there')
-    return (f'{path}: {said}, and two agents would take each other\'s limits '
-            'for originals: stop that one first, or set mode = observe, or '
-            'other background_parents, for this one')
+            reason = (f'process {pid} of user '
+                      f'{os.stat(f"/proc/{pid}").st_uid} has locked it, as an '
+                      'agent does that enforces limits there')
+    return (f'{path}: {reason}, and two agents would take each other\'s '
+            'limits for originals: stop that one first, or set mode = '
+            'observe, or other background_parents, for this one')

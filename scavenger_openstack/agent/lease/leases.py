@@ -83,7 +83,8 @@ def _kinds(lease: Lease, mounts: Sequence[cgroup.Mount]) -> frozenset[str]:
 
 
 def _kinds_left(lease: Lease) -> frozenset[str]:
-    """Those of a lease that was found; its mounts may be missing."""
+    """Return the kinds of limits of a lease from an earlier run, whose mounts
+    may be missing."""
     try:
         return _kinds(lease, cgroup.mounts())
     except (OSError, actions_.RestoreError):
@@ -247,8 +248,8 @@ class Leases:
                 self._states = {**self._states, key: state._replace(ours=ours)}
 
     def held(self) -> Mapping[KnobKey, KnobState]:
-        """All that is held now: what each knob held before us, and what we
-        wrote.  Later changes do not show in it."""
+        """Return all that is held now: what each knob held before us, and what
+        we wrote.  Later changes do not show in it."""
         return self._states
 
     def remove(self, workload: str, knob: Knob) -> None:
@@ -282,9 +283,9 @@ class Leases:
         """Many limits are about to be removed: begin what takes a while, for
         all at once."""
         with self._mutex:       # other threads remove some meanwhile
-            found = [self._records[key] for key in keys
-                     if key in self._records]
-        restoration.prepare(found)
+            recorded = [self._records[key] for key in keys
+                        if key in self._records]
+        restoration.prepare(recorded)
 
     def remove_all(self) -> list[str]:
         """Remove every limit; return what did not come back, and why."""
@@ -339,7 +340,7 @@ class Leases:
         self._watched.want(kinds)
 
     def lost(self) -> set[KnobKey]:
-        """What is held, and the watcher could no longer restore."""
+        """Return what is held, and the watcher could no longer restore."""
         kinds, can = self._kinds, self._watched.can
         if kinds is not self._lost_of[0] or can is not self._lost_of[1]:
             self._lost_of = kinds, can

@@ -31,7 +31,7 @@ class Watched:
         """What it can restore; ``None`` while nothing is asked of it."""
         self._wanted: list[str] = []
         self._written = True
-        self._said: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
 
     def look(self) -> bool:
         """Whether there is one that turns; once per tick."""
@@ -44,11 +44,11 @@ class Watched:
                                   if not why)
         if answers is not None:
             for kind in self._wanted:
-                self._say(kind, answers.get(kind))
+                self._report(kind, answers.get(kind))
         return answers is not None
 
     def missing(self, kinds: frozenset[str]) -> frozenset[str]:
-        """Those that it cannot restore."""
+        """Return the kinds that the watcher cannot restore."""
         return kinds - self.can if self.can is not None else frozenset()
 
     def require(self, kinds: frozenset[str]) -> None:
@@ -88,10 +88,10 @@ class Watched:
         else:
             self._written = True
 
-    def _say(self, kind: str, why: str | None) -> None:
-        if why is None or why == self._said.get(kind, ''):
+    def _report(self, kind: str, why: str | None) -> None:
+        if why is None or why == self._reported.get(kind, ''):
             return
-        self._said[kind] = why
+        self._reported[kind] = why
         if why:
             LOG.warning('no %s are set, and those in force are removed: '
                         'scavenger-restore cannot restore them: %s',

@@ -139,13 +139,15 @@ def _facts(document: Mapping[str, Any]
            ) -> Iterator[tuple[str, Iterable[Row]]]:
     """Generate the rows of what the status has besides, by metric."""
     controllers, counters = document['controllers'], document['counters']
-    modes = {name: one['mode'] for name, one in controllers.items()}
+    modes = {name: controller['mode']
+             for name, controller in controllers.items()}
     if fast := (document['isolation'] or {}).get('mode'):
         modes[perfiso.Controller.name] = fast
     libvirt, conductor = document['libvirt'], document['conductor']
     would = Counter((cap['knob'], owner(cap['owner'], controllers))
                     for cap in document['would'])
-    incidents = Counter(cause(one['cause']) for one in document['incidents'])
+    incidents = Counter(cause(incident['cause'])
+                        for incident in document['incidents'])
     resources = list(Resource)
     missing = Counter(
         resource if (resource := sentence.partition(':')[0]) in resources
@@ -166,8 +168,9 @@ def _facts(document: Mapping[str, Any]
                            for name in (*CAUSES, OTHER)],
         'trials_total': [
             [name, result, tried[result]]
-            for name, one in controllers.items()
-            if (tried := one['facts'].get('tried')) for result in RESULTS],
+            for name, controller in controllers.items()
+            if (tried := controller['facts'].get('tried'))
+            for result in RESULTS],
         'kills_total': [[counters['kills']]],
         'missing': [[str(resource), missing[resource]]
                     for resource in (*resources, OTHER)],

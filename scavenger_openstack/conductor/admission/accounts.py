@@ -89,7 +89,7 @@ MOST_SENDERS = 40_000
 
 
 def points(report: wire.Report) -> int:
-    """How many values of evidence a report has, grounds included."""
+    """Return how many values of evidence a report has, grounds included."""
     return sum(GROUND_POINTS * len(entry.grounds) + sum(
         len(series.times_s) for series in entry.evidence)
         for entry in report.entries if isinstance(entry, wire.Incident))
@@ -105,7 +105,7 @@ class Bucket:
         self._level, self._at_s = rate.most, now_s
 
     def level(self, now_s: float) -> float:
-        """What is left, below 0 when it is overdrawn."""
+        """Return what is left, below 0 when it is overdrawn."""
         passed_s = max(0.0, now_s - self._at_s)
         return min(self._rate.most, self._level + passed_s * self._rate.per_s)
 
@@ -164,8 +164,8 @@ class Accounts:
             if account is None and sender.known_by == TRUSTED:
                 account = self._open(sender, now_s)
             if account is None:
-                at_work = any(one.host == sender.host
-                              for one in self._at_work)
+                at_work = any(other.host == sender.host
+                              for other in self._at_work)
             else:
                 at_work = sender in self._at_work
             if at_work:
@@ -280,7 +280,7 @@ class Accounts:
                     + '; "scavenger-manage host enroll" lets it in')
 
     def _newcomers_bucket(self, has_service: bool | None) -> Bucket | None:
-        """What bounds such names, ``None`` for nothing."""
+        """Return what bounds such names, ``None`` for nothing."""
         if has_service:
             return None
         return (self._without_nova if has_service is None
@@ -302,8 +302,8 @@ class Accounts:
 
     def _open(self, sender: Sender, now_s: float) -> Account:
         if len(self._accounts) >= MOST_SENDERS:
-            for old in sorted(self._accounts, key=lambda one: self._accounts[
-                    one].used_s)[:MOST_SENDERS // 2]:
+            for old in sorted(self._accounts, key=lambda old: self._accounts[
+                    old].used_s)[:MOST_SENDERS // 2]:
                 del self._accounts[old]
         account = self._accounts[sender] = Account(HOST, now_s)
         return account

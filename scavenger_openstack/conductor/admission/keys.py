@@ -81,8 +81,8 @@ class Keys:
         return key if fits(key) else ''
 
     def _read_all(self, now: float) -> bool:
-        """Read the hashes of all hosts unless that was done lately; whether
-        they may be others than ``now``.  Other threads wait meanwhile.
+        """Read the hashes of all hosts unless that was done lately; return
+        whether they may be others than ``now``.  Other threads wait meanwhile.
 
         :raises DatabaseError: that cannot be done now
         """

@@ -70,21 +70,21 @@ class Follower:
         self._services_s = -math.inf
 
     def turn(self, still: Callable[[], None]) -> int:
-        """Read all of them; how many aggregates changed.
+        """Read all aggregates; return how many changed.
 
         :param still: called once they are read; may raise to end the turn
         :raises Unreachable: Nova does not answer; nothing changes.
         :raises DatabaseError: the database cannot be used.
         """
-        found = self._nova.aggregates()
+        in_nova = self._nova.aggregates()
         still()
         self._services()
         still()
-        for one in found:
-            for mistake in mistakes(one):
+        for aggregate in in_nova:
+            for mistake in mistakes(aggregate):
                 self._said.warn(mistake)
         changed: int = connect.retried(
-            self._engine, functools.partial(apply, found=found,
+            self._engine, functools.partial(apply, in_nova=in_nova,
                                             now=self._clock()),
             idempotent=True, on_duplicate=True)
         if changed:
@@ -114,34 +114,36 @@ class Follower:
         self._services_s = now
 
 
-def apply(connection: connect.Connection, found: Iterable[Aggregate],
+def apply(connection: connect.Connection, in_nova: Iterable[Aggregate],
           now: float) -> int:
-    """Make what is known of aggregates what Nova says; of how many either
-    hosts or priority were not."""
-    found = list(found)
+    """Store the aggregates of Nova; return of how many either hosts or
+    priority have changed."""
+    in_nova = list(in_nova)
     changed = aggregates.follow(
-        connection, {one.name: one.hosts for one in found}, now_s=now)
+        connection, {aggregate.name: aggregate.hosts for aggregate in in_nova},
+        now_s=now)
     counting = {name for name, there in aggregates.members(connection).items()
                 if not there.named}
     return changed + rules.follow_priorities(
-        connection, {one.name: value for one in found
-                     if one.name in counting and (value := priority(one))},
+        connection, {aggregate.name: value for aggregate in in_nova
+                     if aggregate.name in counting
+                     and (value := priority(aggregate))},
         now_s=now)
 
 
-def priority(one: Aggregate) -> str | None:
-    """The priority that the metadata says, ``None`` if it does not."""
-    value = one.metadata.get(flavor.PRIORITY)
+def priority(aggregate: Aggregate) -> str | None:
+    """Return the priority in the metadata, ``None`` if there is none."""
+    value = aggregate.metadata.get(flavor.PRIORITY)
     return (value if value is not None
             and not flavor.mistake(flavor.PRIORITY, value) else None)
 
 
-def mistakes(one: Aggregate) -> Iterator[str]:
-    """What an operator may wonder about."""
-    for key, value in sorted(one.metadata.items()):
+def mistakes(aggregate: Aggregate) -> Iterator[str]:
+    """Generate what an operator may wonder about."""
+    for key, value in sorted(aggregate.metadata.items()):
         if key.startswith(flavor.PREFIX):
             why = (flavor.mistake(key, value) if key == flavor.PRIORITY
                    else f'of an aggregate only {flavor.PRIORITY} counts')
             if why:
-                yield (f'host aggregate {one.name!a:.80}: {key!a:.80} = '
+                yield (f'host aggregate {aggregate.name!a:.80}: {key!a:.80} = '
                        f'{value!a:.80} in its metadata is ignored: {why}')

@@ -149,30 +149,30 @@ class Nova:
             *markers, last = after or (None,)
             for marker in (last, *markers[::-1]):
                 try:
-                    return [_server(one) for one in nova.servers.list(
+                    return [_server(server) for server in nova.servers.list(
                         search_opts=search, marker=marker, limit=PAGE)]
                 except exceptions.BadRequest as exc:
                     fault = exc     # perhaps the marker is gone
             raise fault
 
-        found = self._ask(ask)
-        if found:
-            _next(after[-1] if after else None, found[-1].id)
+        servers = self._ask(ask)
+        if servers:
+            _next(after[-1] if after else None, servers[-1].id)
         return Page(
             # The host of an unknown one is not known either.
-            [server for server in found if not server.unknown],
-            tuple(server.id for server in found[-MARKERS:]))
+            [server for server in servers if not server.unknown],
+            tuple(server.id for server in servers[-MARKERS:]))
 
     def server(self, instance: str) -> Server | None:
-        """One of them, ``None`` when there is none."""
+        """Return an instance, ``None`` when Nova has none of that id."""
         def ask(nova: Any) -> Any:
             try:
                 return _server(nova.servers.get(_in_path(instance)))
             except exceptions.NotFound:
                 return None
 
-        found: Server | None = self._ask(ask)
-        return found
+        answer: Server | None = self._ask(ask)
+        return answer
 
     def act(self, instance: str, how: str) -> None:
         """Have Nova begin to live-migrate, pause, stop or shelve it.
@@ -188,7 +188,7 @@ class Nova:
             'shelve': lambda: nova.servers.shelve(instance)}[how]())
 
     def groups(self) -> Iterator[list[Group]]:
-        """All server groups of all projects, in pages.
+        """Generate all server groups of all projects, in pages.
 
         :raises Unreachable: Nova does not answer, or not so.
         """
@@ -197,19 +197,19 @@ class Nova:
                                 nova.server_groups.list(
                                     all_projects=True, limit=GROUPS,
                                     offset=after)):
-            yield [_group(found) for found in page]
+            yield [_group(group) for group in page]
             offset += len(page)
 
     def group(self, id_: str) -> Group | None:
-        """One of them, ``None`` when there is none."""
+        """Return a server group, ``None`` when Nova has none of that id."""
         def ask(nova: Any) -> Any:
             try:
                 return nova.server_groups.get(_in_path(id_))
             except exceptions.NotFound:
                 return None
 
-        found = self._ask(ask)
-        return None if found is None else _group(found)
+        answer = self._ask(ask)
+        return None if answer is None else _group(answer)
 
     def services(self) -> list[str]:
         """The hosts that have a compute service.
@@ -220,28 +220,28 @@ class Nova:
             lambda nova: nova.services.list(binary='nova-compute'))]
 
     def aggregates(self) -> list[Aggregate]:
-        """All host aggregates.
+        """Return all host aggregates.
 
         :raises Unreachable: Nova does not answer, or not so.
         """
         return self._ask(lambda nova: [
-            _aggregate(one) for one in nova.aggregates.list()])
+            _aggregate(aggregate) for aggregate in nova.aggregates.list()])
 
     def flavors(self) -> dict[str, Flavor]:
-        """All flavors, by name.
+        """Return all flavors, by name.
 
         :raises Unreachable: Nova does not answer, or not so.
         """
-        found: dict[str, Flavor] = {}
+        by_name: dict[str, Flavor] = {}
         marker = None
         while page := self._ask(lambda nova, after=marker: [
-                (one, _specs(one)) for one in nova.flavors.list(
+                (flavor, _specs(flavor)) for flavor in nova.flavors.list(
                     is_public=None, marker=after, limit=PAGE)]):
-            for one, specs in page:
-                found[one.name] = Flavor(one.id, one.vcpus, one.ram, one.disk,
-                                         specs)
+            for flavor, specs in page:
+                by_name[flavor.name] = Flavor(
+                    flavor.id, flavor.vcpus, flavor.ram, flavor.disk, specs)
             marker = _next(marker, page[-1][0].id)
-        return found
+        return by_name
 
     def make_flavor(self, name: str, wanted: Flavor, *, public: bool
                     ) -> None:
@@ -275,16 +275,16 @@ class Nova:
                                      f'{exc!r:.200}') from exc
 
     def _connected(self) -> Any:
-        """With the newest microversion that both sides know."""
+        """Return a client of the newest microversion that both sides know."""
         newest = api_versions.APIVersion(NEWEST)
-        found = min(newest, api_versions.discover_version(
+        version = min(newest, api_versions.discover_version(
             self._make(api_versions.APIVersion('2.1')),
             api_versions.APIVersion('2.latest')))
-        if found < api_versions.APIVersion(OLDEST):
+        if version < api_versions.APIVersion(OLDEST):
             raise errors.Unreachable(
                 f'Nova: microversion {OLDEST} is needed, which has the extra '
-                f'specs of flavors; it has {found.get_string()}')
-        return self._make(found)
+                f'specs of flavors; it has {version.get_string()}')
+        return self._make(version)
 
 
 def _in_path(id_: str) -> str:
@@ -302,54 +302,60 @@ def _next(marker: str | None, last: str) -> str:
     return last
 
 
-def _specs(one: Any) -> dict[str, str]:
-    """The extra specs of a flavor.  Before microversion 2.61 the list does
-    not have them, and Nova is asked for those of each."""
-    found = one.to_dict().get('extra_specs')
-    return dict(one.get_keys() if found is None else found)
+def _specs(flavor: Any) -> dict[str, str]:
+    """Return the extra specs of a flavor.
+
+    Before microversion 2.61 the list does not have them, and Nova is asked
+    for those of each flavor.
+    """
+    specs = flavor.to_dict().get('extra_specs')
+    return dict(flavor.get_keys() if specs is None else specs)
 
 
-def _server(one: Any) -> Server:
-    """From what novaclient has of it.
+def _server(server: Any) -> Server:
+    """Return an instance from what novaclient has of it.
 
     :raises Unreachable: the extra specs of its flavor are missing, without
         which nothing can be said of it.
     """
-    found = one.to_dict()
-    flavor = found.get('flavor') or {}
+    document = server.to_dict()
+    flavor = document.get('flavor') or {}
     if flavor and 'extra_specs' not in flavor:
         raise errors.Unreachable(
             'Nova: it does not tell the extra specs of flavors: the user of '
             '[openstack] needs what its policy os_compute_api:servers:show:'
             'flavor-extra-specs asks for')
-    metadata, tags = found.get('metadata') or {}, found.get('tags') or ()
+    metadata, tags = document.get('metadata') or {}, document.get('tags') or ()
     return Server(
-        found['id'], found['tenant_id'],
-        printable(found.get('OS-EXT-SRV-ATTR:host') or ''),
-        found['status'] in DELETED,
+        document['id'], document['tenant_id'],
+        printable(document.get('OS-EXT-SRV-ATTR:host') or ''),
+        document['status'] in DELETED,
         flavor.get('extra_specs') or {},
         tuple(sorted(name for name in (*metadata, *tags)
                      if name.startswith(PREFIX))),
-        found['status'], bool(found.get('OS-EXT-STS:task_state')),
-        stacks.name(metadata, tags), _time_s(found.get('created')),
-        None if (groups := found.get('server_groups')) is None
+        document['status'], bool(document.get('OS-EXT-STS:task_state')),
+        stacks.name(metadata, tags), _time_s(document.get('created')),
+        None if (groups := document.get('server_groups')) is None
         else tuple(groups))
 
 
 def _time_s(text: str | None) -> float:
-    """A time of Nova such as 2025-06-15T15:06:40Z, as UNIX time."""
+    """Return a time of Nova such as 2025-06-15T15:06:40Z as UNIX time."""
     return (datetime.datetime.fromisoformat(
         text.replace('Z', '+00:00')).timestamp() if text
             else 0.0)
 
 
-def _group(found: Any) -> Group:
-    return Group(found.id, found.name, tuple(found.members))
+def _group(group: Any) -> Group:
+    return Group(group.id, group.name, tuple(group.members))
 
 
-def _aggregate(one: Any) -> Aggregate:
-    """Likewise.  To MariaDB a name is the same with blanks at its end."""
-    found = one.to_dict()
-    return Aggregate(found['name'].rstrip(' '), tuple(
-        host.rstrip(' ') for host in found.get('hosts') or ()),
-        found.get('metadata') or {})
+def _aggregate(aggregate: Any) -> Aggregate:
+    """Return an aggregate from what novaclient has of it.
+
+    To MariaDB a name is the same with blanks at its end.
+    """
+    document = aggregate.to_dict()
+    return Aggregate(document['name'].rstrip(' '), tuple(
+        host.rstrip(' ') for host in document.get('hosts') or ()),
+        document.get('metadata') or {})

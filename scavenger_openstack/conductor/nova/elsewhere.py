@@ -44,35 +44,36 @@ def end(connection: connect.Connection, now: float, read_s: float,
     """
     flavor_tags.touch(connection, moving, now)
     placed.read_now(connection, read_s + GRACE_S)
-    found = []
-    for one in placed.wrong(connection, now - GRACE_S):
-        found.append((one.host, one.instance, one.placed_on))
-        reports.end_workloads(connection, one.host_id,
-                              {one.name: one.workload_id}, now, WHY)
-        reports.update_host(connection, one.host_id, {'workloads_digest': ''})
+    moved = []
+    for workload in placed.wrong(connection, now - GRACE_S):
+        moved.append((workload.host, workload.instance, workload.placed_on))
+        reports.end_workloads(connection, workload.host_id,
+                              {workload.name: workload.workload_id}, now, WHY)
+        reports.update_host(connection, workload.host_id,
+                            {'workloads_digest': ''})
         reports.add_audit(connection, [{
-            'time_s': now, 'actor': f'agent {one.host}',
-            'action': 'report.refused', 'target': one.instance,
-            'reason': f'{WHY}: {one.placed_on}'}], by_agent=True)
-    return found
+            'time_s': now, 'actor': f'agent {workload.host}',
+            'action': 'report.refused', 'target': workload.instance,
+            'reason': f'{WHY}: {workload.placed_on}'}], by_agent=True)
+    return moved
 
 
 def refused(connection: connect.Connection, host_id: int, report: Report,
             now: float) -> frozenset[str]:
-    """Workloads of a report that are instances which Nova has placed
-    elsewhere: to libvirt's domains their names are those of Nova."""
-    told = {one.instance: one.id for one in report.workloads or ()
-            if one.instance}
+    """Return the workloads of a report that are instances which Nova has
+    placed elsewhere: to libvirt's domains their names are those of Nova."""
+    ids = {workload.instance: workload.id
+           for workload in report.workloads or () if workload.instance}
     for entry in report.entries:
         for name in ('victim', 'workload'):
             named = getattr(entry, name, '')
             if len(named) == UUID_CHARS:
-                told.setdefault(named, named)
-    if not told:
+                ids.setdefault(named, named)
+    if not ids:
         return frozenset()
     return frozenset(
-        told[instance] for instance, _ in placed.elsewhere(
-            connection, host_id, report.host, told, now - GRACE_S, now))
+        ids[instance] for instance, _ in placed.elsewhere(
+            connection, host_id, report.host, ids, now - GRACE_S, now))
 
 
 def without(report: Report, names: Collection[str]) -> Report:
@@ -84,10 +85,11 @@ def without(report: Report, names: Collection[str]) -> Report:
             continue
         if isinstance(entry, Incident):
             entry = codec.replace(entry, **{
-                part: [one for one in getattr(entry, part)
-                       if one.workload not in names]
+                part: [suspect for suspect in getattr(entry, part)
+                       if suspect.workload not in names]
                 for part in ('suspects', 'grounds')})
         entries.append(entry)
     return codec.replace(
         report, entries=entries, workloads=None if report.workloads is None
-        else [one for one in report.workloads if one.id not in names])
+        else [workload for workload in report.workloads
+              if workload.id not in names])

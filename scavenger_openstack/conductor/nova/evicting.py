@@ -115,7 +115,7 @@ class Evicting:
         self._unanswered: set[int] = set()
 
     def turn(self, still: Callable[[], None]) -> int:
-        """Look at each that has not ended; how many there are.
+        """Check each eviction that has not ended; return how many there are.
 
         :param still: called before each, and before Nova is asked to do it;
             may raise to end the turn
@@ -169,7 +169,7 @@ class Evicting:
                 self._send(row, still)
         else:
             try:
-                self._look(row)
+                self._check(row)
             except errors.Unreachable:
                 if self._waited_s(row) <= GIVE_UP_S:
                     raise
@@ -205,8 +205,8 @@ class Evicting:
         else:
             self._move(row, SENDING, DOING, 'Nova does it')
 
-    def _look(self, row: Row) -> None:
-        """Find out whether Nova has done it."""
+    def _check(self, row: Row) -> None:
+        """Check whether Nova has done an eviction."""
         server = self._nova.server(row['instance'])
         if server is None:
             self._move(row, DOING, DONE, 'the instance was deleted')
@@ -266,7 +266,7 @@ def resumed(connection: connect.Connection, instances: Sequence[str],
 
 
 def refusal(row: Row, server: Instance | None) -> str:
-    """Why Nova is not asked, '' when it is: what its agent says of an
+    """Return why Nova is not asked, '' when it is: what its agent says of an
     instance is not enough to stop it."""
     if server is None:
         return 'Nova has no such instance'
@@ -281,9 +281,9 @@ def refusal(row: Row, server: Instance | None) -> str:
 
 
 def withdrawn(wanted: wishes.Wanted, row: Row, server: Instance) -> str:
-    """Why the policy would not ask for it any more, '' when it would or an
-    operator asked: minutes may pass until Nova answers, and an operator has no
-    other way to take back what the policy asked for."""
+    """Return why the policy does not ask for an eviction any more, '' when it
+    does or an operator asked: minutes may pass until Nova answers, and an
+    operator has no other way to take back what the policy asked for."""
     if row['created_by'] != eviction_policy.ACTOR:
         return ''
     if directives.exempt(wanted, wanted.aggregates.of(row['host']),
@@ -294,8 +294,8 @@ def withdrawn(wanted: wishes.Wanted, row: Row, server: Instance) -> str:
 
 def foreground(connection: connect.Connection, wanted: wishes.Wanted,
                row: Row, server: Instance) -> str:
-    """Why an instance may not be background any more, '' when it is: since
-    the eviction was asked for an operator may have said so, or it was
+    """Return why an instance may not be background any more, '' when it is:
+    since the eviction was asked for an operator may have said so, or it was
     resized, and its agent needs a moment to follow.
 
     :param row: the eviction
@@ -306,12 +306,12 @@ def foreground(connection: connect.Connection, wanted: wishes.Wanted,
         return 'no host reports it any more'
     if not evictions.is_background(has):
         return f"{has['host']} says that it is foreground by now"
-    said = flavor.read(server.specs).priority
+    of_flavor = flavor.read(server.specs).priority
     tags = directives.tags(
         wanted, wanted.aggregates.of(has['host']),
         [(row['instance'], server.project, '')],
-        [flavor_tags.FlavorTag(row['instance'], said, FLAVOR, '')]
-        if said else ())
+        [flavor_tags.FlavorTag(row['instance'], of_flavor, FLAVOR, '')]
+        if of_flavor else ())
     if tags:
         return ('' if tags[0].priority == Priority.BACKGROUND
                 else f'the {tags[0].source} was given the priority '

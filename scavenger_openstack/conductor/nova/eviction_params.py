@@ -59,19 +59,19 @@ def check(params: Params) -> None:
                 f'be one of {", ".join(POLICIES)}')
 
 
-def hold(one: Row, recent: Sequence[Row], params: Params, now: float
+def hold(instance: Row, recent: Sequence[Row], params: Params, now: float
          ) -> bool:
     """Whether an instance must stay for now: an eviction of it or of another
     one of its host was asked for a short time ago, or enough were in this
     hour.
 
-    :param one: the instance, with ``instance`` and ``host``
+    :param instance: the row, with ``instance`` and ``host``
     :param recent: evictions of the last hours
     :param now: UNIX time in seconds
     """
     return (
-        any(row['instance'] == one['instance'] for row in recent)
-        or any(row['host'] == one['host']
+        any(row['instance'] == instance['instance'] for row in recent)
+        or any(row['host'] == instance['host']
                and now - row['created_s'] < params.cool_down_s
                for row in recent)
         or sum(now - row['created_s'] < HOUR_S for row in recent

@@ -65,42 +65,44 @@ class Policy:
         self._seen = shortage.Seen()
 
     def turn(self, still: Callable[[], None]) -> int:
-        """Ask for what the policies say; for how many.
+        """Ask Nova for the evictions of the policies; return how many.
 
         :raises DatabaseError: the database cannot be used.
         """
-        said: list[str]
-        said, self._seen = connect.retried(self._engine, functools.partial(
-            apply, params=self._params, now=self._clock(),
-            before=self._seen), on_duplicate=True)
-        for sentence in said:
+        sentences: list[str]
+        sentences, self._seen = connect.retried(
+            self._engine, functools.partial(
+                apply, params=self._params, now=self._clock(),
+                before=self._seen), on_duplicate=True)
+        for sentence in sentences:
             LOG.warning('%s', sentence)
-        return len(said)
+        return len(sentences)
 
 
 def apply(connection: connect.Connection, params: Params, now: float,
           before: shortage.Seen) -> tuple[list[str], shortage.Seen]:
-    """One look; what an operator is told, and what the next look needs.
+    """Evict or recommend once; return the sentences for the log, and the
+    state for the next turn.
 
     :param now: UNIX time in seconds
-    :param before: what the last look left
+    :param before: the state that the last turn returned
     """
     candidates = rows.candidates(connection, now - params.window_h * HOUR_S,
                                  params.confirmed, now)
     short = {row['host_id']: row for row in rows.short(
         connection, shortage.SLACK_CORES, now)} if params.shortage_s else {}
-    seen = shortage.look(before, short, now)
-    due = shortage.due(seen, params)
+    state = shortage.look(before, short, now)
+    due = shortage.due(state, params)
     if not (candidates or due):
-        return [], seen
-    look = _Look(connection, params, now)
-    look.antagonists(candidates)
-    done = look.shortages([short[host] for host in due])
-    return look.said, shortage.done(seen, done, params)
+        return [], state
+    turn = _Turn(connection, params, now)
+    turn.antagonists(candidates)
+    done = turn.shortages([short[host] for host in due])
+    return turn.sentences, shortage.done(state, done, params)
 
 
-class _Look:
-    """What one look asks for and recommends.
+class _Turn:
+    """One turn: asks for evictions and recommends some.
 
     An instance is a row with ``host_id``, ``host``, ``name``, ``instance``
     and ``project``.
@@ -108,7 +110,7 @@ class _Look:
 
     def __init__(self, connection: connect.Connection, params: Params,
                  now: float) -> None:
-        self.said: list[str] = []
+        self.sentences: list[str] = []
         self._connection = connection
         self._params = params
         self._now = now
@@ -119,25 +121,25 @@ class _Look:
         rows.forget_recommended(connection, now, RECOMMENDED_S)
         self._left = MOST
 
-    def antagonists(self, found: Sequence[Row]) -> None:
+    def antagonists(self, candidates: Sequence[Row]) -> None:
         """Evict, or recommend, antagonists that were confirmed often enough.
 
-        :param found: the worst first
+        :param candidates: the worst first
         """
-        known = self._known(found)
-        for one in found:
-            policy = self._params.of(self._names(one))
-            if self._is_exempt(one):
+        recommended = self._recommended(candidates)
+        for instance in candidates:
+            policy = self._params.of(self._names(instance))
+            if self._is_exempt(instance):
                 continue
-            why = (f"it disturbed others {one['confirmed']} times within "
+            why = (f"it disturbed others {instance['confirmed']} times within "
                    f'{self._params.window_h:g} h, which limits on it '
                    'confirmed')
             if policy != NONE:
-                if not hold(one, self._recent, self._params, self._now):
-                    self._ask(one, policy, why)
-            elif one['instance'] not in known and self._left > 0:
-                self._recommend(one, why, 'disturbs others')
-                known.add(one['instance'])
+                if not hold(instance, self._recent, self._params, self._now):
+                    self._request(instance, policy, why)
+            elif instance['instance'] not in recommended and self._left > 0:
+                self._recommend(instance, why, 'disturbs others')
+                recommended.add(instance['instance'])
 
     def shortages(self, short: Sequence[Row]) -> set[int]:
         """Evict, or recommend, instances of hosts that have been short for
@@ -150,30 +152,30 @@ class _Look:
             row for row in short if policies[row['host_id']]][:MOST]}
         if not by_id:
             return set()
-        found = rows.instances(self._connection, by_id)
+        listed = rows.instances(self._connection, by_id)
         instances: dict[int, list[Row]] = {host: [] for host in by_id}
-        for one in found:
-            one['exempt'] = self._is_exempt(one)
-            instances[one['host_id']].append(one)
+        for instance in listed:
+            instance['exempt'] = self._is_exempt(instance)
+            instances[instance['host_id']].append(instance)
         decision = shortage.decide(
             [shortage.Host(host, row['cores'], policies[host],
                            instances[host]) for host, row in by_id.items()],
-            self._recent, self._known(found), self._left, self._params,
+            self._recent, self._recommended(listed), self._left, self._params,
             self._now)
-        for policy, one in decision.steps:
-            host = by_id[one['host_id']]
+        for policy, instance in decision.steps:
+            host = by_id[instance['host_id']]
             why = ('it is one of the newest background instances of a host '
                    f"where these hold {host['held']:.1f} vCPUs and have "
                    f"{host['cores']:.1f} cores, too few for at least "
                    f'{self._params.shortage_s / 60:.0f} min')
             if policy == NONE:
-                self._recommend(one, why, 'lasting shortage of CPU')
+                self._recommend(instance, why, 'lasting shortage of CPU')
             else:
-                self._ask(one, policy, why)
+                self._request(instance, policy, why)
         return by_id.keys() - decision.later
 
     def _policy_now(self, host: Row) -> str:
-        """The policy of a host, '' while no instance of it may go."""
+        """Return the policy of a host, '' while no instance of it may go."""
         names = self._names(host)
         policy = self._params.of(names)
         if self._exempt & {('aggregate', name) for name in names} or (
@@ -183,22 +185,23 @@ class _Look:
             return ''
         return policy
 
-    def _names(self, one: Row) -> Sequence[str]:
-        """The aggregates that it is in."""
-        return self._aggregates.of(one['host'])
+    def _names(self, row: Row) -> Sequence[str]:
+        """Return the aggregates of the host in a row."""
+        return self._aggregates.of(row['host'])
 
-    def _is_exempt(self, one: Row) -> bool:
+    def _is_exempt(self, row: Row) -> bool:
         return bool(self._exempt & {
-            ('instance', one['instance']), ('project', one['project']),
-            *(('aggregate', name) for name in self._names(one))})
+            ('instance', row['instance']), ('project', row['project']),
+            *(('aggregate', name) for name in self._names(row))})
 
-    def _known(self, found: Sequence[Row]) -> set[str]:
-        """The instances of these that need not be recommended again."""
+    def _recommended(self, instances: Sequence[Row]) -> set[str]:
+        """Return the instances that need not be recommended again."""
         return set(rows.recommended(
-            self._connection, [one['instance'] for one in found]))
+            self._connection,
+            [instance['instance'] for instance in instances]))
 
-    def _recommend(self, one: Row, why: str, reason: str) -> None:
-        """In log, audit and an incident.
+    def _recommend(self, instance: Row, why: str, reason: str) -> None:
+        """Recommend an eviction in log, audit and an incident.
 
         Readers of the project see the incident: so it has no figures, which
         are of others, too, and has the command as its action, which they are
@@ -207,36 +210,40 @@ class _Look:
         :param reason: for the command
         """
         command = printable(shlex.join([
-            'openstack', 'antagonist', 'evict', one['instance'], '--reason',
-            reason, '--how', 'live-migrate']))
-        sentence = (printable(f"{one['instance']} on {one['host']}")
+            'openstack', 'antagonist', 'evict', instance['instance'],
+            '--reason', reason, '--how', 'live-migrate']))
+        sentence = (printable(f"{instance['instance']} on {instance['host']}")
                     + f': {why}; to have Nova take it away: {command}')
         reports.add_audit(self._connection, [{
-            'time_s': self._now, 'actor': ACTOR, 'project': one['project'],
-            'action': RECOMMENDED, 'target': one['instance'],
-            'reason': sentence}])
-        rows.add_recommended(self._connection, one['instance'], self._now)
+            'time_s': self._now, 'actor': ACTOR,
+            'project': instance['project'], 'action': RECOMMENDED,
+            'target': instance['instance'], 'reason': sentence}])
+        rows.add_recommended(self._connection, instance['instance'], self._now)
         reports.add_incidents(self._connection, [{
-            'host_id': one['host_id'], 'uuid': uuid.uuid4().hex,
-            'victim': one['name'], 'victim_instance': one['instance'],
-            'project': one['project'], 'signal': '', 'cause': CAUSE,
+            'host_id': instance['host_id'], 'uuid': uuid.uuid4().hex,
+            'victim': instance['name'],
+            'victim_instance': instance['instance'],
+            'project': instance['project'], 'signal': '', 'cause': CAUSE,
             'controller': ACTOR, 'action': f'recommended: {command}',
             'outcome': OUTCOME, 'begun_s': self._now,
             'changed_s': self._now, 'ended_s': self._now, 'evidence': []}])
         self._left -= 1
-        self.said.append(sentence)
+        self.sentences.append(sentence)
 
-    def _ask(self, one: Row, policy: str, why: str) -> None:
-        row = {'uuid': uuid.uuid4().hex, 'instance': one['instance'],
-               'host': one['host'], 'project': one['project'], 'how': policy,
-               'reason': why, 'created_by': ACTOR, 'created_s': self._now,
+    def _request(self, instance: Row, policy: str, why: str) -> None:
+        row = {'uuid': uuid.uuid4().hex, 'instance': instance['instance'],
+               'host': instance['host'], 'project': instance['project'],
+               'how': policy, 'reason': why, 'created_by': ACTOR,
+               'created_s': self._now,
                'state': evictions.ASKED, 'detail': '',
                'changed_s': self._now}
         evictions.add(self._connection, **row)
         reports.add_audit(self._connection, [{
-            'time_s': self._now, 'actor': ACTOR, 'project': one['project'],
-            'action': 'eviction.ask', 'target': one['instance'],
-            'after': {'how': policy, 'host': one['host']}, 'reason': why}])
+            'time_s': self._now, 'actor': ACTOR,
+            'project': instance['project'], 'action': 'eviction.ask',
+            'target': instance['instance'],
+            'after': {'how': policy, 'host': instance['host']},
+            'reason': why}])
         self._recent.append(row)
-        self.said.append(printable(one['instance']) + f': {why}: Nova is '
-                         f'asked to {policy} it')
+        self.sentences.append(printable(instance['instance'])
+                              + f': {why}: Nova is asked to {policy} it')

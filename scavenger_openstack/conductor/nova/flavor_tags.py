@@ -19,7 +19,7 @@ FLAVOR = 'flavor'
 
 def take(connection: reports.Connection, tag: InstanceTag, now_s: float
          ) -> bool:
-    """Remember a tag; whether its host is one that has reported.
+    """Remember a tag; return whether its host is one that has reported.
 
     A flavor that says nothing is not remembered.  nova-compute sends the same
     for an instance that was deleted.

@@ -137,7 +137,7 @@ class Reconciler:
         self._said = said.Said()
 
     def turn(self, still: Callable[[], None]) -> int:
-        """Read what has changed; how many rows that made.
+        """Read what has changed; return how many rows that made.
 
         :param still: called before each page; may raise to end the turn
         :raises Unreachable: Nova does not answer.
@@ -328,12 +328,12 @@ class Reconciler:
 
     def _apply(self, servers: Sequence[Instance]) -> int:
         groups = {server.id: self._groups.of(server.id) for server in servers}
-        for one in servers:
-            if one.busy and not one.deleted:
-                self._busy.add(one.id)
+        for server in servers:
+            if server.busy and not server.deleted:
+                self._busy.add(server.id)
             else:
-                self._busy.discard(one.id)
-            for text in mistakes(one, groups[one.id]):
+                self._busy.discard(server.id)
+            for text in mistakes(server, groups[server.id]):
                 self._said.warn(text)
         written: int = self._written(functools.partial(
             apply, servers=servers, groups=groups, now=self._clock()))
@@ -342,18 +342,18 @@ class Reconciler:
 
 def apply(connection: connect.Connection, servers: Iterable[Instance],
           groups: Mapping[str, str], now: float) -> int:
-    """Make what is known of these instances what Nova says; how many were
-    not."""
+    """Store what Nova says of these instances; return how many changed."""
     servers = list(servers)
     evicting.resumed(connection, [
-        one.id for one in servers if one.status == RUNS and not one.busy],
-        now - OVERLAP_S, now)
-    known = flavor_tags.of_instances(connection, [one.id for one in servers])
+        server.id for server in servers
+        if server.status == RUNS and not server.busy], now - OVERLAP_S, now)
+    tags = flavor_tags.of_instances(
+        connection, [server.id for server in servers])
     changed = 0
     for server in servers:
         row = None if server.deleted or not server.host else tag(
             server, groups.get(server.id, ''))
-        if row == known.get(server.id):
+        if row == tags.get(server.id):
             continue
         changed += 1
         if row is None:
@@ -365,7 +365,7 @@ def apply(connection: connect.Connection, servers: Iterable[Instance],
 
 
 def tag(server: Instance, group: str) -> reports.Row:
-    """What is kept of an instance.
+    """Return what is kept of an instance.
 
     Without an application of these its agent finds one, by the property of
     its image or by image and flavor: Nova's API has another image of one that
@@ -374,10 +374,10 @@ def tag(server: Instance, group: str) -> reports.Row:
     :param group: its server group, or ''
     """
     of_flavor = flavor.read(server.specs)
-    found = classify.classify(flavor=of_flavor.priority)
+    classified = classify.classify(flavor=of_flavor.priority)
     return {'instance': server.id, 'host': server.host,
-            'project': server.project, 'priority': str(found.priority),
-            'source': found.source,
+            'project': server.project, 'priority': str(classified.priority),
+            'source': classified.source,
             'application': flavor.application(
                 of_flavor.application, group, server.stack),
             'protect': of_flavor.protect,
@@ -386,10 +386,10 @@ def tag(server: Instance, group: str) -> reports.Row:
 
 
 def mistakes(server: Instance, group: str) -> Iterable[str]:
-    """What an operator may wonder about."""
-    for one in flavor.read(server.specs).wrong:
-        yield (f'instance {server.id}: extra spec {one.key!a:.80} = '
-               f'{one.value!a:.80} of its flavor is ignored: {one.why}')
+    """Generate what an operator may wonder about."""
+    for spec in flavor.read(server.specs).wrong:
+        yield (f'instance {server.id}: extra spec {spec.key!a:.80} = '
+               f'{spec.value!a:.80} of its flavor is ignored: {spec.why}')
     names = [*server.strays, *([group] if group.startswith(flavor.PREFIX)
                                else [])]
     for name in names:

@@ -82,78 +82,79 @@ def look(before: Seen, short: Iterable[int], now: float) -> Seen:
                                in before.again_s.items() if host in since_s})
 
 
-def due(seen: Seen, params: Params) -> list[int]:
-    """Hosts that have been short for long enough, the longest first, but for
-    those that were looked at within the cool-down."""
-    return sorted((host for host, since_s in seen.since_s.items()
-                   if seen.looked_s - since_s >= params.shortage_s
-                   and seen.again_s.get(host, -math.inf) <= seen.looked_s),
-                  key=lambda host: (seen.since_s[host], host))
+def due(state: Seen, params: Params) -> list[int]:
+    """Return the hosts that have been short for long enough, the longest
+    first, but for those that were looked at within the cool-down."""
+    return sorted((host for host, since_s in state.since_s.items()
+                   if state.looked_s - since_s >= params.shortage_s
+                   and state.again_s.get(host, -math.inf) <= state.looked_s),
+                  key=lambda host: (state.since_s[host], host))
 
 
-def done(seen: Seen, hosts: Iterable[int], params: Params) -> Seen:
-    """What is remembered when the instances of these were looked at."""
-    again_s = seen.looked_s + params.cool_down_s
-    return seen._replace(again_s={**seen.again_s,
-                                  **dict.fromkeys(hosts, again_s)})
+def done(state: Seen, hosts: Iterable[int], params: Params) -> Seen:
+    """Return the state after the instances of these hosts were looked at."""
+    again_s = state.looked_s + params.cool_down_s
+    return state._replace(again_s={**state.again_s,
+                                   **dict.fromkeys(hosts, again_s)})
 
 
 def decide(hosts: Sequence[Host], recent: Sequence[Row],
-           known: Collection[str], most: int, params: Params, now: float
+           recommended: Collection[str], most: int, params: Params, now: float
            ) -> Decision:
-    """Which instances are evicted, or recommended for it.
+    """Decide which instances are evicted, or recommended for it.
 
     :param recent: evictions of the last hours, ``instance``, ``host`` and
         ``created_s`` of each
-    :param known: instances that were recommended already
+    :param recommended: instances that were recommended already
     :param most: so many are recommended
     """
-    recent, known = list(recent), set(known)
+    recent, recommended = list(recent), set(recommended)
     decision = Decision([], set())
     for host in hosts:
         chosen = newest(host, {row['instance'] for row in recent})
         if host.policy != NONE:
             # One at a time: the cool-down decides when the next one goes.
-            for one in chosen[:1]:
-                if hold(one, recent, params, now):
+            for instance in chosen[:1]:
+                if hold(instance, recent, params, now):
                     decision.later.add(host.id)
                 else:
-                    recent.append({**one, 'created_s': now})
-                    decision.steps.append((host.policy, one))
+                    recent.append({**instance, 'created_s': now})
+                    decision.steps.append((host.policy, instance))
             continue
-        for one in chosen:
-            if one['instance'] in known:
+        for instance in chosen:
+            if instance['instance'] in recommended:
                 continue
             if most <= 0:
                 decision.later.add(host.id)
                 break
             most -= 1
-            known.add(one['instance'])
-            decision.steps.append((NONE, one))
+            recommended.add(instance['instance'])
+            decision.steps.append((NONE, instance))
     return decision
 
 
 def newest(host: Host, tried: Collection[str]) -> list[Row]:
-    """The newest instances without which the host is not short, or all that
-    may go if these are too few; none of them could stay.
+    """Return the newest instances without which the host is not short, or all
+    that may go if these are too few; none of them could stay.
 
     :param tried: instances whose turn it is not again
     """
     background = [instance for instance in host.instances
                   if instance['priority'] == Priority.BACKGROUND]
-    lacks = sum(one['vcpus'] for one in background) - host.cores - SLACK_CORES
-    found: list[Row] = []
-    for one in sorted(background, reverse=True,
-                      key=lambda one: (one['since_s'], one['id'])):
+    lacks = (sum(instance['vcpus'] for instance in background)
+             - host.cores - SLACK_CORES)
+    chosen: list[Row] = []
+    for instance in sorted(background, reverse=True, key=lambda instance: (
+            instance['since_s'], instance['id'])):
         if lacks <= 0:
             break
-        if not (one['exempt'] or one['flavor'] == Priority.FOREGROUND
-                or one['instance'] in tried or one['vcpus'] <= 0):
-            found.append(one)
-            lacks -= one['vcpus']
+        if not (instance['exempt'] or instance['flavor'] == Priority.FOREGROUND
+                or instance['instance'] in tried or instance['vcpus'] <= 0):
+            chosen.append(instance)
+            lacks -= instance['vcpus']
     # The last one may be so large that some before it can stay.
-    for one in found[::-1]:
-        if one['vcpus'] <= -lacks:
-            found.remove(one)
-            lacks += one['vcpus']
-    return found
+    for instance in chosen[::-1]:
+        if instance['vcpus'] <= -lacks:
+            chosen.remove(instance)
+            lacks += instance['vcpus']
+    return chosen
