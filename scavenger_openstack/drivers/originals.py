@@ -147,13 +147,13 @@ def below(actions: Sequence[RestoreAction], now: Sequence[RestoreAction]
     so its original is the parent's; any other value is its own, and so is a
     CPU set below that is not the one of the lease.
     """
-    found = {_action_key(action): action for action in actions}
+    originals = {_action_key(action): action for action in actions}
     present = {_action_key(action): action for action in now}
     texts = {action.get('dir'): action.get('text') for action in actions}
     held = {action.get('dir'): action.get('text') for action in now}
     sets = is_tree(now) and now[0].get('file') == cpuset.FILE
     for name, action in present.items():
-        old = found.get(name, {})
+        old = originals.get(name, {})
         if 'dir' not in action or (
                 old.get('inode') == action.get('inode')
                 and (not sets or old['text'] == action['text']
@@ -164,8 +164,8 @@ def below(actions: Sequence[RestoreAction], now: Sequence[RestoreAction]
         if parent in texts and text == held.get(parent):
             text = texts[parent]
         texts[action['dir']] = text
-        found[name] = {**action, 'text': text}
-    every = list(found.values())
+        originals[name] = {**action, 'text': text}
+    every = list(originals.values())
     return cpuset_tree.in_order(every) if is_tree(every) else every
 
 
@@ -207,29 +207,29 @@ def after_drift(actions: Sequence[RestoreAction],
     for action in now:
         if action.get('file') in RESET_WEIGHTS:
             weights.pop(action.get('dir'), None)
-    found: list[RestoreAction] = []
+    originals: list[RestoreAction] = []
     for action in now:
         mine = written.get(_action_key(action), {})
         old = before.get(_action_key(action), action)
         if action == mine:
-            found.append(_in_period(old, actions, now))
+            originals.append(_in_period(old, actions, now))
         elif action.get('file') == 'cpu.max' and mine \
                 and _split(action)[0] == _split(mine)[0]:
-            found.append(_same_share(old, action))
+            originals.append(_same_share(old, action))
         elif not mine and _is_reset(action):
-            found.append(old)
+            originals.append(old)
         elif 'values' in action:
-            found.append({**action, 'values': grammar.after_change(
+            originals.append({**action, 'values': grammar.after_change(
                 old['values'], action['values'], mine.get('values', {}))})
         elif action.get('file') == 'io.max':
-            found.append({**action, 'text': ' '.join(
+            originals.append({**action, 'text': ' '.join(
                 '='.join(limit) for limit in grammar.after_change(
                     _limits(old), _limits(action), _limits(mine)).items())})
         else:
-            found.append(action)
+            originals.append(action)
         if action.get('file') == 'cpu.idle' and action.get('dir') in weights:
-            found.append(weights[action.get('dir')])    # one of several
-    return found
+            originals.append(weights[action.get('dir')])    # one of several
+    return originals
 
 
 def _is_reset(action: RestoreAction) -> bool:
@@ -375,6 +375,6 @@ def _identity(actions: Sequence[RestoreAction]) -> object:
             or (first.get('uuid'), first.get('pid'), first.get('started')))
 
 
-def kin(one: str, two: str) -> bool:
+def kin(path: str, other: str) -> bool:
     """Whether one cgroup lies below the other."""
-    return one.startswith(f'{two}/') or two.startswith(f'{one}/')
+    return path.startswith(f'{other}/') or other.startswith(f'{path}/')

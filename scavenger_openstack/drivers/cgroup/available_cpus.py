@@ -39,14 +39,15 @@ def obtainable(directory: CgroupDirectory, cpus: frozenset[int]
 
     :raises DriverError: there is none of them.
     """
-    found = cpus & (read_cpus(directory)        # it may be a partition itself
-                    | read_cpus(directory, '../cpuset.cpus.effective'))
-    if not found:
+    # The cgroup may be a partition itself.
+    available = cpus & (read_cpus(directory)
+                        | read_cpus(directory, '../cpuset.cpus.effective'))
+    if not available:
         raise errors.DriverError(f'{directory.path}: ' + (
             withheld(directory, cpus) or 'the cgroup above it does not have '
             f'these CPUs: {format_cpus(cpus)}'))
-    _log_withheld(directory, cpus - found)
-    return found
+    _log_withheld(directory, cpus - available)
+    return available
 
 
 def withheld(directory: CgroupDirectory, cpus: frozenset[int]) -> str:

@@ -179,7 +179,7 @@ def sources(mounts: Mapping[str, Mount], devices: Sequence[bytes], *,
     :param devices: ``major:minor`` of the disks to count; may change later
     :param pressure: read the three PSI files, too
     """
-    found: list[Source] = []
+    present: list[Source] = []
 
     def add(controller: str, version: int, parse: Parse,
             fields: tuple[int, ...], *files: str,
@@ -187,14 +187,14 @@ def sources(mounts: Mapping[str, Mount], devices: Sequence[bytes], *,
             off: bytes | None = None) -> None:
         mount = mounts.get(controller)
         if mount is not None and mount.version == version:
-            found.append(Source(mount.path, files, parse, fields, follows,
-                                off))
+            present.append(Source(mount.path, files, parse, fields, follows,
+                                  off))
 
     # A throttled group adds up when it may run again.
     add('cpuacct', 1, usage_ns, (CPU_S,), 'cpuacct.usage')
     add('cpu', 1, throttled_ns, (THROTTLED_S,), 'cpu.stat', follows=(CPU_S,),
         off=b'nr_periods 0\n')
-    if not found:
+    if not present:
         add('unified', 2, cpu_stat_us, (CPU_S, THROTTLED_S), 'cpu.stat')
     # What neither runs nor changes in size does not change what it holds.
     add('memory', 1, used_bytes, (USED_BYTES,), 'memory.usage_in_bytes')
@@ -214,7 +214,7 @@ def sources(mounts: Mapping[str, Mount], devices: Sequence[bytes], *,
         for place, name in ((PSI_CPU_S, 'cpu'), (PSI_IO_S, 'io'),
                             (PSI_MEMORY_S, 'memory')):
             add('unified', 2, psi(place), (place,), f'{name}.pressure')
-    return found
+    return present
 
 
 def _open(path: str) -> int | None:
@@ -320,10 +320,10 @@ class Counters:
     def _arrange(self) -> None:
         # Leaders first: what follows looks at what they said this tick.
         self._kept.sort(key=lambda kept: kept.source.fields[0])
-        told = {kept.source.fields[0] for kept in self._kept}
+        counted = {kept.source.fields[0] for kept in self._kept}
         for kept in self._kept:
             kept.wakes = sum(1 << place for place in kept.source.follows
-                             if told.issuperset(kept.source.follows))
+                             if counted.issuperset(kept.source.follows))
 
     def parse_again(self) -> None:
         """Parse all files the next time: other disks count."""

@@ -155,8 +155,9 @@ class FastCpuSet:
                 try:
                     node.look(self._root_dir)
                     if node.directory.version == 1:
-                        known = max(len(order), len(self._order))
-                        node.look_below(MOST + 1 - known + len(node.children))
+                        group_count = max(len(order), len(self._order))
+                        node.look_below(MOST + 1 - group_count
+                                        + len(node.children))
                 except errors.WorkloadGone:
                     if node.parent is None:
                         raise
@@ -180,11 +181,11 @@ class FastCpuSet:
         :raises DriverError: it cannot be read.
         """
         with self._lock:
-            known, target = self._root.now, self._root.target
-            now = self._look()
-            if now == target or target == _NONE or known == now:
+            before, target = self._root.now, self._root.target
+            now = self._read_set()
+            if now == target or target == _NONE or before == now:
                 return None
-            return now if known in (target, target - self._taken) else None
+            return now if before in (target, target - self._taken) else None
 
     def read(self) -> frozenset[int]:
         """The set of the group, with what the kernel took out of ours.
@@ -192,9 +193,9 @@ class FastCpuSet:
         :raises DriverError: it cannot be read.
         """
         with self._lock:
-            return self._look()
+            return self._read_set()
 
-    def _look(self) -> frozenset[int]:
+    def _read_set(self) -> frozenset[int]:
         """What the group holds, or our last set if the kernel has taken
         CPUs out of that and nothing else has happened to it."""
         root = self._root
@@ -374,7 +375,7 @@ def _forget(node: _Node) -> None:
     if node.parent is not None:
         node.parent.links = -1
         below = node.parent.children
-        for name in [name for name, one in below.items() if one is node]:
+        for name in [name for name, child in below.items() if child is node]:
             del below[name]
 
 

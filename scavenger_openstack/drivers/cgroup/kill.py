@@ -79,11 +79,11 @@ def _check_not_threaded(top: CgroupDirectory) -> None:
 
 def _members(top: CgroupDirectory) -> set[int]:
     """The processes in a cgroup and below (0: in another PID namespace)."""
-    found: set[int] = set()
+    pids: set[int] = set()
     for directory in _subtree(top):
         with contextlib.suppress(errors.WorkloadGone):
-            found |= directory.processes()
-    return found - {0}
+            pids |= directory.processes()
+    return pids - {0}
 
 
 def _lives(pid: int) -> bool:

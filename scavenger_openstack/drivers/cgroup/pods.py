@@ -59,7 +59,7 @@ class Pods:
         owners = [self._top]
         if [owner.links() for owner in self._owners] == self._links:
             return
-        found = {}
+        pods = {}
         for owner in owners:
             for name in owner.subdirectories():
                 try:
@@ -70,12 +70,12 @@ class Pods:
                 if is_of_kubelet(child.path):
                     owners.append(child)
                 else:
-                    found[child.path] = child
+                    pods[child.path] = child
         self._owners = owners
         self._links = [owner.links() for owner in owners]
         self._pods, self._new = (
-            {path: pod for path, pod in found.items()
-             if (path in self._pods) is known} for known in (True, False))
+            {path: pod for path, pod in pods.items()
+             if (path in self._pods) is is_old} for is_old in (True, False))
 
     def read(self) -> Value | None:
         """Whether all pods are idle, as far as they were there at the last
@@ -122,13 +122,13 @@ class Pods:
     def _each(self, do: Callable[[CgroupDirectory], T],
               paths: Collection[str]) -> list[T]:
         """Of those of these pods that are still there."""
-        found = []
+        results = []
         for path, pod in list(self._pods.items()):
             if path not in paths:
                 continue
             try:
-                found.append(do(pod))
+                results.append(do(pod))
             except errors.WorkloadGone:
                 del self._pods[path]
                 self._links = []
-        return found
+        return results

@@ -163,9 +163,9 @@ class Totals:
 
         With version 2 the controller comes and goes.
         """
-        before, known = self._counts, sample.io_bytes is not None
-        if self._mount.version == 2 and (known or before):
-            self._counts = known or None
+        before, counts_io = self._counts, sample.io_bytes is not None
+        if self._mount.version == 2 and (counts_io or before):
+            self._counts = counts_io or None
         elif before is None and sample.io_bytes:
             self._counts = True
         self._switched |= before not in (None, self._counts)
@@ -213,7 +213,7 @@ class Totals:
 
         :param most_ns: that a process can have waited since
         """
-        known, self.processes = self.processes, {}
+        before, self.processes = self.processes, {}
         born = set()
         unknown = 0
         for pid in asked.processes:
@@ -221,7 +221,7 @@ class Totals:
             if cur is None:
                 self._rest = 0      # who else is gone, or new?
                 continue
-            process = known.get(pid)
+            process = before.get(pid)
             if process is not None and cur.runs < process.last.runs:
                 process = None      # another one got its number
             if process is None:
@@ -244,12 +244,12 @@ class Totals:
 
     def _add_bytes(self, asked: Asked, answers: Answers, born: set[int]
                    ) -> None:
-        known, self._threads = self._threads, {}
+        before, self._threads = self._threads, {}
         for tid in asked.threads:
             cur = answers[taskstats.TASK, tid]
             if cur is not None:
                 total = self._threads[tid] = cur.read_bytes + cur.write_bytes
-                self._bytes += max(0, total - known.get(
+                self._bytes += max(0, total - before.get(
                     tid, 0 if tid in born else total))
 
 

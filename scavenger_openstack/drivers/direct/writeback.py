@@ -169,12 +169,12 @@ def shares(looks: Sequence[Look]) -> dict[str, float]:
         return {}
     written: dict[str, int] = {}
     for workload in looks[-1].workloads:
-        dirty = [look.workloads[workload] for look in looks
-                 if workload in look.workloads]
-        so_far = [one.written_bytes for one in dirty
-                  if one.written_bytes is not None]
+        dirty = [reading.workloads[workload] for reading in looks
+                 if workload in reading.workloads]
+        so_far = [pages.written_bytes for pages in dirty
+                  if pages.written_bytes is not None]
         # What never has a dirty page writes past them.
-        if any(one.bytes for one in dirty) and so_far[-1:] > so_far[:1]:
+        if any(pages.bytes for pages in dirty) and so_far[-1:] > so_far[:1]:
             written[workload] = so_far[-1] - so_far[0]
     total = max(looks[-1].written_bytes - looks[0].written_bytes,
                 sum(written.values()))

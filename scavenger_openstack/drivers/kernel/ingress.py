@@ -121,8 +121,8 @@ def _nest(kind: int, payload: bytes) -> bytes:
 
 
 def _kind(answer: bytes) -> str:
-    found = dict(attributes(answer[_TC.size:]))
-    return found.get(_TCA_KIND, b'').rstrip(b'\0').decode(errors='replace')
+    fields = dict(attributes(answer[_TC.size:]))
+    return fields.get(_TCA_KIND, b'').rstrip(b'\0').decode(errors='replace')
 
 
 def _parse(answers: list[bytes]) -> Iterator[Filter]:
@@ -132,11 +132,11 @@ def _parse(answers: list[bytes]) -> Iterator[Filter]:
             continue
         preference = _TC.unpack_from(answer)[4] >> 16
         kind = _kind(answer)
-        found = dict(attributes(answer[_TC.size:]))
+        fields = dict(attributes(answer[_TC.size:]))
         if kind != 'u32' or preference != PREFERENCE:
             yield Filter(kind, preference)
             continue
-        options = dict(attributes(found.get(_TCA_OPTIONS, b'')))
+        options = dict(attributes(fields.get(_TCA_OPTIONS, b'')))
         if _U32_ACTIONS in options:
             yield Filter(kind, preference, _target(options[_U32_ACTIONS]))
 

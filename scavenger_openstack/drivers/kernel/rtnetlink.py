@@ -195,17 +195,17 @@ class Rtnetlink:
 
     def link_bytes(self) -> LinkBytes:
         """Of all devices, in one question."""
-        found = {}
+        by_index = {}
         for answer in self.talk.dump(_GETSTATS, _STATS.pack(0, 0, 1)):
             size = len(answer)
             ifindex, kind, received, sent = (
                 _STATS_BYTES.unpack_from(answer)
                 if size >= _STATS_BYTES.size else (0, 0, 0, 0))
             if kind == _IFLA_STATS_LINK_64:
-                found[ifindex] = received, sent
+                by_index[ifindex] = received, sent
             elif size >= _STATS.size and (both := _received_sent(answer)):
-                found[_STATS.unpack_from(answer)[1]] = both     # padded
-        return found
+                by_index[_STATS.unpack_from(answer)[1]] = both     # padded
+        return by_index
 
     def root_qdisc(self, ifindex: int) -> Qdisc | None:
         """The root qdisc, ``None`` while the device has none (is down).
@@ -217,9 +217,9 @@ class Rtnetlink:
         if answer is None:
             return None
         handle = _TC.unpack_from(answer)[2]
-        found = dict(attributes(answer[_TC.size:]))
-        kind = _text(found.get(_TCA_KIND, b''))
-        options = dict(attributes(found.get(_TCA_OPTIONS, b'')))
+        fields = dict(attributes(answer[_TC.size:]))
+        kind = _text(fields.get(_TCA_KIND, b''))
+        options = dict(attributes(fields.get(_TCA_OPTIONS, b'')))
         parms = options.get(_TBF_PARMS, b'')
         if kind != 'tbf' or len(parms) < struct.calcsize(_RATESPEC):
             return Qdisc(kind, handle)
@@ -272,13 +272,13 @@ def _kind(kind: str) -> bytes:
 
 def _link(answer: bytes) -> tuple[str, Link]:
     """Name, '' where the kernel gives none, and device."""
-    found = dict(attributes(answer[_LINK.size:]))
-    info = dict(attributes(found.get(_IFLA_LINKINFO, b'')))
-    return _text(found.get(_IFLA_IFNAME, b'')), Link(
+    fields = dict(attributes(answer[_LINK.size:]))
+    info = dict(attributes(fields.get(_IFLA_LINKINFO, b'')))
+    return _text(fields.get(_IFLA_IFNAME, b'')), Link(
         _LINK.unpack_from(answer.ljust(_LINK.size, b'\0'))[2],
-        _number(found.get(_IFLA_MTU, b'')),
+        _number(fields.get(_IFLA_MTU, b'')),
         _text(info.get(_IFLA_INFO_KIND, b'')),
-        _number(found.get(_IFLA_GROUP, b'')))
+        _number(fields.get(_IFLA_GROUP, b'')))
 
 
 def _number(data: bytes) -> int:

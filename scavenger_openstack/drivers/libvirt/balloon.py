@@ -129,15 +129,15 @@ class Balloons:
     def follow(self, snapshot: Snapshot) -> int | None:
         """Where a balloon rises to, in bytes, until it is there."""
         uuid = snapshot.domain.uuid
-        known = self._rising.get(uuid)
-        if known is None:
+        rising = self._rising.get(uuid)
+        if rising is None:
             return None
-        identity, size, told_s = known
+        identity, size, told_s = rising
         if identity == snapshot.identity and (
                 snapshot.domain.balloon_bytes < size
                 or time.monotonic() < told_s):
             return size
-        if self._rising.get(uuid) is known:
+        if self._rising.get(uuid) is rising:
             self._rising.pop(uuid, None)
         return None
 
@@ -168,7 +168,7 @@ class Balloons:
         :param limits: domains, and how many bytes each may have
         """
         before, self._ways = self._ways, {}
-        found = {}
+        by_uuid = {}
         for snapshot, cap in limits:
             domain = snapshot.domain
             if domain.fixed_memory is not None:
@@ -189,11 +189,11 @@ class Balloons:
             if now_s - way.since_s < (STILL_S if answered else SILENT_S):
                 continue
             if answered:
-                found[domain.uuid] = missing
+                by_uuid[domain.uuid] = missing
             if not way.told:
                 _warn(snapshot, missing, cap, answered=answered)
             way.told = True
-        return found
+        return by_uuid
 
 
 def _warn(snapshot: Snapshot, missing: int, cap: int, *, answered: bool

@@ -97,9 +97,9 @@ def _mixed(pins: Mapping[int, frozenset[int]]) -> bool:
 
 def realtime(tune: ElementTree.Element | None) -> str | None:
     """The real-time scheduler of some of its vCPUs, if they have one."""
-    for one in some(tune, metadata.MAX_VALUES):
-        if one.tag == 'vcpusched' and one.get('scheduler') in REALTIME:
-            return one.get('scheduler')
+    for element in some(tune, metadata.MAX_VALUES):
+        if element.tag == 'vcpusched' and element.get('scheduler') in REALTIME:
+            return element.get('scheduler')
     return None
 
 

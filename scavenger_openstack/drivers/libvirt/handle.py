@@ -39,11 +39,11 @@ class Handle:
     could not be done, and why.
     """
 
-    def __init__(self, api: Any, said: Callable[[str], Any], domain: Any,
+    def __init__(self, api: Any, converted: Callable[[str], Any], domain: Any,
                  uuid: str, no_quota_us: int = -1) -> None:
         self._no_quota_us = no_quota_us
         self._api = api
-        self._said = said
+        self._converted = converted
         self._domain = domain
         self.uuid = uuid
 
@@ -55,10 +55,10 @@ class Handle:
         valid now, in the language of the host.
         """
         try:
-            with self._said(what):
+            with self._converted(what):
                 yield
         except errors.Denied as exc:
-            with self._said(what):
+            with self._converted(what):
                 runs = self._domain.isActive()
             if not runs:
                 raise errors.WorkloadGone(str(exc)) from None

@@ -39,9 +39,9 @@ class KnownDomain:
         self.files = files
 
 
-def is_idle(known: KnownDomain | None) -> bool:
+def is_idle(tracked: KnownDomain | None) -> bool:
     """Whether a domain is idle for the scheduler; any thread may ask."""
-    return known is not None and known.files.is_idle()
+    return tracked is not None and tracked.files.is_idle()
 
 
 class Allowed:

@@ -135,8 +135,8 @@ class Domain:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What to log of its extra specs."""
-        return tuple(f'instance {shown(self.name)} ({self.uuid}): {one}'
-                     for one in self.ignored)
+        return tuple(f'instance {shown(self.name)} ({self.uuid}): {text}'
+                     for text in self.ignored)
 
     @property
     def instance(self) -> Instance:
@@ -200,7 +200,7 @@ def _domain(root: ElementTree.Element, floors: Mapping[Knob, float]
                          f'{MAX_VCPUS}')
     balloon = root.find('devices/memballoon')
     flavor = nova_metadata.NovaMetadata(root.find('metadata'), vcpus)
-    found = domain_record.find(root)
+    record = domain_record.find(root)
     tune = root.find('cputune')
     pins, emulator_pin = cputune.pins(tune)
     allowed = cpus(vcpu.get('cpuset'))
@@ -209,8 +209,9 @@ def _domain(root: ElementTree.Element, floors: Mapping[Knob, float]
         allowed = (None if unpinned and allowed is None else
                    frozenset().union(*set(pins.values()),
                                      allowed or () if unpinned else ()))
-    interfaces = [_interface(one) for one in root.findall('devices/interface')]
-    seen = tuple(filter(None, interfaces))
+    interfaces = [_interface(interface)
+                  for interface in root.findall('devices/interface')]
+    devices = tuple(filter(None, interfaces))
     return Domain(
         uuid=uuid, name=name, priority=flavor.priority, source=flavor.source,
         project=flavor.project, application=flavor.application,
@@ -220,8 +221,8 @@ def _domain(root: ElementTree.Element, floors: Mapping[Knob, float]
         # A guest writes it, and whatever it likes.
         balloon_bytes=min(_bytes(root.find('currentMemory')) or memory,
                           memory),
-        disks=tuple(_disks(root)), interfaces=seen,
-        unseen_interfaces=len(interfaces) - len(seen),
+        disks=tuple(_disks(root)), interfaces=devices,
+        unseen_interfaces=len(interfaces) - len(devices),
         pins=pins, allowed_cpus=allowed,
         numa_nodes=_numa_nodes(root),
         dedicated_cpus=cputune.reserved(flavor.cpus, pins, emulator_pin,
@@ -235,7 +236,7 @@ def _domain(root: ElementTree.Element, floors: Mapping[Knob, float]
                      and balloon.get('model') != 'none'),
         cpu_model=_cpu_model(root.find('cpu')),
         virt_type=root.get('type', ''), specs_known=flavor.known,
-        found=found, display_name=flavor.display_name, flavor=flavor.name,
+        found=record, display_name=flavor.display_name, flavor=flavor.name,
         ignored=tuple(flavor.ignored),
         ignored_properties=tuple(flavor.ignored_properties))
 
@@ -262,9 +263,9 @@ def _fixed_memory(root: ElementTree.Element) -> str | None:
         return f'encrypted memory ({shown(secure.get("type", ""))})'
     devices = root.find('devices')
     for tag, types in VFIO.items():
-        for one in some(devices, MAX_DEVICES):
-            if one.tag == tag and one.get('type') in types:
-                return f'a device passed through ({tag} {one.get("type")})'
+        for device in some(devices, MAX_DEVICES):
+            if device.tag == tag and device.get('type') in types:
+                return f'a device passed through ({tag} {device.get("type")})'
     return None
 
 
@@ -284,8 +285,8 @@ def _disks(root: ElementTree.Element) -> Iterator[Disk]:
                 or not source.attrib.keys() - {'index', 'startupPolicy'}):
             continue
         yield Disk(name, {
-            one.tag: limit for one in some(disk.find('iotune'), 64)
-            if one.tag != 'group_name' and (limit := count(one.text))},
+            element.tag: limit for element in some(disk.find('iotune'), 64)
+            if element.tag != 'group_name' and (limit := count(element.text))},
             disk.findtext('iotune/group_name'))
 
 

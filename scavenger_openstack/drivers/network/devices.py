@@ -94,10 +94,10 @@ class Devices:
 
     def forget(self, device: str) -> None:
         """Look for it again when it is needed next."""
-        found = self._found.pop(device, None)
+        link = self._found.pop(device, None)
         taps = self._taps.get(split(device)[0])
-        if found and taps:
-            taps.forget(found.ifindex)
+        if link and taps:
+            taps.forget(link.ifindex)
 
     def failure(self, interface: Interface, exc: Exception
                  ) -> errors.DriverError:
@@ -109,9 +109,9 @@ class Devices:
         device = ' and '.join(every)
         netns = split(every[0])[0]
         if number == errno.ENODEV:
-            for one in every:
-                self.forget(one)
-            missing = ' or no '.join(split(one)[1] for one in every)
+            for name in every:
+                self.forget(name)
+            missing = ' or no '.join(split(name)[1] for name in every)
             return errors.WorkloadGone(
                 f'network device {device}: there is no {missing} '
                 + (f'in namespace {netns}' if netns else 'here')

@@ -126,13 +126,13 @@ class Network:
         logged once.
         """
         try:
-            found = self._devices.namespace('').link_bytes()
+            by_index = self._devices.namespace('').link_bytes()
         except OSError as exc:
             self._complain('', errors.DriverError(
                 f'what network devices have sent is unknown: {exc}'))
             return {}
         self._logged.over('')
-        return found
+        return by_index
 
     def withheld(self, link_bytes: rtnetlink.LinkBytes
                  ) -> dict[str, int | None]:
@@ -143,9 +143,9 @@ class Network:
 
         :param link_bytes: by all devices of the namespace of the taps
         """
-        found: dict[str, int | None] = {}
+        by_workload: dict[str, int | None] = {}
         for workload in self._withheld:
-            found[workload] = self._withheld[workload]
+            by_workload[workload] = self._withheld[workload]
             interface = self._interfaces.get(workload)
             if interface is None:
                 continue        # limited no more: what was withheld stays so
@@ -160,20 +160,20 @@ class Network:
                     device).withheld(links, link_bytes)
             except (OSError, errors.DriverError) as exc:
                 self._complain(device, self._devices.failure(interface, exc))
-                found[workload] = None
+                by_workload[workload] = None
                 continue
             self._logged.over(device)
-            found[workload] = self._withheld[workload]
-        return found
+            by_workload[workload] = self._withheld[workload]
+        return by_workload
 
     def link_tx(self) -> dict[str, int]:
         """Bytes sent so far over each shared link that is there."""
-        found = {}
+        sent_bytes = {}
         for name in self._links:
             sent = self.tx_bytes(name)
             if sent is not None:
-                found[name] = sent
-        return found
+                sent_bytes[name] = sent
+        return sent_bytes
 
     def read(self, workload: str, knob: Knob,
              state: base.KnobState | None = None) -> float | None:
@@ -299,7 +299,7 @@ class Network:
                       taps: tap.SeenTaps) -> str:
         """Log once which taps of a VM are left out of its limit; all of it,
         for a message."""
-        found = ''
+        refusals = ''
         for device in devices.names(interface):
             about = workload, device
             name = devices.split(device)[1]
@@ -308,11 +308,11 @@ class Network:
                 continue
             why = (f'{taps.refused[name]}' if name in taps.refused else
                    f'network device {device}: there is no {name} here')
-            found += f'; {why}'
+            refusals += f'; {why}'
             self._complain(about, errors.DriverError(
                 f'{workload}: {device} is not limited, its other interfaces '
                 f'are: {why}'))
-        return found
+        return refusals
 
     def _speed(self, name: str, *, known: bool) -> float | None:
         """Speed that a device of our own namespace reports, bytes/s.

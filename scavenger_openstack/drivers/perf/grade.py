@@ -85,14 +85,14 @@ def choose(events: Sequence[Event], max_counters: int) -> tuple[Event, ...]:
 def signals(events: Sequence[Event]) -> tuple[str, ...]:
     """What these events tell, for people."""
     fields = {event.field for event in events}
-    found = []
+    names = []
     if 'ref_cycles' in fields:
-        found.append('cpi')
+        names.append('cpi')
     elif 'cycles' in fields:
-        found.append('cpi of core cycles (follows the clock frequency)')
+        names.append('cpi of core cycles (follows the clock frequency)')
     if 'llc_misses' in fields:
-        found.append('llc_misses')
-    return tuple(found)
+        names.append('llc_misses')
+    return tuple(names)
 
 
 def none(why: str) -> Grade:

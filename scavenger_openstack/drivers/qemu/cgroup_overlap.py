@@ -62,7 +62,8 @@ class DomainCgroups:
         """Those cgroups that are no matter of any domain."""
         if not self.own:
             return samples
-        return tuple(one for one in samples if not self._is_ours(one.workload))
+        return tuple(sample for sample in samples
+                     if not self._is_ours(sample.workload))
 
     def _is_ours(self, who: Workload) -> bool:
         uuid = self._holding.get(who.id) or self._holding.get(who.group or '')

@@ -143,11 +143,11 @@ class DomainCounters:
                 self._again or not len(vcpus)
                 or (self._limited or not self._tick % PLUG_TICKS)
                 and (not self._tick % LOOK_TICKS or vcpus.changed())
-                ) and not self._look(vcpus):
+                ) and not self._find_parts(vcpus):
             return None
         if not vcpus.read():
             self._again = True
-            if not self._look(vcpus):
+            if not self._find_parts(vcpus):
                 return None
             vcpus.read()
         cpu_s = own_s = memory = None
@@ -175,16 +175,16 @@ class DomainCounters:
             None, None, None, None, None, None, None, *blocks,
             sent, received, psi_cpu_s, psi_io_s, psi_memory_s, memory)
 
-    def _look(self, vcpus: Vcpus) -> bool:
+    def _find_parts(self, vcpus: Vcpus) -> bool:
         """See which vCPUs and taps there are; false: the process is gone."""
         try:
             self._taps.look()
             if self._counters is not None and self._again:
                 self._counters.wake()
-            found = vcpus.look(again=self._again)
+            has_vcpus = vcpus.look(again=self._again)
             self._again = False
             self._logged.over(('QEMU', self.pid))
-            return found or self._lives()
+            return has_vcpus or self._lives()
         except OSError as exc:
             if exc.errno in GONE:
                 return self._lives()
@@ -204,7 +204,7 @@ class DomainCounters:
     def close(self) -> None:
         """Give the descriptors back."""
         self._logged.forget(('QEMU', self._process.pid))
-        for one in (self._counters, self._vcpus, self._process):
-            if one is not None:
-                one.close()
+        for reader in (self._counters, self._vcpus, self._process):
+            if reader is not None:
+                reader.close()
         self._vcpus = None

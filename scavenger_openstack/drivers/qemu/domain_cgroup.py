@@ -100,12 +100,13 @@ def sources(place: DomainCgroup, *, pressure: bool) -> list[Source]:
     knows more about disks."""
     mounts = {name: mount for name, mount in place.above.items()
               if name != 'blkio'}
-    found = counters.sources(mounts, (), pressure=pressure)
+    files = counters.sources(mounts, (), pressure=pressure)
     unified = mounts.get('unified')
-    if unified is not None and all(CPU_S not in one.fields for one in found):
+    if unified is not None and all(CPU_S not in source.fields
+                                   for source in files):
         # libvirt leaves cpuacct alone when the v2 tree counts CPU time.
-        found.append(Source(unified.path, ('cpu.stat',), usage_us, (CPU_S,)))
-    return found
+        files.append(Source(unified.path, ('cpu.stat',), usage_us, (CPU_S,)))
+    return files
 
 
 def usage_us(data: bytes, values: counters.Values) -> None:

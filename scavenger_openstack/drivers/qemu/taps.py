@@ -68,17 +68,17 @@ class Taps:
         """
         if not self._taps or not link_bytes:
             return None, None
-        known = True
+        complete = True
         for tap in self._taps.values():
             now = link_bytes.get(tap.index)
             if now is None:
                 if tap.index:
                     tap.look()      # taken out; another may get its name
-                known = known and bool(tap.seen)
+                complete = complete and bool(tap.seen)
                 continue
             sent, received = now[::-1] if tap.swapped else now
             if tap.seen == tap.index:
                 self._sent += sent - tap.sent
                 self._received += received - tap.received
             tap.seen, tap.sent, tap.received = tap.index, sent, received
-        return (self._sent, self._received) if known else (None, None)
+        return (self._sent, self._received) if complete else (None, None)
