@@ -114,10 +114,10 @@ class Wanted(NamedTuple):
 
         :param kind: ``modes`` or ``parameters``
         """
-        found: dict[str, Any] = {}
+        inherited: dict[str, Any] = {}
         for name in reversed(self.aggregates.of(host)):
-            found |= self.settings.get(name, {}).get(kind, {})
-        return found | own
+            inherited |= self.settings.get(name, {}).get(kind, {})
+        return inherited | own
 
     def scopes(self, host: str) -> list[tuple[str, str]]:
         """The scopes and targets that a host is in, the widest first."""
@@ -263,7 +263,7 @@ def specs(connection: Connection, cpu_model: str,
     :param least_tasks: those of applications of which there are fewer
         workloads on all hosts together, too
     """
-    table, found = tables.specs.c, []
+    table, spec_rows = tables.specs.c, []
     # One after so many others: no more of them are read than that.
     last_task = select(_workloads.id).where(
         _workloads.application == table.application,
@@ -271,7 +271,8 @@ def specs(connection: Connection, cpu_model: str,
         _workloads.until_s.is_(None)).limit(1).offset(
             least_tasks - 1).scalar_subquery()
     for pairs in rows.batches(sorted(applications)):
-        found += [{**row, 'n': round(row['n'])} for row in connection.execute(
+        spec_rows += [
+            {**row, 'n': round(row['n'])} for row in connection.execute(
             select(table.project, table.application, table.cpu_model,
                    table.signal, table.mean, table.stddev, table.n,
                    table.cpu_cores).where(
@@ -280,4 +281,4 @@ def specs(connection: Connection, cpu_model: str,
                        table.cpu_model == cpu_model, table.n >= least_n,
                        last_task.is_not(None)).order_by(table.id)).mappings()
             if (row['project'], row['application']) in applications]
-    return found
+    return spec_rows

@@ -111,14 +111,14 @@ def of_instances(connection: Connection, instances: Sequence[str]
 def others(connection: Connection, there: Collection[str], before_s: float
            ) -> list[str]:
     """Instances with a tag from before that time which are not there."""
-    found: list[str] = []
+    absent: list[str] = []
     page: Sequence[str] = ['']
     while page:     # some at a time, of hundreds of thousands
         page = connection.scalars(select(_T.instance).where(
             _T.instance > page[-1]).order_by(_T.instance).limit(PAGE)).all()
-        found += set(page).difference(there)
+        absent += set(page).difference(there)
     old: set[str] = set()
-    for some in rows.batches(found):
+    for some in rows.batches(absent):
         old.update(connection.scalars(select(_T.instance).where(
             _T.instance.in_(some), _T.changed_s < before_s)))
     return sorted(old)

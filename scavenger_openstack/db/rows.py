@@ -73,9 +73,9 @@ def of_ids(connection: Connection, query: Select, id_: Column,
     """The rows of these ids, in their order."""
     if not ids:
         return []
-    found = {row['id']: row
+    by_id = {row['id']: row
              for row in rows(connection, query.where(id_.in_(ids)))}
-    return [found[one] for one in ids if one in found]
+    return [by_id[row_id] for row_id in ids if row_id in by_id]
 
 
 def rows(connection: Connection, query: Select) -> list[Row]:
@@ -120,12 +120,12 @@ def keyed(connection: Connection, columns: Sequence[Column],
     return tuple_(*columns).in_(select(*table.c))
 
 
-def same_host(one: Any, one_short: Any, two: Any, two_short: Any
+def same_host(name: Any, short: Any, other: Any, other_short: Any
               ) -> ColumnElement[bool]:
     """The condition that :func:`.host_names.same` holds for two names, each
     with what :func:`.host_names.short` makes of it."""
-    return and_(one_short == two_short, or_(
-        one == two, one == one_short, two == two_short))
+    return and_(short == other_short, or_(
+        name == other, name == short, other == other_short))
 
 
 def of_host(table: Any) -> ColumnElement[bool]:

@@ -69,9 +69,9 @@ def members(connection: Connection, name: str | None = None, *,
             named.setdefault(aggregate, set()).add(host)
         if is_nova:
             nova.setdefault(aggregate, set()).add(host)
-    return {one: Members(frozenset(named.get(one, ())),
-                         frozenset(nova.get(one, ())))
-            for one in sorted(named.keys() | nova.keys())}
+    return {aggregate: Members(frozenset(named.get(aggregate, ())),
+                               frozenset(nova.get(aggregate, ())))
+            for aggregate in sorted(named.keys() | nova.keys())}
 
 
 def hosts(connection: Connection, name: str | None = None
@@ -170,15 +170,15 @@ def put(connection: Connection, name: str, wanted: Collection[str], *,
     return before, after
 
 
-def follow(connection: Connection, found: Mapping[str, Collection[str]], *,
-           now_s: float) -> int:
+def follow(connection: Connection,
+           nova_hosts: Mapping[str, Collection[str]], *, now_s: float) -> int:
     """Make these the hosts that Nova has in its aggregates, with rows in the
     audit where they count; how many aggregates had others."""
-    known = members(connection)
+    stored = members(connection)
     changed = 0
-    for name in sorted(known.keys() | found.keys()):
-        nova = frozenset(found.get(name, ()))
-        if known.get(name, NOBODY).nova == nova:
+    for name in sorted(stored.keys() | nova_hosts.keys()):
+        nova = frozenset(nova_hosts.get(name, ()))
+        if stored.get(name, NOBODY).nova == nova:
             continue
         changed += 1
         # Again: an operator may have named others meanwhile.

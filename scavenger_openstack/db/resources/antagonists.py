@@ -159,19 +159,19 @@ def sums(connection: Connection, places: Iterable[Place], asked: Span
     wanted = [(place.host_id, place.workload) for place in places]
     if not wanted:
         return []
-    found = (_summed if asked.total_s is None else _read)(
+    by_pair = (_summed if asked.total_s is None else _read)(
         connection, wanted, asked)
-    return [found[pair] for pair in wanted if pair in found]
+    return [by_pair[pair] for pair in wanted if pair in by_pair]
 
 
 def history(connection: Connection, pairs: Iterable[tuple[int, str]],
             asked: Span) -> dict[tuple[int, str], dict[int, float]]:
     """How long each of these disturbed, by hour."""
     wanted = list(pairs)
-    found: dict[tuple[int, str], dict[int, float]] = {
+    by_pair: dict[tuple[int, str], dict[int, float]] = {
         pair: {} for pair in wanted}
     if not wanted:
-        return found
+        return by_pair
     names: dict[int, list[str]] = {}
     for host_id, workload in wanted:
         names.setdefault(host_id, []).append(workload)
@@ -184,8 +184,8 @@ def history(connection: Connection, pairs: Iterable[tuple[int, str]],
             .where(*_within(asked), among)
             .group_by(_H.host_id, _H.workload, _H.hour_s),
             {_H.victim_project: asked.victim_project})):
-        found[host_id, workload][hour_s] = float(seconds)
-    return found
+        by_pair[host_id, workload][hour_s] = float(seconds)
+    return by_pair
 
 
 def _of_totals(connection: Connection, asked: Span, sort: Sort,
@@ -228,7 +228,7 @@ def _places(connection: Connection, query: Any) -> list[Place]:
 def _read(connection: Connection, wanted: list[tuple[int, str]],
           asked: Span) -> dict[tuple[int, str], Row]:
     """Sums out of the totals."""
-    found: dict[tuple[int, str], Row] = {}
+    by_pair: dict[tuple[int, str], Row] = {}
     for host_id, host, workload, parts in connection.execute(
             select(_T.host_id, tables.hosts.c.name, _T.workload, _T.parts)
             .join_from(tables.antagonist_totals, tables.hosts)
@@ -236,9 +236,9 @@ def _read(connection: Connection, wanted: list[tuple[int, str]],
                    rows.among(_T.host_id, _T.workload, wanted))):
         row = totals.figures(parts, asked.victim_project)
         if row is not None:
-            found[host_id, workload] = {
+            by_pair[host_id, workload] = {
                 'host_id': host_id, 'host': host, 'workload': workload, **row}
-    return found
+    return by_pair
 
 
 def _summed(connection: Connection, wanted: list[tuple[int, str]],

@@ -94,9 +94,9 @@ def of_instances(connection: Connection, instances: Iterable[str],
     was one (``limited_s``), and, if one is in force, its ``value`` and
     ``owner``, and when it was set (``set_s``), else ``None``."""
     wanted = sorted({instance for instance in instances if instance})
-    found: dict[str, list[Row]] = {}
+    by_instance: dict[str, list[Row]] = {}
     if not wanted:
-        return found
+        return by_instance
     begin = case((_C.set_s < since_s, since_s), else_=_C.set_s)
     end = case((_C.removed_s.is_(None), now_s), else_=_C.removed_s)
     by_knob: dict[tuple[str, str], Row] = {}
@@ -111,14 +111,14 @@ def of_instances(connection: Connection, instances: Iterable[str],
         by_knob[row['instance'], row['knob']] = {
             **row, 'limited_s': min(row['limited_s'], now_s - since_s),
             'value': None, 'owner': None, 'set_s': None}
-        found.setdefault(row['instance'], []).append(
+        by_instance.setdefault(row['instance'], []).append(
             by_knob[row['instance'], row['knob']])
     for row in rows.rows(connection, select(
             _C.instance, _C.knob, _C.value, _C.owner, _C.set_s).where(
                 _C.instance.in_(wanted), _C.removed_s.is_(None))
             .order_by(_C.id)):
         by_knob[row['instance'], row['knob']].update(row)
-    return found
+    return by_instance
 
 
 def overrides(connection: Connection, *, now_s: float,

@@ -69,13 +69,13 @@ def follow_priorities(connection: Connection, wanted: Mapping[str, str], *,
     """Make these the priorities that Nova says for aggregates, by their
     name, but where an operator gave one, with rows in the audit; how many
     were others."""
-    known = {row['target']: row for row in rows.rows(
+    stored = {row['target']: row for row in rows.rows(
         connection, select(tables.rules).where(
             _R.kind == 'priority', _R.scope == 'aggregate'))}
     changed = 0
-    for target in sorted(known.keys() | wanted.keys()):
+    for target in sorted(stored.keys() | wanted.keys()):
         value = wanted.get(target)
-        if _stays(known.get(target), value):
+        if _stays(stored.get(target), value):
             continue
         # Again, and locked: an operator may have set it meanwhile.
         row = of(connection, 'priority', 'aggregate', target)

@@ -90,10 +90,10 @@ def display_names(connection: Connection, pairs: Iterable[tuple[int, str]]
 def names_of(connection: Connection, instances: Iterable[str]
              ) -> dict[str, str]:
     """UUID of an instance -> the name that its project gave it last."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for some in rows.batches(sorted(set(instances))):
         for uuid, name in connection.execute(select(
                 _W.instance, _W.display_name).where(
                     _W.instance.in_(some)).order_by(_W.id)):
-            found[uuid] = name
-    return found
+            names[uuid] = name
+    return names
