@@ -147,16 +147,16 @@ class Call:
             raise faults.bad('marker is of a row that is gone.', 'marker')
         return id_
 
-    def page(self, found: Sequence[Any], shape: Callable[[Any], Any],
+    def page(self, rows: Sequence[Any], shape: Callable[[Any], Any],
              key: Callable[[Any], list[Any]] = lambda row: [row['id']]
              ) -> dict[str, Any]:
         """The answer of a listing.
 
-        :param found: up to one more than are shown
+        :param rows: up to one more than are shown
         :param key: what the marker has to hold of the last one
         """
-        there = found[:self.limit]
-        more = len(found) > len(there)
+        there = rows[:self.limit]
+        more = len(rows) > len(there)
         return {self.noun: [shape(row) for row in there],
                 'next': markers.write(self.noun, key(there[-1])) if more
                 else None}

@@ -97,10 +97,10 @@ def of_host(host: Row, settings: Row, protection: tuple[bool, str]
     """
     facts = host['facts'] or {}
     allowed, why = protection
-    found = {}
+    reasons = {}
     if not allowed and host['enforcing']:
-        found['protection'] = f'{why}; {not_yet(host)}'
-    return {**found, **facts.get('refused', {}),
+        reasons['protection'] = f'{why}; {not_yet(host)}'
+    return {**reasons, **facts.get('refused', {}),
             **dict(refused_settings(host, settings))}
 
 
@@ -108,11 +108,11 @@ def of_hosts(hosts: Sequence[Row], settings: Row, most_named: int = 3
              ) -> dict[str, str]:
     """The same for settings of many hosts: how many do not follow each, and
     the reason of the first."""
-    found: dict[str, list[tuple[str, str]]] = {}
+    by_part: dict[str, list[tuple[str, str]]] = {}
     for host in hosts:
         for part, why in refused_settings(host, settings):
-            found.setdefault(part, []).append((host['name'], why))
+            by_part.setdefault(part, []).append((host['name'], why))
     return {part: f'{len(rows)} of {counted(len(hosts), "host")}: '
                   + ', '.join(name for name, _ in rows[:most_named])
                   + (', ...' if len(rows) > most_named else '')
-                  + f': {rows[0][1]}' for part, rows in found.items()}
+                  + f': {rows[0][1]}' for part, rows in by_part.items()}

@@ -216,9 +216,10 @@ def _shown(row: Mapping[str, Any], call: Call, connection: Any
                and name != 'followed_s'}}}
 
 
-def amounts(found: Mapping[str, float]) -> dict[str, float]:
+def amounts(by_resource: Mapping[str, float]) -> dict[str, float]:
     """Amounts by resource, with their units in the names."""
-    return {UNITS.get(name, name): value for name, value in found.items()}
+    return {UNITS.get(name, name): value
+            for name, value in by_resource.items()}
 
 
 def _names(connection: Any, *rows: Mapping[str, Any]) -> names_.Names:
