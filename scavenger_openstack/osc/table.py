@@ -137,26 +137,26 @@ def understood() -> Iterator[None]:
 
 
 def rows(arguments: argparse.Namespace, shown: Sequence[Column],
-         found: Iterable[Mapping[str, Any]]) -> Answer:
+         records: Iterable[Mapping[str, Any]]) -> Answer:
     """What a command returns: names of columns, and the cells of each row.
 
-    :param found: rows of the API; a value may be a :class:`Cell` already
+    :param records: rows of the API; a value may be a :class:`Cell` already
     """
     with understood():
         return (_names(arguments, shown),
                 [tuple(_cell(arguments, column, row) for column in shown)
-                 for row in found])
+                 for row in records])
 
 
 def one(arguments: argparse.Namespace, shown: Sequence[Column],
-        found: Mapping[str, Any],
+        record: Mapping[str, Any],
         shape: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
         ) -> Answer:
     """The same for one thing.
 
     :param shape: adds cells to it that are made of several fields
     """
-    names, [cells] = rows(arguments, shown, map(shape, [found]))
+    names, [cells] = rows(arguments, shown, map(shape, [record]))
     return names, cells
 
 
