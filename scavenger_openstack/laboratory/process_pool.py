@@ -57,8 +57,8 @@ def work(do: Callable[[Task], Done], tasks: Iterable[Task], *,
                 waiting, return_when=futures.FIRST_COMPLETED)
             for task in itertools.islice(left, len(done)):
                 waiting.add(executor.submit(do, task))
-            for one in done:
-                yield one.result()
+            for future in done:
+                yield future.result()
     except process.BrokenProcessPool as exc:
         raise errors.ScavengerError(
             'a worker process was ended from outside, perhaps for lack of '
