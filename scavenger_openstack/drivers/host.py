@@ -282,7 +282,7 @@ class Host:
         return self._cgroups.kill(workload)
 
     def slow_cpu_set(self, group: str) -> bool:
-        """That of a VM may be many cgroups."""
+        """Return whether a group's CPU set may be many cgroups: a VM's."""
         return not _is_cgroup(group)
 
     def fast_cpu_set(self, group: str) -> cpuset_tree.FastCpuSet:

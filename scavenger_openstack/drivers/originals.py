@@ -171,7 +171,7 @@ def below(actions: Sequence[RestoreAction], now: Sequence[RestoreAction]
 
 def changed_below(actions: Sequence[RestoreAction],
                   later: Sequence[RestoreAction]) -> list[str]:
-    """Those groups in both whose original is another one later."""
+    """Return the groups in both whose original is another one later."""
     texts = {_action_key(action): action.get('text') for action in actions}
     return [str(action['dir']) for name, action in {
         _action_key(action): action for action in later}.items()
@@ -247,7 +247,7 @@ def _in_period(quota: RestoreAction, before: Sequence[RestoreAction],
 
 
 def _same_share(before: RestoreAction, now: RestoreAction) -> RestoreAction:
-    """The same of version 2, which has both in one line."""
+    """Return the quota of version 2, scaled to the period of now."""
     (quota, old), (_, new) = _split(before), _split(now)
     return {**before, 'text': f'{_scaled(quota, old, new)} {new}'}
 

@@ -70,7 +70,7 @@ class Prerequisites:
 
     def look(self, cgroups: Sequence[WorkloadSample],
              domains: Sequence[WorkloadSample]) -> None:
-        """Look again if it is time.
+        """Find what is missing, if it is time.
 
         :param cgroups: the workloads that are cgroups
         :param domains: those that are virtual machines

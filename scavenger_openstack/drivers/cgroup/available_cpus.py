@@ -31,7 +31,7 @@ def read_cpus(directory: CgroupDirectory, file: str = cpuset.FILE
 
 def obtainable(directory: CgroupDirectory, cpus: frozenset[int]
                ) -> frozenset[int]:
-    """Those of ``cpus`` that a cgroup of version 2 may be given.
+    """Return which of ``cpus`` a cgroup of version 2 may be given.
 
     What its parent lacks is offline, or belongs to a cgroup beside it that
     is a partition: Linux before 6.1 refuses such a set, later versions take
@@ -63,7 +63,7 @@ def withheld(directory: CgroupDirectory, cpus: frozenset[int]) -> str:
 
 def beside_exclusive(directory: CgroupDirectory, cpus: frozenset[int]
                      ) -> frozenset[int]:
-    """Those of ``cpus`` that a cgroup of version 1 may be given beside those
+    """Return which of ``cpus`` a cgroup of version 1 may be given beside those
     that have some to themselves."""
     try:
         others = cpuset.withheld(directory.fileno(), directory.version)

@@ -193,7 +193,7 @@ class Cgroups:
         self._turn.all_soon()
 
     def _without_limits(self, names: Iterable[str]) -> list[str]:
-        """Those of the workloads without a limit of ours; foreground never
+        """Return the workloads without a limit of ours; foreground never
         has one."""
         limited = {workload for workload, _ in list(self._leased)}
         workloads = [self._known[name].workload for name in names

@@ -251,7 +251,7 @@ class _Kept:
 
 
 def _inode(directory: str) -> int:
-    """That of a directory, 0: it is not there."""
+    """Return the inode of a directory, 0 when there is none."""
     try:
         return os.stat(directory).st_ino
     except OSError:

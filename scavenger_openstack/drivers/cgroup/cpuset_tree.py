@@ -270,9 +270,12 @@ class FastCpuSet:
         return explain(exc, doing)
 
     def _possible(self, cpus: frozenset[int]) -> frozenset[int]:
-        """Those that can be set: v1 takes no offline CPU, none that the
-        parent lacks, which does not get back what was offline, and none that
-        a cgroup beside this one has to itself."""
+        """Return the CPUs that can be set.
+
+        v1 takes no offline CPU, none that the parent lacks, which does not
+        get back what was offline, and none that a cgroup beside this one has
+        to itself.
+        """
         directory = self._root.directory
         possible = cpus & online_cpus.read(self._root_dir)
         if directory.version == 1:
@@ -368,7 +371,7 @@ def in_order(actions: Sequence[base.RestoreAction]
 
 
 def _forget(node: _Node) -> None:
-    """It is gone; another may be there under its name."""
+    """Forget a group that is gone; another may have its name."""
     node.now = _NONE
     node.own = None
     node.had = False

@@ -86,7 +86,7 @@ class Directories:
         return opened
 
     def forget_pods(self, name: str) -> None:
-        """Nothing is set on them any more."""
+        """Forget the pods of a cgroup: nothing is set on them any more."""
         self._pods.pop(name, None)
 
     def changed_pods(self) -> list[str]:
@@ -111,8 +111,8 @@ class Directories:
                 else cpu_set.read())
 
     def forget(self, name: str) -> None:
-        """Open it again when it is needed next; but a CPU set that is still
-        in place knows which sets below it are not ours."""
+        """Forget the open files of a cgroup, but not a CPU set that is still
+        in place: it knows which sets below it are not ours."""
         for key in [k for k in list(self._directories) if k[0] == name]:
             self._directories.pop(key, None)
         self._pods.pop(name, None)

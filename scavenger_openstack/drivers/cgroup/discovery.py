@@ -149,7 +149,7 @@ class Parents:
                 if other is not parent and within(other.path, parent.path))
 
     def follow(self, mounts: Mapping[str, Mount]) -> None:
-        """Look for them there from now on."""
+        """Search these mounts for workloads from now on."""
         by_path: dict[str, Mount] = {}
         for controller in _DISCOVERY:
             if controller in mounts:

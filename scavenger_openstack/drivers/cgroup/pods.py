@@ -95,7 +95,7 @@ class Pods:
             for action in actions)]
 
     def write(self, value: Value) -> None:
-        """Set it on all pods, or on none.
+        """Set the knob on all pods, or on none.
 
         :raises DriverError: it failed.
         """
@@ -121,7 +121,7 @@ class Pods:
 
     def _each(self, do: Callable[[CgroupDirectory], T],
               paths: Collection[str]) -> list[T]:
-        """Of those of these pods that are still there."""
+        """Call ``do`` for each of these pods that is still there."""
         results = []
         for path, pod in list(self._pods.items()):
             if path not in paths:

@@ -208,8 +208,8 @@ class Totals:
 
     def _add_waits(self, asked: Asked, answers: Answers, since_s: float,
                    most_ns: float) -> tuple[set[int], int]:
-        """Who began since the last listing, and how many of all are not
-        accounted.
+        """Return the processes that began since the last listing, and how many
+        of all are not accounted.
 
         :param most_ns: that a process can have waited since
         """
@@ -266,7 +266,7 @@ def _is_accounted(process: Waits, leader: Waits | None) -> bool:
 
 
 def began_s(root: str, pid: int) -> float:
-    """When a process began, CLOCK_BOOTTIME; 0: not known (any more)."""
+    """Return when a process began, CLOCK_BOOTTIME; 0 when it is gone."""
     try:
         return proc.started_ticks(pid, root) * CLOCK_S
     except errors.WorkloadGone:

@@ -80,7 +80,7 @@ class DiskEvidence(thread_windows.ThreadWindows[DiskWaits]):
             for victim in window.victims if victim in self._listed))
 
     def _by_writer(self, answer: DirectEvidence) -> DirectEvidence:
-        """The same, and what made dirty what the host wrote."""
+        """Add to an answer what made dirty what the host wrote."""
         sample = self._sample
         workloads = {} if sample is None else {
             rated[0].id: rated[0] for rated in sample.workloads}

@@ -183,7 +183,8 @@ def shares(looks: Sequence[Look]) -> dict[str, float]:
 
 def attributed(answer: DirectEvidence, parts: Mapping[str, float]
                ) -> DirectEvidence:
-    """The same, and what the host wrote for workloads is held by these.
+    """Return the answer with what the host wrote back held by the workloads
+    of ``parts``.
 
     :param parts: as of :func:`shares`, of what shares a disk with the victim
     """

@@ -71,7 +71,7 @@ def add_qdisc(talk: netlink.Netlink, ifindex: int) -> None:
 
 
 def delete_qdisc(talk: netlink.Netlink, ifindex: int) -> None:
-    """Delete it, with all that hangs on it."""
+    """Delete the ingress qdisc, with all that hangs on it."""
     talk.ask(_DELQDISC, netlink.ACK,
              _TC.pack(0, ifindex, _HANDLE, _INGRESS, 0))
 
@@ -102,7 +102,7 @@ def redirect(talk: netlink.Netlink, ifindex: int, target: int) -> None:
 
 
 def delete_redirect(talk: netlink.Netlink, ifindex: int) -> None:
-    """Take our filter away; fine when there is none."""
+    """Delete our filter; fine when there is none."""
     try:
         talk.ask(_DELFILTER, netlink.ACK,
                  _TC.pack(0, ifindex, 0, _FILTERS, _which())

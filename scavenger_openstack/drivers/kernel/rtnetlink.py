@@ -168,7 +168,7 @@ class Rtnetlink:
             + attribute(_IFLA_IFALIAS, text.encode()))
 
     def keep_without_ipv6(self, ifindex: int) -> None:
-        """No IPv6 address for a device that is none of a network's."""
+        """Keep the kernel from giving a device an IPv6 address."""
         mode = attribute(_IFLA_INET6_ADDR_GEN_MODE,
                          bytes([_ADDR_GEN_MODE_NONE]))
         # Without IPv6 in the kernel there is nothing to switch off.
@@ -194,7 +194,7 @@ class Rtnetlink:
         return self._bytes(ifindex)[1]
 
     def link_bytes(self) -> LinkBytes:
-        """Of all devices, in one question."""
+        """Return what all devices have received and sent, in one request."""
         by_index = {}
         for answer in self.talk.dump(_GETSTATS, _STATS.pack(0, 0, 1)):
             size = len(answer)

@@ -69,11 +69,11 @@ class Remover:
         self._astray.add((uuid, knob))
 
     def arrived(self, uuid: str, knob: Knob) -> None:
-        """It got where it belongs."""
+        """Note that a limit is in the run that it was meant for."""
         self._astray.discard((uuid, knob))
 
     def remove(self, uuid: str, knobs: Collection[Knob]) -> None:
-        """Begin to remove these, unless a thread is at that domain."""
+        """Begin to remove these limits, unless a thread is at that domain."""
         if not self._closed and uuid not in self._calls.busy:
             self._calls.submit(uuid, lambda: self._run(uuid, knobs))
 

@@ -127,7 +127,7 @@ class Balloons:
         return run.answered
 
     def follow(self, snapshot: Snapshot) -> int | None:
-        """Where a balloon rises to, in bytes, until it is there."""
+        """Return where a balloon rises to, in bytes, until it is there."""
         uuid = snapshot.domain.uuid
         rising = self._rising.get(uuid)
         if rising is None:

@@ -355,7 +355,8 @@ class Watch:
             raise
 
     def qemu_version(self) -> int:
-        """Of the QEMU that libvirt starts for this machine's CPUs.
+        """Return the version of the QEMU that libvirt starts for the CPUs of
+        this host.
 
         :raises libvirtError: libvirt does not tell.
         """

@@ -104,7 +104,7 @@ def realtime(tune: ElementTree.Element | None) -> str | None:
 
 
 def number(tune: ElementTree.Element | None, tag: str) -> int | None:
-    """What an element below it says, if it is there."""
+    """Return the number in an element of ``cputune``, ``None`` without it."""
     text = None if tune is None else tune.findtext(tag)
     return None if text is None else count(text)
 

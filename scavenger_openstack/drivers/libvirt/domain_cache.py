@@ -297,7 +297,7 @@ class DomainCache:
             self._ask_in_time(watch, uuid)
 
     def _next(self) -> str | None:
-        """Wait for a domain to look at; ``None``: it is over."""
+        """Wait for a domain that is to be read; ``None`` at the end."""
         with self._turn:
             while not (self._broken or self._closed):
                 now_s, due_s = time.monotonic(), None
@@ -331,7 +331,7 @@ class DomainCache:
         self.changed(uuid)      # in a second
 
     def _ask(self, watch: client.Watch, uuid: str) -> None:
-        """Look at it now.
+        """Read a domain now.
 
         :raises Unreachable: libvirt is gone.
         """

@@ -188,7 +188,7 @@ class Domains:
         return tracked
 
     def _ended(self, tracked: KnownDomain) -> None:
-        """That run of a domain is over, and its limits with it."""
+        """Forget a run of a domain that is over, and its limits with it."""
         uuid = tracked.snapshot.domain.uuid
         self.ends.over(uuid)
         self._health.gone(uuid)
@@ -224,7 +224,8 @@ class Domains:
                 if tracked.workload.priority is Priority.BACKGROUND}
 
     def unseen_interfaces(self, uuid: str) -> int:
-        """How many a domain has beside those."""
+        """Return how many network interfaces of a domain have no device
+        here."""
         tracked = self._known.get(uuid)
         return tracked.snapshot.domain.unseen_interfaces if tracked else 0
 

@@ -65,7 +65,7 @@ class Handle:
             raise
 
     def look(self) -> SeenDomain | None:
-        """What it is now; ``None`` when it does not run."""
+        """Return what the domain is now; ``None`` when it does not run."""
         api = self._api
         with self._doing(f'domain {self.uuid}'):
             state, reason = self._domain.state()
@@ -77,7 +77,7 @@ class Handle:
                                              api.VIR_DOMAIN_PAUSED_MIGRATION))
 
     def inactive(self) -> str:
-        """The XML that it starts with the next time, '' for none."""
+        """Return the XML that the domain starts with next, '' for none."""
         with self._doing(f'definition of domain {self.uuid}'):
             if not self._domain.isPersistent():
                 return ''
@@ -113,7 +113,7 @@ class Handle:
 
     def set_quota(self, quota_us: int, period_us: int, *,
                   inactive: bool = False) -> None:
-        """Of each vCPU; a quota of -1 is none."""
+        """Set the quota of each vCPU; -1 is none."""
         if quota_us < 0:
             quota_us = self._no_quota_us
         with self._doing(f'CPU quota of domain {self.uuid}'):
@@ -129,7 +129,7 @@ class Handle:
                                         self._affect(inactive))
 
     def set_balloon(self, kib: int, *, inactive: bool = False) -> None:
-        """What the guest is to have; it gets there in its own time."""
+        """Set the memory of the guest, which gets there in its own time."""
         with self._doing(f'balloon of domain {self.uuid}'):
             self._domain.setMemoryFlags(kib, self._affect(inactive))
 

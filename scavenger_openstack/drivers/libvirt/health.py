@@ -94,11 +94,11 @@ class Health:
         return LIBVIRT in self._faults
 
     def lost(self, why: str, reason: str = 'events') -> None:
-        """It cannot be reached in one way, until that works again."""
+        """Note that libvirt cannot be reached in one way, until that works."""
         self._begin(LIBVIRT, reason, LOST, why)
 
     def silent(self, reason: str = 'events') -> None:
-        """The same, and it is there."""
+        """Note that libvirt is there and does not answer in one way."""
         self._begin(LIBVIRT, reason, HANGS, self._libvirt.uri)
         self.suspect()
 
@@ -124,7 +124,7 @@ class Health:
 
     @contextlib.contextmanager
     def domain(self, uuid: str) -> Iterator[domain_handle.Handle]:
-        """One that can be written to now.
+        """Return a handle of a domain that can be written to now.
 
         A job would keep us waiting, and make it seem to be paused.
 

@@ -80,7 +80,7 @@ def apply(handle: domain_handle.Handle, knob: Knob, values: Values, *,
 
 
 def _pause(handle: domain_handle.Handle, wanted: bool) -> None:
-    """Never resumes what stands still for another reason."""
+    """Pause or resume; never resumes what another program paused."""
     domain = handle.look()
     if domain is not None and domain.held != wanted:
         handle.pause(wanted)
@@ -201,7 +201,7 @@ def groups(snapshot: Snapshot, knob: Knob, original: Values) -> dict[str, str]:
 
 
 def _disks(snapshot: Snapshot) -> list[Disk]:
-    """Those that libvirt can limit, as far as it was asked."""
+    """Return the disks that libvirt can limit, as far as it was asked."""
     return [disk for disk in snapshot.domain.disks
             if disk.target not in snapshot.unlimited]
 

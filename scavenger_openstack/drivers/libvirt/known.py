@@ -72,7 +72,7 @@ class Allowed:
                 if self._made.get(uuid) != floor}
 
     def forget(self, uuid: str) -> None:
-        """It does not run any more."""
+        """Forget a domain that does not run any more."""
         self._made.pop(uuid, None)
 
     def of(self, workload: Workload, *, specs_known: bool) -> Workload:

@@ -85,6 +85,6 @@ def limit(handle: domain_handle.Handle, snapshot: Snapshot, knob: Knob,
 
 def without(knob: Knob, values: Values, left_out: Collection[str]
             ) -> dict[str, str]:
-    """The texts of all parts but these."""
+    """Return the texts of all parts but those that are left out."""
     return {key: text for key, text in values.items()
             if knobs.part(knob, key) not in left_out}

@@ -182,7 +182,7 @@ class NovaMetadata:
         self.protect = flavor.protect
 
     def _property(self, key: str, value: str, *, names: bool) -> None:
-        """Of an image, which tenants make: not for the log.
+        """Read a property of an image, which tenants make: not for the log.
 
         :param names: whether it may name the application
         """
@@ -206,7 +206,7 @@ class NovaMetadata:
 
 
 def _name(text: str) -> str:
-    """On one line, without what would move a terminal's cursor."""
+    """Return a name on one line, without what moves a terminal's cursor."""
     return printable(text.strip()[:_NAME_CHARS])[:_NAME_CHARS]
 
 

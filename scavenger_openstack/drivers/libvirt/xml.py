@@ -149,7 +149,7 @@ class Domain:
 
     @property
     def dedicated(self) -> bool:
-        """Whether it has CPUs to itself."""
+        """Return whether the domain has CPUs to itself."""
         return self.dedicated_cpus is not None
 
     def workload(self, *, created_s: float) -> Workload:
@@ -291,7 +291,7 @@ def _disks(root: ElementTree.Element) -> Iterator[Disk]:
 
 
 def _interface(element: ElementTree.Element) -> str | None:
-    """Its network device on this host, if it has one."""
+    """Return the device of an interface on this host, if it has one."""
     target = element.find('target')
     name = '' if target is None else target.get('dev', '')
     return (name if element.get('type') not in _NO_DEVICE

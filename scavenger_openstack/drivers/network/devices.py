@@ -78,7 +78,7 @@ class Devices:
         return kept
 
     def taps(self, device: str) -> tap.Taps:
-        """Those of the namespace of a device that was found."""
+        """Return the taps in the namespace of a device that was found."""
         netns = split(device)[0]
         if netns not in self._taps:
             self._taps[netns] = tap.Taps(self._sockets[netns])
@@ -93,7 +93,7 @@ class Devices:
                 self.forget(device)
 
     def forget(self, device: str) -> None:
-        """Look for it again when it is needed next."""
+        """Forget a device: it is searched again when it is needed next."""
         link = self._found.pop(device, None)
         taps = self._taps.get(split(device)[0])
         if link and taps:

@@ -83,7 +83,7 @@ class Network:
         self._withheld.pop(workload, None)
 
     def follow_links(self, links: Mapping[str, float | None]) -> None:
-        """From now on these devices are shared."""
+        """Take these devices as the shared links from now on."""
         self._links = dict(links)
 
     def capacities(self) -> dict[str, float]:

@@ -152,7 +152,7 @@ class Perf:
                 'measured_workloads': self.measured, 'workloads': self._of}
 
     def _log_grade(self) -> None:
-        """Say the grade at the first tick, and when it changes."""
+        """Log the grade at the first tick, and when it changes."""
         grade = self.grade
         if grade != self._logged_grade:
             LOG.log(logging.WARNING if self._standstill.why else logging.INFO,

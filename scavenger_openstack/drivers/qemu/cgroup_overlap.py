@@ -59,7 +59,7 @@ class DomainCgroups:
 
     def without(self, samples: tuple[WorkloadSample, ...]
                 ) -> tuple[WorkloadSample, ...]:
-        """Those cgroups that are no matter of any domain."""
+        """Return the samples of cgroups that belong to no domain."""
         if not self.own:
             return samples
         return tuple(sample for sample in samples

@@ -111,7 +111,7 @@ class DomainCounters:
         return before != self._count
 
     def look_again(self) -> None:
-        """vCPUs came or went: see to it in the next tick."""
+        """Have the vCPUs listed in the next tick: some came or went."""
         self._again = True
 
     def set_interfaces(self, names: Sequence[str]) -> None:

@@ -149,7 +149,7 @@ class CpuSet:
         self._parts, self._links = parts, links
 
     def _each(self, do: Callable[[_Part], T]) -> list[T]:
-        """Of those parts that are still there.
+        """Call ``do`` for each part that is still there.
 
         :raises WorkloadGone: none is.
         """

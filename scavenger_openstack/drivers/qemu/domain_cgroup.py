@@ -47,7 +47,7 @@ class DomainCgroup(NamedTuple):
         return None if mount is None else f'{mount.path}/{self.name}'
 
     def place(self, virt_type: str) -> Place | None:
-        """Where hardware counters see it; ``None``: nowhere.
+        """Return where hardware counters see the domain; ``None``: nowhere.
 
         What the host does for a guest is not the guest's work, unless QEMU
         is the CPU, too: of an emulated guest nothing runs as a guest.

@@ -55,7 +55,7 @@ class Taps:
         self.look()
 
     def look(self) -> None:
-        """Find those that came."""
+        """Find the taps that came."""
         for tap in self._taps.values():
             if not tap.index:
                 tap.look()
