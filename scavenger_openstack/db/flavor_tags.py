@@ -81,7 +81,7 @@ def _trim(connection: Connection, short: str) -> None:
 
 
 def forget(connection: Connection, instance: str) -> None:
-    """Nothing is said of an instance."""
+    """Delete the tag of an instance."""
     connection.execute(delete(tables.flavor_tags).where(
         _T.instance == instance))
 

@@ -169,7 +169,7 @@ def update_workloads(connection: Connection, rows: Sequence[Row]) -> None:
 
 def end_workloads(connection: Connection, host_id: int,
                   gone: Mapping[str, int], now: float, why: str) -> None:
-    """They have ended, and with them their limits.
+    """Note that workloads have ended, and with them their limits.
 
     :param gone: name to id of the row
     """

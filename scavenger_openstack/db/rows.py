@@ -90,7 +90,7 @@ def first(connection: Connection, query: Select) -> Row | None:
 
 
 def equal(query: Select, wanted: Mapping[Column, Any]) -> Select:
-    """Only rows that have these values; ``None`` is any."""
+    """Return a query of the rows that have these values; ``None`` is any."""
     for column, value in wanted.items():
         if value is not None:
             query = query.where(column == value)

@@ -42,7 +42,8 @@ class Members(NamedTuple):
 
     @property
     def hosts(self) -> list[str]:
-        """Those that count."""
+        """Return the hosts that count: those named by an operator, else
+        Nova's."""
         return sorted(self.named or self.nova)
 
 
@@ -96,7 +97,7 @@ class ByHost:
             self._names.setdefault(host_names.short(name), {})[name] = there
 
     def of(self, host: str) -> tuple[str, ...]:
-        """Those of a host, in the order of their names."""
+        """Return the aggregates of a host, in the order of their names."""
         return tuple(sorted({
             aggregate for name, there in self._names.get(
                 host_names.short(host), {}).items()
@@ -123,7 +124,7 @@ def hosts_of(connection: Connection, name: str) -> list[str]:
 
 
 def names(connection: Connection) -> list[str]:
-    """Those of all that have a host."""
+    """Return the names of all aggregates that have a host."""
     return list(connection.scalars(select(_T.aggregate).distinct()))
 
 
@@ -226,7 +227,7 @@ def _record(connection: Connection, actor: str, name: str, before: Members,
 
 
 def unknown(connection: Connection, names: Collection[str]) -> list[str]:
-    """Those that are the names of no host that has reported or has been
+    """Return which names belong to no host that has reported or has been
     enrolled."""
     index = host_names.Index(dict.fromkeys(_reported(connection), 0.0))
     return sorted(name for name in set(names) if not index.find_all(name))

@@ -124,7 +124,7 @@ def of_instances(connection: Connection, instances: Iterable[str],
 def overrides(connection: Connection, *, now_s: float,
               host_id: int | None = None, workload: str | None = None,
               after: int | None = None, limit: int) -> list[Row]:
-    """Those that hold now."""
+    """Return the overrides that hold now."""
     return rows.newest(
         connection, _overrides(now_s), tables.overrides,
         {_O.host_id: host_id, _O.workload: workload}, after, limit,

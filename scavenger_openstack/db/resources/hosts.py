@@ -62,7 +62,7 @@ def by_name(connection: Connection, name: str, *, lock: bool = False
 
 
 def names(connection: Connection) -> list[str]:
-    """Those of all hosts."""
+    """Return the names of all hosts."""
     return list(connection.scalars(select(tables.hosts.c.name)))
 
 

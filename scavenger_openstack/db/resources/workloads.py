@@ -25,7 +25,7 @@ def page(connection: Connection, *, host_id: int | None = None,
          priority: str | None = None,
          gone: bool = False, after: int | None = None, limit: int
          ) -> list[Row]:
-    """With the host's name as ``host``.
+    """Return workloads, each with the name of its host as ``host``.
 
     :param gone: those that were, in place of those that are there
     """
@@ -60,7 +60,7 @@ def present(connection: Connection, host_id: int, name: str) -> Row | None:
 
 
 def names_on(connection: Connection, host_id: int) -> list[str]:
-    """Those of the workloads that are on a host now."""
+    """Return the names of the workloads that are on a host now."""
     return list(connection.scalars(select(_W.name).where(
         _W.host_id == host_id, _W.until_s.is_(None))))
 
