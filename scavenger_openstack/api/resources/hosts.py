@@ -223,7 +223,7 @@ def amounts(by_resource: Mapping[str, float]) -> dict[str, float]:
 
 
 def _names(connection: Any, *rows: Mapping[str, Any]) -> names_.Names:
-    """Of what suffers on these hosts, and of what is remembered."""
+    """Return the names of what suffers on these hosts or is remembered."""
     return names_.of(connection, *(
         name for row in rows for fact in ('suffering', 'remembered')
         for name in (row['facts'] or {}).get(fact, {})))

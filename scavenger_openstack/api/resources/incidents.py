@@ -142,7 +142,7 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
 
 
 def show(call: Call, connection: Any) -> dict[str, Any]:
-    """The same answer for an incident of others and for none at all."""
+    """Return an incident; one of another project is missing like none."""
     project = call.only(policies.INCIDENTS_ALL, policies.INCIDENTS_LIST)
     row = incidents.show(connection, call.path['id'], project)
     if row is None or not call.may(policies.INCIDENTS_SHOW,
