@@ -55,7 +55,7 @@ def plain(value: Any) -> str:
 
 
 def known(value: Any) -> str:
-    """Whether something is so, where that may be not known."""
+    """Return a flag in words, where that may be not known."""
     return 'not known' if value is None else plain(value)
 
 
@@ -152,7 +152,7 @@ def one(arguments: argparse.Namespace, shown: Sequence[Column],
         record: Mapping[str, Any],
         shape: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
         ) -> Answer:
-    """The same for one thing.
+    """Return the names and the cells of one row.
 
     :param shape: adds cells to it that are made of several fields
     """
