@@ -209,12 +209,12 @@ class Summary:
         return self.known()
 
     def known(self) -> Hosts:
-        """The same, without asking for more."""
+        """Return the hosts of the last answer, without asking for more."""
         age_s = self._clock() - self._read_s
         return self._hosts if age_s <= self._max_age_s else Hosts()
 
     def refresh(self) -> None:
-        """Ask now; without an answer what is known stays for a while."""
+        """Ask for the hosts; without an answer the last one stays a while."""
         began = self._clock()
         try:
             hosts = self._read()

@@ -69,7 +69,7 @@ def event(message: Any) -> Event | None:
 
 
 def tag(event: Event, specs: Mapping[str, str]) -> dict[str, Any]:
-    """What the conductor is told, as JSON.
+    """Return what is sent to the conductor, as JSON.
 
     The priority is what the flavor alone says; the conductor knows what
     operators have said of aggregate, project and instance, and the agent what
