@@ -226,7 +226,7 @@ def _key(tenant: Tenant) -> KnobKey:
 
 
 def _full(ticks: Iterable[Rates], key: KnobKey) -> float:
-    """What it uses while it works: the 90th percentile of its use."""
+    """Return what a workload uses while it works: its 90th percentile."""
     uses = sorted([
         (rated.cpu_cores if key[1] is Knob.CPU_CORES
          else rated.io_bytes_per_s) or 0.0
@@ -236,7 +236,7 @@ def _full(ticks: Iterable[Rates], key: KnobKey) -> float:
 
 
 def _work(run: Played, none: Played, tenant: Tenant) -> float:
-    """Share of what it would have got done."""
+    """Return the share of its work without caps that a tenant got done."""
     own, all_ = run.results[tenant.id], none.results[tenant.id]
     if _key(tenant)[1] is Knob.CPU_CORES:
         return own.cpu_work / all_.cpu_work if all_.cpu_work else 1.0

@@ -210,7 +210,7 @@ def verify(recording: replay.Recording, settings: Settings
 
 
 def count(changed: Changed) -> int:
-    """How many decisions that is."""
+    """Return how many limits and incidents a decision changes."""
     return (len(changed.wanted) + len(changed.would)
             + len(changed.incidents))
 

@@ -133,7 +133,7 @@ class Comparison:
             'first_difference': self.first}
 
     def lines(self) -> Iterator[str]:
-        """For people."""
+        """Yield the comparison as lines for people."""
         yield from columns(('', *self.names), (
             (title, str(getattr(self.one, field)),
              str(getattr(self.two, field)))

@@ -44,7 +44,8 @@ class Setting:
 
     @property
     def regulates(self) -> bool:
-        """It gives idle capacity away, and needs to know how much."""
+        """Return whether it gives idle capacity away, and needs to know how
+        much."""
         return not is_detector(self.kind)
 
 
@@ -68,7 +69,7 @@ class Settings:
 
     @property
     def what_if(self) -> bool:
-        """Something is not as it was recorded."""
+        """Return whether a parameter is not as it was recorded."""
         return bool(self.fixed)
 
     def params(self, name: str) -> Any:
@@ -84,7 +85,8 @@ class Settings:
             raise errors.ConfigError(f'{name}: {exc}') from exc
 
     def tuned(self, name: str, values: Mapping[str, Any]) -> Settings:
-        """With other parameters of a controller, as they are recorded.
+        """Return the settings with other parameters of a controller, as they
+        are recorded.
 
         :raises ConfigError: it has no such parameter, or not this value.
         """

@@ -49,7 +49,7 @@ def result(row: Row) -> str:
 
 
 def cells(name: str, row: Row | None) -> tuple[str, ...]:
-    """One line below :data:`TITLES`."""
+    """Return the cells of one line below :data:`TITLES`."""
     if row is None:
         return (name, 'n/a', *[''] * (len(TITLES) - 2))
     return (name, range_(row.p99_ratio), range_(row.p99_ratio_worst),
