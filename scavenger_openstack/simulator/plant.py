@@ -41,7 +41,7 @@ missing), at least SLOWEST.  Not measured; real hosts do far worse."""
 
 
 def _nothing(guest: Guest) -> None:
-    """Nothing waits for the new tenant."""
+    """Do nothing: nothing waits for the new tenant."""
 
 
 class Plant:
