@@ -85,7 +85,8 @@ class DelayAccounting:
         self._measured = {'run_delay': 0, 'io_wait': 0}
 
     def facts(self) -> dict[str, Any]:
-        """Whether the signals are there, and why not, for the status."""
+        """Return whether the signals are there, and why not, for the
+        status."""
         return {'on': not self._why, 'why': self._why,
                 'measured_workloads': self._measured['run_delay'],
                 'measured_io_wait': self._measured['io_wait']}
@@ -121,8 +122,8 @@ class DelayAccounting:
 
     def _add(self, asked: Asked, answers: totals.Answers, now: float
              ) -> WorkloadSample:
-        sample, unknown = asked.one.add(asked, answers, now=now,
-                                        since_s=self._since_s)
+        sample, unknown = asked.totals.add(asked, answers, now=now,
+                                           since_s=self._since_s)
         if unknown and self._logged.due(('old', sample[0].id), cause=SWITCH):
             LOG.warning('%s: io_wait is unknown: %s of its processes began '
                         'before delay accounting was on; restart it, and '
@@ -222,7 +223,7 @@ class DelayAccounting:
                                    self._root)
 
     def _hierarchies(self) -> list[Mount]:
-        """Where processes may be listed."""
+        """Return where processes may be listed."""
         return [self._mounts[name] for name in _LISTED
                 if name in self._mounts]
 
@@ -234,7 +235,7 @@ class DelayAccounting:
 
     def _choose(self, samples: Sequence[WorkloadSample]
                 ) -> tuple[list[Asked], list[WorkloadSample]]:
-        """What to ask, and the workloads that must wait for their turn.
+        """Return what to ask, and the workloads that must wait for their turn.
 
         The foreground comes first: it is what can suffer.
         """

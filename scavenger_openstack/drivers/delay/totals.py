@@ -67,7 +67,7 @@ class Asked(NamedTuple):
     accounted.
     """
 
-    one: Totals
+    totals: Totals
     sample: WorkloadSample
     processes: list[int]
     fresh: list[int]
@@ -75,7 +75,7 @@ class Asked(NamedTuple):
     listed: bool
 
     def questions(self) -> list[tuple[int, int]]:
-        """What to ask the kernel."""
+        """Return what to ask the kernel."""
         return [*((taskstats.PROCESS, pid) for pid in self.processes),
                 *((taskstats.TASK, pid) for pid in self.fresh),
                 *((taskstats.TASK, tid) for tid in self.threads)]
@@ -116,7 +116,7 @@ class Totals:
 
     def look(self, sample: WorkloadSample, *, most: int, left: int
              ) -> Asked | None:
-        """What to ask; ``None`` where that costs more than is ``left``.
+        """Return what to ask; ``None`` where that costs more than is ``left``.
 
         :raises TooMany: it costs more than ``most``
         :raises OSError: the cgroup is gone, or may not be read
@@ -159,7 +159,7 @@ class Totals:
         return pids, threads
 
     def _trusts(self, sample: WorkloadSample) -> bool | None:
-        """Whether the cgroup counts its I/O; ``None``: not known yet.
+        """Return whether the cgroup counts its I/O; ``None``: not known yet.
 
         With version 2 the controller comes and goes.
         """
@@ -254,7 +254,7 @@ class Totals:
 
 
 def _is_accounted(process: Waits, leader: Waits | None) -> bool:
-    """Whether a process has surely been accounted since it began.
+    """Return whether a process has surely been accounted since it began.
 
     Its first thread shows that.  A thread that is younger than the switch
     proves nothing about the others, but where the kernel counts no copies it

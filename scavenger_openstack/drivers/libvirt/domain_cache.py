@@ -66,7 +66,7 @@ class Snapshot(NamedTuple):
 
     @property
     def records(self) -> Mapping[Knob, Values]:
-        return self.domain.found.records
+        return self.domain.record.records
 
     @property
     def identity(self) -> tuple[int, int]:
@@ -237,7 +237,7 @@ class DomainCache:
         self._logged.over(answer.uuid)
         self._warn(answer.uuid, (*domain.warnings, *(
             f'domain {answer.uuid}: {problem}'
-            for problem in domain.found.problems)))
+            for problem in domain.record.problems)))
         return Snapshot(domain, pid, started, answer.held)
 
     def _warn(self, uuid: str, warnings: tuple[str, ...]) -> None:

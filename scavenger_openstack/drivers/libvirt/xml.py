@@ -71,8 +71,8 @@ class Disk(NamedTuple):
     group: str | None = None
 
     def family(self, what: str) -> str | None:
-        """Whether the limit on ``bytes`` or ``iops`` is a ``total`` or is
-        ``split`` into reads and writes; ``None`` without one."""
+        """Return whether the limit on ``bytes`` or ``iops`` is a ``total`` or
+        is ``split`` into reads and writes; ``None`` without one."""
         for family, words in (('total', ('total',)),
                               ('split', ('read', 'write'))):
             if any(f'{word}_{what}_sec' in self.iotune for word in words):
@@ -93,7 +93,7 @@ class Domain:
     emulator's, that it has to itself; ``None`` when it shares them all.
     ``whole_cores``: and the CPUs of the same cores.  ``realtime``: the
     scheduler of vCPUs that heed no CPU quota.  ``fixed_memory``: why none of
-    its memory can be given back.  ``found``: see :mod:`.metadata`.
+    its memory can be given back.  ``record``: see :mod:`.metadata`.
 
     ``interfaces`` are network devices of the host; ``unseen_interfaces``
     counts those that have none (SR-IOV, vhost-user).
@@ -126,7 +126,7 @@ class Domain:
     cpu_model: str | None
     virt_type: str
     specs_known: bool
-    found: domain_record.Found
+    record: domain_record.Found
     display_name: str
     flavor: str
     ignored: tuple[str, ...]
@@ -134,7 +134,7 @@ class Domain:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What to log of its extra specs."""
+        """Return what to log of its extra specs."""
         return tuple(f'instance {shown(self.name)} ({self.uuid}): {text}'
                      for text in self.ignored)
 
@@ -236,7 +236,7 @@ def _domain(root: ElementTree.Element, floors: Mapping[Knob, float]
                      and balloon.get('model') != 'none'),
         cpu_model=_cpu_model(root.find('cpu')),
         virt_type=root.get('type', ''), specs_known=flavor.known,
-        found=record, display_name=flavor.display_name, flavor=flavor.name,
+        record=record, display_name=flavor.display_name, flavor=flavor.name,
         ignored=tuple(flavor.ignored),
         ignored_properties=tuple(flavor.ignored_properties))
 
@@ -252,8 +252,8 @@ def _bytes(element: ElementTree.Element | None) -> int | None:
 
 
 def _fixed_memory(root: ElementTree.Element) -> str | None:
-    """What keeps QEMU from giving back memory that the guest does not use:
-    a page that is pinned, encrypted or huge stays where it is."""
+    """Return what keeps QEMU from giving back memory that the guest does not
+    use: a page that is pinned, encrypted or huge stays where it is."""
     if root.find('memoryBacking/hugepages') is not None:
         return 'huge pages'
     if root.find('memoryBacking/locked') is not None:
@@ -299,7 +299,7 @@ def _interface(element: ElementTree.Element) -> str | None:
 
 
 def _cpu_model(cpu: ElementTree.Element | None) -> str | None:
-    """What kind of CPU the guest sees: a model, or whose it is."""
+    """Return what kind of CPU the guest sees: a model, or whose it is."""
     if cpu is None:
         return None
     model = cpu.findtext('model', '').strip()[:_MODEL_CHARS]

@@ -97,7 +97,7 @@ class Network:
         capacities = {}
         for name, capacity in self._links.items():
             if capacity is None and (again or name not in self._speeds):
-                speed = self._speed(name, known=name in self._speeds)
+                speed = self._speed(name, had_speed=name in self._speeds)
                 if speed is not None:
                     self._speeds[name] = speed
                     self._logged.over(f'speed of {name}')
@@ -120,7 +120,7 @@ class Network:
         return sent
 
     def link_bytes(self) -> rtnetlink.LinkBytes:
-        """What each device of this process's namespace has counted.
+        """Return what each device of this process's namespace has counted.
 
         One question to the kernel; empty when it does not answer, which is
         logged once.
@@ -264,8 +264,8 @@ class Network:
     def _find(self, interface: devices.Interface, workload: str,
               state: base.KnobState | None
               ) -> tuple[rtnetlink.Rtnetlink, tap.Links, tap.SeenTaps | None]:
-        """Where to ask for the devices that can be limited, and which ones
-        they are; of taps also what is there.
+        """Return where to ask for the devices that can be limited, and which
+        ones they are; of taps also what is there.
 
         :raises WorkloadGone: they are not the devices of the lease
         :raises Unsupported: no tap can be limited
@@ -314,10 +314,10 @@ class Network:
                 f'are: {why}'))
         return refusals
 
-    def _speed(self, name: str, *, known: bool) -> float | None:
+    def _speed(self, name: str, *, had_speed: bool) -> float | None:
         """Speed that a device of our own namespace reports, bytes/s.
 
-        :param known: it did so before: it is down for a while
+        :param had_speed: it reported a speed before: it is down for a while
         """
         netns, device = devices.split(name)
         megabits = 0
@@ -326,7 +326,7 @@ class Network:
                 megabits = int((self._sys / device / 'speed').read_text())
             except (OSError, ValueError):
                 megabits = 0
-        if megabits <= 0 and known:
+        if megabits <= 0 and had_speed:
             return None
         if megabits <= 0:
             self._complain(f'speed of {name}', errors.DriverError(
