@@ -44,7 +44,7 @@ DRIFT_SLACK = 0.001
 
 
 def same(a: Value | None, b: Value | None) -> bool:
-    """Whether two values of a knob are the same but for rounding."""
+    """Return whether two values of a knob are the same but for rounding."""
     return a == b or (isinstance(a, int | float) and isinstance(b, int | float)
                       and abs(a - b) <= DRIFT_SLACK * max(abs(a), abs(b)))
 
@@ -122,19 +122,21 @@ def _grown(original: Setting, now: Sequence[RestoreAction]
 
 def made_again(actions: Sequence[RestoreAction],
               now: Sequence[RestoreAction]) -> bool:
-    """Whether the leased object is gone and another has taken its place."""
+    """Return whether the leased object is gone and another has taken its
+    place."""
     return _identity(actions) != _identity(now)
 
 
 def is_tree(actions: Sequence[RestoreAction]) -> bool:
-    """Whether the knob is the CPU set of a group and of groups below it."""
+    """Return whether the knob is the CPU set of a group and of groups below
+    it."""
     return len(actions) > 1 and str(actions[1].get('dir')).startswith(
         f'{actions[0].get("dir")}/')
 
 
 def is_one_text(actions: Sequence[RestoreAction]) -> bool:
-    """Whether the value of the whole tells all: not of several disks, files
-    or cgroups."""
+    """Return whether the value of the whole tells all: not of several disks,
+    files or cgroups."""
     return (len(actions) == 1
             and actions[0].keys().isdisjoint(('device', 'values')))
 
@@ -193,7 +195,7 @@ def within(actions: Sequence[RestoreAction], text: str) -> list[RestoreAction]:
 def after_drift(actions: Sequence[RestoreAction],
                 ours: Sequence[RestoreAction],
                 now: Sequence[RestoreAction]) -> list[RestoreAction]:
-    """What to restore after another program wrote a part of a knob.
+    """Return what to restore after another program wrote a part of a knob.
 
     A part that still holds what we wrote (``ours``) keeps its original; any
     other holds theirs.  The parts of an action with ``values`` are these, and
@@ -233,7 +235,7 @@ def after_drift(actions: Sequence[RestoreAction],
 
 
 def _is_reset(action: RestoreAction) -> bool:
-    """Whether a weight is what the kernel sets when idle ends."""
+    """Return whether a weight is what the kernel sets when idle ends."""
     return action.get('text') == RESET_WEIGHTS.get(str(action.get('file')))
 
 
@@ -355,14 +357,14 @@ def parts(actions: Sequence[RestoreAction]) -> set[object]:
 
 def of_parts(ours: Sequence[RestoreAction], now: Sequence[RestoreAction]
              ) -> list[RestoreAction]:
-    """What we wrote (``ours``) to the parts of ``now``; of those that came
-    what they hold."""
+    """Return what we wrote (``ours``) to the parts of ``now``; of those that
+    came what they hold."""
     written = {_action_key(action): action for action in ours}
     return [written.get(_action_key(action), action) for action in now]
 
 
 def keys(actions: Sequence[RestoreAction]) -> set[str]:
-    """What of a VM the actions restore: a limit, a disk, a vCPU."""
+    """Return what of a VM the actions restore: a limit, a disk, a vCPU."""
     return {key for action in actions for key in action.get('values', ())}
 
 
@@ -376,5 +378,5 @@ def _identity(actions: Sequence[RestoreAction]) -> object:
 
 
 def kin(path: str, other: str) -> bool:
-    """Whether one cgroup lies below the other."""
+    """Return whether one cgroup lies below the other."""
     return path.startswith(f'{other}/') or other.startswith(f'{path}/')

@@ -51,8 +51,8 @@ def obtainable(directory: CgroupDirectory, cpus: frozenset[int]
 
 
 def withheld(directory: CgroupDirectory, cpus: frozenset[int]) -> str:
-    """Which cgroups beside this one keep some of these CPUs from it, for
-    people; '' for none."""
+    """Return which cgroups beside this one keep some of these CPUs from it,
+    for people; '' for none."""
     try:
         others = cpuset.withheld(directory.fileno(), directory.version)
     except (OSError, ValueError):

@@ -126,13 +126,13 @@ class Cgroups:
 
     @property
     def mounts(self) -> cgroup_mounts.Mounts:
-        """Where controllers are mounted now."""
+        """Return where controllers are mounted now."""
         return self._mounts
 
     # --- what there is
 
     def sample(self) -> tuple[WorkloadSample, ...]:
-        """What each workload has used so far.
+        """Return what each workload has used so far.
 
         Workloads that vanish, also in the middle, are left out (one made
         again under the same name is met at the next call); parents that
@@ -310,8 +310,9 @@ class Cgroups:
             raise
 
     def lacks(self, workload: str, knob: Knob) -> str:
-        """Why a knob of a workload that exists cannot be used here, or what
-        it limits is not counted, and what to do; empty if neither is so."""
+        """Return why a knob of a workload that exists cannot be used here, or
+        what it limits is not counted, and what to do; empty if neither is
+        so."""
         try:
             self.read(workload, knob)
         except errors.WorkloadGone:

@@ -245,8 +245,8 @@ class _Kept:
         self.wakes = 0
 
     def in_place(self) -> bool:
-        """Whether the cgroup is there: a file that is gone says only that
-        its controller was turned off."""
+        """Return whether the cgroup is there: a file that is gone says only
+        that its controller was turned off."""
         return self.inode == _inode(os.path.dirname(self.path)) != 0
 
 

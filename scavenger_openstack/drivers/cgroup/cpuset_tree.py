@@ -132,7 +132,7 @@ class FastCpuSet:
             raise
 
     def in_place(self) -> bool:
-        """Whether the cgroup is the one that has its path now."""
+        """Return whether the cgroup is the one that has its path now."""
         directory = self._root.directory
         try:
             return os.stat(directory.path).st_ino == directory.inode
@@ -176,7 +176,8 @@ class FastCpuSet:
         self._order = order
 
     def foreign(self) -> frozenset[int] | None:
-        """What another program wrote over our last set, ``None`` if none.
+        """Return what another program wrote over our last set, ``None`` if
+        none.
 
         :raises DriverError: it cannot be read.
         """
@@ -196,7 +197,7 @@ class FastCpuSet:
             return self._read_set()
 
     def _read_set(self) -> frozenset[int]:
-        """What the group holds, or our last set if the kernel has taken
+        """Return what the group holds, or our last set if the kernel has taken
         CPUs out of that and nothing else has happened to it."""
         root = self._root
         now = available_cpus.read_cpus(root.directory)
@@ -253,7 +254,7 @@ class FastCpuSet:
 
     def _refused(self, exc: OSError, cpus: frozenset[int]
                  ) -> errors.DriverError:
-        """Why a set was not written."""
+        """Return why a set was not written."""
         doing = (f'cannot write {_text(cpus)!r} to '
                  f'{self._root.directory.path}/{_FILE} and below')
         if exc.errno == errno.EINVAL and self._root.directory.version == 1:
@@ -324,7 +325,7 @@ class FastCpuSet:
 
     def actions(self, leased: Sequence[base.RestoreAction] | None = None
                 ) -> list[base.RestoreAction]:
-        """What brings back the sets of this moment.
+        """Return what brings back the sets of this moment.
 
         Of a group below, the set that it has on its own account, though it
         is kept within what is left of that; else the set of its parent.
@@ -383,6 +384,6 @@ def _forget(node: _Node) -> None:
 
 
 def _offline(cpus: frozenset[int], root_dir: str) -> bool:
-    """Whether all of them are offline."""
+    """Return whether all of them are offline."""
     online = online_cpus.read(root_dir)
     return bool(online) and not cpus & online

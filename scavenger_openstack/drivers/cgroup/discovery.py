@@ -75,7 +75,7 @@ def normal(path: str) -> str:
 
 
 def is_normal(path: str) -> bool:
-    """Whether ``path`` is in the form that :func:`normal` makes."""
+    """Return whether ``path`` is in the form that :func:`normal` makes."""
     try:
         return normal(path) == path
     except errors.ConfigError:
@@ -83,7 +83,7 @@ def is_normal(path: str) -> bool:
 
 
 def within(path: str, top: str) -> bool:
-    """Whether ``path`` is ``top`` or below it."""
+    """Return whether ``path`` is ``top`` or below it."""
     return path == top or path.startswith(top + '/')
 
 
@@ -94,7 +94,7 @@ def _directories(path: str) -> list[str]:
 
 
 def _has_tasks(path: str) -> bool:
-    """Whether there is a process, or in a threaded cgroup a thread."""
+    """Return whether there is a process, or in a threaded cgroup a thread."""
     if cgroup_members.read(f'{path}/{cgroup_members.PROCESSES}', size=1):
         return True
     try:

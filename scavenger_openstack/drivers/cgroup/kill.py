@@ -87,7 +87,7 @@ def _members(top: CgroupDirectory) -> set[int]:
 
 
 def _lives(pid: int) -> bool:
-    """Whether any thread of a process is left: one that ended and that
+    """Return whether any thread of a process is left: one that ended and that
     is not waited for stays a member."""
     try:
         with open(f'/proc/{pid}/stat', 'rb') as file:

@@ -36,7 +36,7 @@ def host_memory(root: CgroupDirectory) -> tuple[int, int]:
 
 
 def droppable_bytes(directory: CgroupDirectory) -> int:
-    """What the kernel could drop of a cgroup's memory.
+    """Return what the kernel could drop of a cgroup's memory.
 
     :raises DriverError: it cannot be read.
     """

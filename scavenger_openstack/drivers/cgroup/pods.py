@@ -78,14 +78,14 @@ class Pods:
              if (path in self._pods) is is_old} for is_old in (True, False))
 
     def read(self) -> Value | None:
-        """Whether all pods are idle, as far as they were there at the last
-        write; what was written, if none of those is left."""
+        """Return whether all pods are idle, as far as they were there at the
+        last write; what was written, if none of those is left."""
         values = self._each(lambda pod: self._rule.read(pod, None),
                             self._written or self._pods)
         return int(all(values)) if values else self._value
 
     def actions(self) -> list[base.RestoreAction]:
-        """What brings back ``cpu.idle`` of each, and its weight.
+        """Return what brings back ``cpu.idle`` of each, and its weight.
 
         The first is about the cgroup itself, in which nothing is changed.
         """
@@ -116,7 +116,7 @@ class Pods:
         self._value = int(bool(knobs.number(Knob.CPU_IDLE, value)))
 
     def changed(self) -> bool:
-        """Whether a pod came since the last write."""
+        """Return whether a pod came since the last write."""
         return not self._written.issuperset(self._pods)
 
     def _each(self, do: Callable[[CgroupDirectory], T],

@@ -164,8 +164,8 @@ class _Sent(NamedTuple):
 
 
 def _sent(first: HostSample, last: HostSample, name: str) -> _Sent | None:
-    """What was sent over the link of a workload, while that was full and the
-    workload sent, too."""
+    """Return what was sent over the link of a workload, while that was full
+    and the workload sent, too."""
     passed_s = last.time_s - first.time_s
     pairs = {sample[0].id: (start, sample)
              for start, sample in _pairs(first, last)}

@@ -221,8 +221,8 @@ def _read(path: str) -> bytes:
 
 
 def _written(data: bytes, devices: Collection[str]) -> int:
-    """What ``io.stat`` counts for these disks; a cgroup that has used none
-    has no line."""
+    """Return what ``io.stat`` counts for these disks; a cgroup that has used
+    none has no line."""
     total = 0
     for line in data.decode(errors='replace').split('\n'):
         device, counts = grammar.device_row(line)

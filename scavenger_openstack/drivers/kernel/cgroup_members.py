@@ -56,7 +56,7 @@ def upward(path: str) -> Iterator[str]:
 
 def read(path: str, directory: int | None = None, *,
          size: int | None = None) -> bytes:
-    """What one of the files above lists, a number per line.
+    """Return what one of the files above lists, a number per line.
 
     Nothing where the cgroup has no such list: the processes of a threaded
     cgroup of version 2 are listed in a cgroup above it.

@@ -142,7 +142,7 @@ def _parse(answers: list[bytes]) -> Iterator[Filter]:
 
 
 def _target(actions: bytes) -> int:
-    """Where the first action redirects to, 0 for nowhere."""
+    """Return where the first action redirects to, 0 for nowhere."""
     first = dict(attributes(dict(attributes(actions)).get(1, b'')))
     options = dict(attributes(first.get(_ACTION_OPTIONS, b'')))
     parms = options.get(_MIRRED_PARMS, b'')

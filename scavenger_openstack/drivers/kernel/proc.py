@@ -85,7 +85,7 @@ def total_and_available(data: bytes) -> tuple[int | None, int | None]:
 
 def read_topology(root_dir: str = '/',
                   logged: log_once.LogOnce | None = None) -> dict[int, Cpu]:
-    """Where each online CPU sits.
+    """Return where each online CPU sits.
 
     A core, an LLC and a NUMA node are named by the lowest CPU in them (a
     node by its number).  Without the files in /sys each CPU is a core of
@@ -112,7 +112,7 @@ def read_topology(root_dir: str = '/',
 
 
 def started_ticks(pid: int, root_dir: str = '/') -> int:
-    """When a process began, in clock ticks since boot.
+    """Return when a process began, in clock ticks since boot.
 
     :raises WorkloadGone: there is none.
     """
@@ -205,7 +205,7 @@ class Proc:
         self._ticks = self._soon = 0
 
     def topology(self) -> Mapping[int, Cpu]:
-        """Where each CPU sits that is online now.
+        """Return where each CPU sits that is online now.
 
         It is the same object until that changes.  The kernel tells of the
         caches of a CPU a moment after it came.

@@ -81,7 +81,7 @@ class Qdisc(NamedTuple):
 
 
 def tbf_options(bucket: TokenBucket) -> bytes:
-    """What TCA_OPTIONS of a token bucket holds.
+    """Return what TCA_OPTIONS of a token bucket holds.
 
     The burst of a peak rate says what is admitted; that rate itself is out
     of reach.
@@ -140,7 +140,7 @@ class Rtnetlink:
                 if name and kind in ('', link.kind)}
 
     def exists(self, ifindex: int) -> bool:
-        """Whether there is a device with this index."""
+        """Return whether there is a device with this index."""
         try:
             self.talk.ask(_GETLINK, 0, _LINK.pack(0, 0, ifindex, 0, 0)
                           + _WITHOUT_STATS)

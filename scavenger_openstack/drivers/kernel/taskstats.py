@@ -90,7 +90,8 @@ class Taskstats:
             raise
 
     def ask(self, about: Sequence[tuple[int, int]]) -> list[Waits | None]:
-        """What tasks and processes have gone through, in the order given.
+        """Return what tasks and processes have gone through, in the order
+        given.
 
         ``None``: there is no such task (any more), or nothing is said of it.
 
@@ -128,7 +129,7 @@ class Taskstats:
 
 
 def parse(kind: int, buffer: bytes | bytearray, size: int) -> Waits | None:
-    """What one answer says; ``None``: there is no such task.
+    """Return what one answer says; ``None``: there is no such task.
 
     :param kind: the type in its netlink header
     :param size: bytes of ``buffer`` that are the answer

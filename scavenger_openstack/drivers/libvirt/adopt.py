@@ -38,7 +38,8 @@ NOT_OURS = 'without a lease: it is being removed'
 
 
 def foreign(name: str, knob: Knob) -> errors.DriverError:
-    """What to raise of a knob with a record of ours that we did not make."""
+    """Return what to raise of a knob with a record of ours that we did not
+    make."""
     return errors.DriverError(
         f'domain {name} came with a limit on {knob} {NOT_OURS}')
 
@@ -184,8 +185,8 @@ def _set_each(handle: domain_handle.Handle, snapshot: Snapshot, knob: Knob,
 
 def way_back(knob: Knob, snapshot: Snapshot, other: Snapshot | None
              ) -> tuple[dict[str, str], str]:
-    """What to set in a definition of a domain that has our record of a knob,
-    and what to tell the operator.
+    """Return what to set in a definition of a domain that has our record of a
+    knob, and what to tell the operator.
 
     What the record does not tell comes from the ``other`` definition: from
     its record, or, without one, from what it holds, since a cap of ours never

@@ -113,7 +113,8 @@ class Balloons:
         self._runs.pop(uuid, None)
 
     def see(self, snapshot: Snapshot) -> bool:
-        """Whether the balloon driver has answered in this run of the domain.
+        """Return whether the balloon driver has answered in this run of the
+        domain.
 
         A guest that boots has none yet: its balloon stays as it is.
         """

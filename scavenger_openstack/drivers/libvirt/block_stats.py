@@ -187,7 +187,7 @@ class _Asker:
             self.call = self._calls.submit('block statistics', self._ask)
 
     def alive(self) -> bool:
-        """Whether its connection is in use."""
+        """Return whether its connection is in use."""
         return bool(self._calls.busy)
 
     def end(self) -> None:

@@ -216,7 +216,7 @@ class Libvirt:
 
     @property
     def logged(self) -> bool:
-        """Whether its versions were logged."""
+        """Return whether its versions were logged."""
         return self._logged != versions.UNKNOWN
 
     def _version(self, ask: Callable[[], Any]) -> int | None:
@@ -261,7 +261,8 @@ class Libvirt:
                 self.end(connection)
 
     def blocks(self, connection: Any) -> dict[str, Blocks]:
-        """What the disks of each running domain have done since its start.
+        """Return what the disks of each running domain have done since its
+        start.
 
         A domain with a job, also one that hangs, is left out instead of being
         waited for.
@@ -373,7 +374,7 @@ class Watch:
                         self._api.VIR_CONNECT_LIST_DOMAINS_ACTIVE)]
 
     def look(self, uuid: str) -> handle.SeenDomain | None:
-        """What a domain is now; ``None`` when it does not run.
+        """Return what a domain is now; ``None`` when it does not run.
 
         :raises DriverError: libvirt does not tell.
         """

@@ -83,14 +83,14 @@ def reserved(asked: nova_metadata.CpuRequest,
 
 
 def _one_to_one(pins: Mapping[int, frozenset[int]], vcpus: int) -> bool:
-    """Whether each vCPU has a CPU of its own."""
+    """Return whether each vCPU has a CPU of its own."""
     return (len(pins) >= vcpus and all(len(pin) == 1 for pin in pins.values())
             and len(frozenset().union(*pins.values())) == len(pins))
 
 
 def _mixed(pins: Mapping[int, frozenset[int]]) -> bool:
-    """Whether some vCPUs have a CPU of their own, beside others that share
-    several: what Nova makes of the policy ``mixed``."""
+    """Return whether some vCPUs have a CPU of their own, beside others that
+    share several: what Nova makes of the policy ``mixed``."""
     sizes = [len(pin) for pin in pins.values()]
     return 1 in sizes and max(sizes) > 1
 

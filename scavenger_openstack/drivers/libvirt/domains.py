@@ -111,7 +111,7 @@ class Domains:
 
     def sample(self, link_bytes: LinkBytes = domain_counters.NO_DEVICES
                ) -> tuple[WorkloadSample, ...]:
-        """What each domain that runs has used so far; never waits.
+        """Return what each domain that runs has used so far; never waits.
 
         :param link_bytes: by the network devices of this host
         """
@@ -210,7 +210,7 @@ class Domains:
                 if (machine := tracked.counters.machine) is not None}
 
     def place(self, uuid: str) -> perf_event.Place | None:
-        """Where hardware counters see a domain; ``None``: nowhere."""
+        """Return where hardware counters see a domain; ``None``: nowhere."""
         tracked = self._known.get(uuid)
         machine = tracked.counters.machine if tracked else None
         return (machine.place(tracked.snapshot.domain.virt_type)
@@ -432,12 +432,13 @@ class Domains:
         return snapshot
 
     def _is_ours(self, snapshot: Snapshot, knob: Knob) -> bool:
-        """Whether a knob of this run of a domain is ours."""
+        """Return whether a knob of this run of a domain is ours."""
         return self._runs.get((snapshot.domain.uuid, knob)
                               ) == domain_knobs.identity(snapshot, knob)
 
     def _other(self, snapshot: Snapshot, knob: Knob) -> errors.WorkloadGone:
-        """What to raise of a limit of another run, or of other devices."""
+        """Return what to raise of a limit of another run, or of other
+        devices."""
         run = self._runs.get((snapshot.domain.uuid, knob), ())
         return errors.WorkloadGone(
             'the VM has other vCPUs or disks now'

@@ -38,15 +38,15 @@ class Ends:
         self._before[uuid] = self._last.pop(uuid, AGAIN)
 
     def over(self, uuid: str) -> None:
-        """It is not there any more."""
+        """Note that a domain does not run any more."""
         self._running.discard(uuid)
 
     def why(self, uuid: str) -> str | None:
-        """Why the last run that ended did; ``None``: not known yet."""
+        """Return why the last run that ended did; ``None``: not known yet."""
         return (self.again(uuid) if uuid in self._running
                 else self._last.get(uuid))
 
     def again(self, uuid: str) -> str:
-        """Why a domain that runs is not the run that it was."""
+        """Return why a domain that runs is not the run that it was."""
         why = self._last.get(uuid) or self._before.get(uuid, AGAIN)
         return why if why == AGAIN else f'{why}, and was started again'

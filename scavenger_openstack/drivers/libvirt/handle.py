@@ -100,7 +100,7 @@ class Handle:
                        'nothing is written until that has ended')
 
     def occupied(self) -> bool:
-        """Whether a call waits for its QEMU, and has for some time."""
+        """Return whether a call waits for its QEMU, and has for some time."""
         with self._doing(f'control of domain {self.uuid}'):
             state, _, since_ms = self._domain.controlInfo()
         return bool(state == self._api.VIR_DOMAIN_CONTROL_ERROR or (

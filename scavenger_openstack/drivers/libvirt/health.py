@@ -90,7 +90,7 @@ class Health:
 
     @property
     def down(self) -> bool:
-        """Whether nothing can be had of libvirt, which was logged."""
+        """Return whether nothing can be had of libvirt, which was logged."""
         return LIBVIRT in self._faults
 
     def lost(self, why: str, reason: str = 'events') -> None:
@@ -390,8 +390,8 @@ class Health:
         return SILENT_IDLE if self._idle(uuid) else SILENT
 
     def _state(self, uuid: str) -> DomainState:
-        """What libvirt says of a domain; of one that a call hangs on, no
-        other is made."""
+        """Return what libvirt says of a domain; of one that a call hangs on,
+        no other is made."""
         hanging = self._calls.busy - {LIBVIRT}
         if uuid in hanging:
             return DomainState.HELD_UP

@@ -292,7 +292,7 @@ _UNCHECKED: Mapping[Knob, Callable[[Snapshot], dict[str, str]]] = {
 
 
 def rule(knob: Knob) -> Rule:
-    """What to do about a knob.
+    """Return what to do about a knob.
 
     :raises Unsupported: it is no limit of a domain.
     """
@@ -302,8 +302,8 @@ def rule(knob: Knob) -> Rule:
 
 
 def identity(snapshot: Snapshot, knob: Knob) -> tuple[object, ...]:
-    """What is limited: this run of a domain, and where disks are limited one
-    by one, these; what comes later is under no lease."""
+    """Return what is limited: this run of a domain, and where disks are
+    limited one by one, these; what comes later is under no lease."""
     if knob in (Knob.IO_BYTES_PER_S, Knob.IO_OPS_PER_S):
         return (*snapshot.identity,
                 *(disk.target for disk in snapshot.domain.disks))
@@ -313,7 +313,7 @@ def identity(snapshot: Snapshot, knob: Knob) -> tuple[object, ...]:
 # --- without a cap of ours
 
 def in_force(snapshot: Snapshot, knob: Knob) -> dict[str, str]:
-    """What libvirt holds, also for a domain that is never limited."""
+    """Return what libvirt holds, also for a domain that is never limited."""
     try:
         return (_UNCHECKED.get(knob) or RULES[knob].values)(snapshot)
     except errors.Unsupported:
@@ -321,7 +321,7 @@ def in_force(snapshot: Snapshot, knob: Knob) -> dict[str, str]:
 
 
 def free(snapshot: Snapshot, knob: Knob) -> dict[str, str]:
-    """What libvirt holds for a knob without any limit."""
+    """Return what libvirt holds for a knob without any limit."""
     domain = snapshot.domain
     if knob is Knob.CPU_CORES:
         return {'vcpu_quota': '-1', 'vcpu_period': str(DEFAULT_PERIOD_US)}
@@ -334,7 +334,7 @@ def free(snapshot: Snapshot, knob: Knob) -> dict[str, str]:
 
 
 def part(knob: Knob, key: str) -> str:
-    """What is set or left alone as a whole: a disk, else all."""
+    """Return what is set or left alone as a whole: a disk, else all."""
     if knob in (Knob.IO_BYTES_PER_S, Knob.IO_OPS_PER_S):
         return key.partition('.')[0]
     return ''
@@ -350,8 +350,8 @@ def parts(knob: Knob, values: Values) -> dict[str, dict[str, str]]:
 
 def told(snapshot: Snapshot, knob: Knob, record: Values
          ) -> tuple[dict[str, str], set[str]]:
-    """What a record tells of the domain as it is, and the parts of which it
-    does not tell enough.
+    """Return what a record tells of the domain as it is, and the parts of
+    which it does not tell enough.
 
     Of disks that are gone nothing is set.  Those that a record does not
     name, while it names others, came later: no cap was on them.

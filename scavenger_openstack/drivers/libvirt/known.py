@@ -40,7 +40,8 @@ class KnownDomain:
 
 
 def is_idle(tracked: KnownDomain | None) -> bool:
-    """Whether a domain is idle for the scheduler; any thread may ask."""
+    """Return whether a domain is idle for the scheduler; any thread may
+    ask."""
     return tracked is not None and tracked.files.is_idle()
 
 

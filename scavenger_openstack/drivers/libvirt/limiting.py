@@ -22,15 +22,16 @@ from scavenger_openstack.types import Knob
 
 def original(snapshot: Snapshot, knob: Knob, state: base.KnobState
              ) -> dict[str, str]:
-    """What a knob held before us, by its lease: of the disks that libvirt can
-    limit, and without a quota as all versions of libvirt know it."""
+    """Return what a knob held before us, by its lease: of the disks that
+    libvirt can limit, and without a quota as all versions of libvirt know
+    it."""
     return {key: '-1' if text == str(grammar.FREE_QUOTA_US) else text
             for key, text in state.original.actions[0]['values'].items()
             if knobs.part(knob, key) not in snapshot.unlimited}
 
 
 def is_recorded(snapshot: Snapshot, knob: Knob, state: base.KnobState) -> bool:
-    """Whether the record in the domain says what the lease does."""
+    """Return whether the record in the domain says what the lease does."""
     values = snapshot.records.get(knob)
     # Most are the very same, and this is asked in each tick.
     return (values == state.original.actions[0]['values']

@@ -110,7 +110,7 @@ def _read(knob: Knob, element: ElementTree.Element
 
 
 def fits(knob: Knob, key: str, value: str) -> bool:
-    """Whether a record may hold this."""
+    """Return whether a record may hold this."""
     pattern = GRAMMAR.get(knob)
     return (pattern is not None
             and pattern.fullmatch(f'{key}={value}') is not None)

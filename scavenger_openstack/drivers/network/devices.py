@@ -31,7 +31,7 @@ class Devices:
 
     def find(self, interface: Interface
              ) -> tuple[rtnetlink.Rtnetlink, tap.Links]:
-        """Where to ask for the devices, and which ones they are.
+        """Return where to ask for the devices, and which ones they are.
 
         :raises OSError: there is no such namespace, or none of the devices
         """
@@ -58,7 +58,7 @@ class Devices:
         return [self._found[device].ifindex for device in devices]
 
     def namespace(self, netns: str) -> rtnetlink.Rtnetlink:
-        """Where to ask about a network namespace, '' for our own.
+        """Return where to ask about a network namespace, '' for our own.
 
         :raises OSError: there is none of this name, or it cannot be entered
         """
@@ -101,7 +101,7 @@ class Devices:
 
     def failure(self, interface: Interface, exc: Exception
                  ) -> errors.DriverError:
-        """What to tell of a call that the kernel did not like."""
+        """Return what to tell of a call that the kernel did not like."""
         if isinstance(exc, errors.DriverError):
             return exc
         number = exc.errno if isinstance(exc, OSError) else None

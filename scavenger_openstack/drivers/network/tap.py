@@ -204,7 +204,7 @@ class Taps:
 
     def _target(self, device: str, link: rtnetlink.Link, *, ours: bool
                 ) -> int | None:
-        """Where our filter at a tap redirects to.
+        """Return where our filter at a tap redirects to.
 
         :param ours: whether the VM has an IFB of ours
         :raises Unsupported: another program's is there
@@ -323,7 +323,7 @@ class Taps:
                         self._namespace.delete_link(ifb.ifindex)
 
     def _serves(self, ifb: int) -> bool:
-        """Whether a redirect leads to an IFB."""
+        """Return whether a redirect leads to an IFB."""
         return any(filter_.target == ifb
                    for link in self._namespace.links().values()
                    for filter_ in ingress.filters(self._talk, link.ifindex))

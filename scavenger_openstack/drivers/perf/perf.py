@@ -133,14 +133,14 @@ class Perf:
 
     @property
     def grade(self) -> Grade:
-        """What this host can tell at this moment."""
+        """Return what this host can tell at this moment."""
         if self._standstill.why:
             return perf_grade.none(self._standstill.why)
         return self._grade
 
     @property
     def measured(self) -> int:
-        """How many workloads have counters now."""
+        """Return how many workloads have counters now."""
         return sum(entry.counters is not None
                    for entry in self._known.values())
 
@@ -272,7 +272,8 @@ class Perf:
     # --- opening
 
     def _place(self, name: str, place_of: PlaceOf) -> Place | None:
-        """Where a workload is counted; it is said when that is nowhere."""
+        """Return where a workload is counted; it is said when that is
+        nowhere."""
         if name.startswith('/'):
             return Place(f'{self._mount}{name}',
                          domain_cgroup.is_machine(name))

@@ -104,8 +104,8 @@ class DomainCounters:
         return 0.0 if self._vcpus is None else self._vcpus.run_ns / NS_PER_S
 
     def plugged(self) -> bool:
-        """Whether there are more vCPUs, or fewer, than at the last call:
-        libvirt has no event for that."""
+        """Return whether there are more vCPUs, or fewer, than at the last
+        call: libvirt has no event for that."""
         before = self._count
         self._count = 0 if self._vcpus is None else len(self._vcpus)
         return before != self._count
@@ -195,7 +195,7 @@ class DomainCounters:
             return True
 
     def _lives(self) -> bool:
-        """Whether the process is there, as far as that can be told."""
+        """Return whether the process is there, as far as that can be told."""
         try:
             return self._process.alive()
         except OSError:

@@ -81,7 +81,7 @@ class CpuSet:
         return format_cpus(cpus & allowed or cpus or allowed) or None
 
     def actions(self) -> list[base.RestoreAction]:
-        """What brings back the sets of this moment."""
+        """Return what brings back the sets of this moment."""
         self._find_parts()
         return self._each(lambda part: part.directory.action(
             _ENTRY, format_cpus(part.cpus.read()) or self._no_cpus))
@@ -115,7 +115,7 @@ class CpuSet:
         return self.read()
 
     def changed(self) -> bool:
-        """Whether parts came or went since it was written."""
+        """Return whether parts came or went since it was written."""
         return (self._version == 1
                 and self._directory.links() != self._written)
 

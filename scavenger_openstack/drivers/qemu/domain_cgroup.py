@@ -59,12 +59,13 @@ class DomainCgroup(NamedTuple):
 
 
 def is_part(name: str) -> bool:
-    """Whether a cgroup is, by its name, that of some threads of a domain."""
+    """Return whether a cgroup is, by its name, that of some threads of a
+    domain."""
     return _PART.fullmatch(name) is not None
 
 
 def is_machine(path: str) -> bool:
-    """Whether a cgroup is, by its name, all of a domain of QEMU."""
+    """Return whether a cgroup is, by its name, all of a domain of QEMU."""
     name = path.removesuffix('/libvirt').rpartition('/')[2]
     return _NAME.fullmatch(name) is not None
 
@@ -96,8 +97,8 @@ def machine(text: str, mounts: Mapping[str, Mount]) -> DomainCgroup | None:
 
 
 def sources(place: DomainCgroup, *, pressure: bool) -> list[Source]:
-    """What to read in the machine's own cgroup: not its I/O, since libvirt
-    knows more about disks."""
+    """Return what to read in the machine's own cgroup: not its I/O, since
+    libvirt knows more about disks."""
     mounts = {name: mount for name, mount in place.above.items()
               if name != 'blkio'}
     files = counters.sources(mounts, (), pressure=pressure)

@@ -111,7 +111,7 @@ class Process:
             os.close(fd)
 
     def alive(self) -> bool:
-        """Whether it has not ended, waited for or not."""
+        """Return whether the process has not ended, waited for or not."""
         try:
             data = self._again('stat')
         except OSError as exc:

@@ -103,7 +103,8 @@ class Vcpus:
 
     @property
     def delay_s(self) -> float | None:
-        """How long they waited for a CPU, unknown while one does not say."""
+        """Return how long they waited for a CPU, unknown while one does not
+        say."""
         vcpus = self._known.values()
         return (None if not vcpus or any(vcpu.run_ns < 0 for vcpu in vcpus)
                 else self.delay_ns / NS_PER_S)
@@ -139,8 +140,8 @@ class Vcpus:
         return True
 
     def throttled(self, machine_s: float | None) -> float | None:
-        """How long they were kept from running by quotas of their own and,
-        ``machine_s``, of the machine's cgroup."""
+        """Return how long they were kept from running by quotas of their own
+        and, ``machine_s``, of the machine's cgroup."""
         limited = machine_s is not None
         for vcpu in self._known.values():
             if vcpu.stat is not None:
@@ -155,7 +156,7 @@ class Vcpus:
         self._awake_until = self._tick + _WAKE_TICKS
 
     def changed(self) -> bool:
-        """Whether one came or went since they were looked at, as far as
+        """Return whether one came or went since they were looked at, as far as
         they have cgroups."""
         return (self._parts != 'task'
                 and os.fstat(self._fd).st_nlink != self._links)
