@@ -102,15 +102,15 @@ class Wanted(NamedTuple):
     profilings: dict[int, Profiling] = {}
 
     def allows_profiling(self, host: str) -> bool:
-        """Whether an aggregate of the host allows that profiles are measured
-        there."""
+        """Return whether an aggregate of the host allows that profiles are
+        measured there."""
         return any(self.settings.get(name, {}).get('profiling', False)
                    for name in self.aggregates.of(host))
 
     def setting(self, host: str, kind: str, own: dict[str, Any]
                 ) -> dict[str, Any]:
-        """What is set for a host: its own, else that of the first aggregate
-        by name that has it.
+        """Return what is set for a host: its own, else that of the first
+        aggregate by name that has it.
 
         :param kind: ``modes`` or ``parameters``
         """
@@ -126,7 +126,7 @@ class Wanted(NamedTuple):
                 ('host', host)]
 
     def protection(self, host: str) -> tuple[bool, str]:
-        """Whether limits may be set on a host, and why not: the widest
+        """Return whether limits may be set on a host, and why not: the widest
         switch that is off decides."""
         for scope, target in self.scopes(host):
             switch = self.switches.get((scope, target))
@@ -204,8 +204,8 @@ def hosts(connection: Connection, now: float, since_s: float, host: str
 
 
 def shares(connection: Connection, minute: int) -> dict[str, int] | None:
-    """How many limits each host may set in that minute; ``None`` while it is
-    not divided."""
+    """Return how many limits each host may set in that minute; ``None`` while
+    it is not divided."""
     table = tables.governor_minutes.c
     divided: dict[str, int] | None = connection.execute(select(
         table.shares).where(table.minute == minute)).scalar()

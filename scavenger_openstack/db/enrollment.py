@@ -119,7 +119,7 @@ def key(connection: Connection, name: str) -> str:
 
 
 def without_token(connection: Connection) -> int:
-    """How many hosts that have reported have no token."""
+    """Return how many hosts that have reported have no token."""
     hosts = tables.hosts.c
     return connection.execute(select(func.count()).where(
         hosts.token_hash.is_(None), hosts.removed_s.is_(None))).scalar_one()

@@ -137,7 +137,7 @@ def of_host(table: Any) -> ColumnElement[bool]:
 
 
 def host_parameters(name: str) -> dict[str, str]:
-    """What :func:`of_host` needs of a host's name."""
+    """Return what :func:`of_host` needs of a host's name."""
     return {'host': name, 'host_short': host_names.short(name)}
 
 
@@ -168,8 +168,8 @@ def _put(table: Table, key: tuple[str, ...], values: tuple[str, ...],
 
 
 def added_rows(connection: Connection) -> Row:
-    """How many rows each table has got over this connection since the last
-    call, as far as :func:`insert_rows` added them."""
+    """Return how many rows each table has got over this connection since the
+    last call, as far as :func:`insert_rows` added them."""
     counts: Row = connection.info.pop(_ADDED, {})
     return counts
 

@@ -28,8 +28,8 @@ _W = tables.workloads.c
 
 def listed(connection: Connection, host_id: int, since_s: float
            ) -> dict[tuple[str, str], int]:
-    """How many workloads of each project and application are on a host, or
-    have been since then."""
+    """Return how many workloads of each project and application are on a host,
+    or have been since then."""
     counts: dict[tuple[str, str], int] = {}
     for condition in (_W.until_s.is_(None), _W.until_s >= since_s):
         for project, application, count in connection.execute(select(

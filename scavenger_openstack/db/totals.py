@@ -174,7 +174,7 @@ def span_of(since_s: float, now: float) -> int:
 
 def figures(parts: Iterable[list[Any]], victim_project: str | None
             ) -> Row | None:
-    """What a total says of its workload; ``causes`` is a list.
+    """Return what a total says of its workload; ``causes`` is a list.
 
     :param parts: as they are stored
     :param victim_project: only what was done to this project
@@ -258,7 +258,7 @@ def _add(totals: dict[Key, Parts], span_s: int, row: Row, sign: int
 
 
 def _ranks(parts: Parts) -> dict[str, Row]:
-    """What a total is ranked and searched by, in each scope."""
+    """Return what a total is ranked and searched by, in each scope."""
     by_scope: dict[str, list[tuple[str, list[float]]]] = {}
     for (victim, victim_project, _, project, *_), sums in parts.items():
         by_scope.setdefault(ALL, []).append((victim, sums))

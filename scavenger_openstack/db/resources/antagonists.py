@@ -69,7 +69,7 @@ class Span(NamedTuple):
 def span(connection: Connection, *, now_s: float, since_s: float,
          until_s: float, project: str | None = None,
          victim_project: str | None = None) -> Span:
-    """What is asked for, and whether there are totals of it.
+    """Return what is asked for, and whether there are totals of it.
 
     They are used while those of every host end in this hour or in the one
     before; then an hour that has just left the span may still be counted.
@@ -155,7 +155,7 @@ def ranking_now(connection: Connection, asked: Span, *, sort: Sort,
 
 def sums(connection: Connection, places: Iterable[Place], asked: Span
          ) -> list[Row]:
-    """What each of them did, in their order; ``causes`` is a list."""
+    """Return what each of them did, in their order; ``causes`` is a list."""
     wanted = [(place.host_id, place.workload) for place in places]
     if not wanted:
         return []
@@ -166,7 +166,7 @@ def sums(connection: Connection, places: Iterable[Place], asked: Span
 
 def history(connection: Connection, pairs: Iterable[tuple[int, str]],
             asked: Span) -> dict[tuple[int, str], dict[int, float]]:
-    """How long each of these disturbed, by hour."""
+    """Return how long each of these disturbed, by hour."""
     wanted = list(pairs)
     by_pair: dict[tuple[int, str], dict[int, float]] = {
         pair: {} for pair in wanted}
@@ -214,7 +214,7 @@ def _of_totals(connection: Connection, asked: Span, sort: Sort,
 def _later(key: ColumnElement[int], host_id: ColumnElement[int],
            workload: ColumnElement[str], after: Place
            ) -> ColumnElement[bool]:
-    """What comes after a place: all three fall along a ranking."""
+    """Return what comes after a place: all three fall along a ranking."""
     return or_(key < after.key, and_(key == after.key, or_(
         host_id < after.host_id,
         and_(host_id == after.host_id, workload < after.workload))))

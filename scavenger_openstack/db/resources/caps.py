@@ -50,9 +50,9 @@ def of_incident(connection: Connection, host_id: int, incident: str,
 
 def limited(connection: Connection, pairs: Iterable[tuple[int, str]]
             ) -> set[tuple[int, str]]:
-    """Which of these (host, workload) are limited now for what they do: by a
-    detector or an operator.  What idle capacity leaves to all is no answer.
-    """
+    """Return which of these (host, workload) are limited now for what they do:
+    by a detector or an operator.  What idle capacity leaves to all is no
+    answer. """
     wanted = set(pairs)
     if not wanted:
         return set()
@@ -64,8 +64,8 @@ def limited(connection: Connection, pairs: Iterable[tuple[int, str]]
 
 
 def count_by_owner(connection: Connection) -> dict[str, int]:
-    """How many limits are in force, by what set them; first what did so on
-    most hosts."""
+    """Return how many limits are in force, by what set them; first what did so
+    on most hosts."""
     return dict(connection.execute(
         select(_C.owner, func.count()).where(_C.removed_s.is_(None))
         .group_by(_C.owner).order_by(
@@ -74,7 +74,7 @@ def count_by_owner(connection: Connection) -> dict[str, int]:
 
 
 def count_overrides(connection: Connection, now_s: float) -> int:
-    """How many overrides hold now."""
+    """Return how many overrides hold now."""
     return int(connection.execute(select(func.count()).select_from(
         tables.overrides).where(_O.deleted_s.is_(None),
                                 _O.expires_s > now_s)).scalar() or 0)

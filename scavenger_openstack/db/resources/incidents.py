@@ -31,7 +31,7 @@ _SHOWN = (_I.id, _I.host_id, tables.hosts.c.name.label('host'), _I.uuid,
 
 
 def has_cause(connection: Connection, cause: str) -> bool:
-    """Whether there is an incident with that cause."""
+    """Return whether there is an incident with that cause."""
     return connection.execute(select(_I.id).where(
         _I.cause == cause).limit(1)).first() is not None
 

@@ -98,7 +98,7 @@ def follow_priorities(connection: Connection, wanted: Mapping[str, str], *,
 
 
 def _stays(row: Row | None, value: str | None) -> bool:
-    """Whether a priority is not to change when Nova says this."""
+    """Return whether a priority is not to change when Nova says this."""
     if row is None:
         return value is None
     return not is_nova(row) or row['value'] == value
@@ -116,7 +116,7 @@ def end_nova(connection: Connection, target: str, *, actor: str, now_s: float
 
 
 def is_nova(row: Row) -> bool:
-    """Whether a priority is one that Nova says, and no operator's."""
+    """Return whether a priority is one that Nova says, and no operator's."""
     return row['created_by'] == NOVA and row['reason'] == OF_NOVA
 
 

@@ -66,8 +66,8 @@ def names_on(connection: Connection, host_id: int) -> list[str]:
 
 
 def count(connection: Connection, scope: str, target: str) -> int:
-    """How many are there now: of an instance, a project, or the hosts of an
-    aggregate."""
+    """Return how many are there now: of an instance, a project, or the hosts
+    of an aggregate."""
     query = select(func.count()).select_from(tables.workloads).where(
         _W.until_s.is_(None))
     if scope == 'aggregate':
