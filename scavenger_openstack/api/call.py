@@ -113,7 +113,8 @@ class Call:
         return self.query.get('limit', schemas.LIMIT_DEFAULT)
 
     def name(self, field: str) -> str | None:
-        """What a host calls something, out of the query, as it reports it."""
+        """Return what a host calls something, out of the query, as it reports
+        it."""
         return fit.maybe_name(self.query.get(field)) or None
 
     def time_s(self, name: str) -> float | None:

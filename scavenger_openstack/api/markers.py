@@ -18,7 +18,7 @@ def write(noun: str, key: list[Any]) -> str:
 
 
 def read(text: str, noun: str, kinds: list[type]) -> list[Any]:
-    """What :func:`write` was given for that noun.
+    """Return what :func:`write` was given for that noun.
 
     :param kinds: the types in it
     :raises Fault: 400, it is of another listing, or no marker at all.

@@ -51,7 +51,7 @@ def query(pairs: Iterable[tuple[str, str]], schema: Schema
 
 
 def body(data: bytes, schema: Schema) -> dict[str, Any]:
-    """What a body holds.
+    """Return what a body holds.
 
     :raises Fault: 400, which names the field and what is allowed.
     """
@@ -149,7 +149,7 @@ def _one_of(value: Any, wanted: list[Any]) -> str:
 
 
 def allowed(schema: Schema) -> Any:
-    """What a schema takes, as a list of values or a sentence."""
+    """Return what a schema takes, as a list of values or a sentence."""
     if 'enum' in schema:
         return schema['enum']
     kinds = schema.get('type', 'any value')

@@ -122,8 +122,8 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
 
 
 def hidden_cpus(knob: str) -> dict[str, None]:
-    """What hides from readers of a project which CPUs of the host are chosen
-    for an instance."""
+    """Return what hides from readers of a project which CPUs of the host are
+    chosen for an instance."""
     return dict.fromkeys(('value', 'original') if knob == Knob.CPU_SET
                          else ())
 

@@ -131,7 +131,8 @@ def create(call: Call, connection: Any) -> dict[str, Any]:
 
 def _forecast(call: Call, connection: Any, instance: Mapping[str, Any]
               ) -> str:
-    """What would be done, and by the rule of BackgroundFilter where to."""
+    """Return what would be done, and by the rule of BackgroundFilter where
+    to."""
     how, host = call.body['how'], instance['host']
     if how != 'live-migrate':
         return f'nothing was changed; {DONE[how]} on {host}'

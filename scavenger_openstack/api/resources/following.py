@@ -60,7 +60,7 @@ def of_parts(host: Row | None, field: str, parts: Iterable[str],
 
 
 def not_yet(host: Row) -> str:
-    """Why a host does not follow what it has not got."""
+    """Return why a host does not follow what it has not got."""
     return (f'{host["name"]} gets it with its next report; the last one came '
             f'at {times.iso(host["last_seen_s"])}')
 

@@ -189,7 +189,7 @@ def _merged(old: Mapping[str, Any], new: Mapping[str, Any]
 
 
 def settings_of(row: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What is set for a host or aggregate."""
+    """Return what is set for a host or aggregate."""
     settings = row['settings'] or {} if row else {}
     return {'modes': settings.get('modes', {}),
             'parameters': settings.get('parameters', {})}

@@ -244,7 +244,7 @@ def _shape(row: Mapping[str, Any], antagonists: list[dict[str, Any]],
 def _grounds(row: Mapping[str, Any], suspects: Iterable[Mapping[str, Any]],
              names: Mapping[tuple[int, str], str], own: set[str] | None
              ) -> list[dict[str, Any]]:
-    """Why workloads are named.
+    """Return why workloads are named.
 
     :param own: the workloads that the caller may see, ``None`` for all
     """
