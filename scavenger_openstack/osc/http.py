@@ -110,7 +110,7 @@ class Client:
         return field
 
     def foreign(self) -> str:
-        """What to say of an answer that is of something else."""
+        """Return what to say of an answer that is of something else."""
         return (f'{self.url} did not answer like the interference API; check '
                 'the endpoint.')
 

@@ -52,8 +52,8 @@ def instance(app: shell.OpenStackShell, text: str) -> str:
 
 
 def workload(app: shell.OpenStackShell, text: str) -> str:
-    """What the host of a workload calls it, as it is shown: of an instance its
-    UUID.  Containers have a slash."""
+    """Return what the host of a workload calls it, as it is shown: of an
+    instance its UUID.  Containers have a slash."""
     from scavenger_openstack.wire import fit
     try:
         return instance(app, text) if '/' not in text else fit.name(text)

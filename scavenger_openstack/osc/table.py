@@ -138,7 +138,8 @@ def understood() -> Iterator[None]:
 
 def rows(arguments: argparse.Namespace, shown: Sequence[Column],
          records: Iterable[Mapping[str, Any]]) -> Answer:
-    """What a command returns: names of columns, and the cells of each row.
+    """Return what a command returns: names of columns, and the cells of each
+    row.
 
     :param records: rows of the API; a value may be a :class:`Cell` already
     """
@@ -204,7 +205,7 @@ def _text(formatter: str, value: Any) -> Any:
 
 
 def named(row: Mapping[str, Any], field: str, name: str) -> Cell:
-    """What a workload is called, in tables; its id elsewhere."""
+    """Return what a workload is called, in tables; its id elsewhere."""
     return Cell(row.get(field), plain(row.get(name) or row.get(field)))
 
 
