@@ -51,7 +51,7 @@ def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
 
 
 def register(conf: cfg.ConfigOpts) -> None:
-    """Make them known; may be repeated."""
+    """Register the options; may be repeated."""
     conf.register_opts(OPTS, SECTION)
     loading.register_session_conf_options(conf, SECTION)
     loading.register_auth_conf_options(conf, SECTION)

@@ -51,8 +51,8 @@ class Placed:
                     for state in states]
 
     def fresh(self, states: Sequence[Any]) -> list[bool]:
-        """Whether more is used on each HostState of Nova than at some time
-        within :data:`FRESH_S`, as :meth:`lowered` has noted."""
+        """Return whether more is used on each HostState of Nova than at some
+        time within :data:`FRESH_S`, as :meth:`lowered` has noted."""
         since = self._clock() - FRESH_S
         with self._lock:
             rows = [self._vcpus.get((state.host, state.nodename), [])

@@ -88,8 +88,8 @@ class Hosts(dict[str, Host]):
             return host
 
     def harms(self, newcomer: Key, names: Sequence[str]) -> list[float]:
-        """How much what has a profile would harm and be harmed on each host
-        that Nova calls so; 0 where nothing has a profile.
+        """Return how much what has a profile would harm and be harmed on each
+        host that Nova calls so; 0 where nothing has a profile.
 
         :raises KeyError: there is no such profile.
         """
@@ -160,7 +160,7 @@ def _profiles(entries: Any) -> tuple[dict[Key, profiles.Levels], int]:
 
 
 def _levels(entry: Any) -> tuple[profiles.Levels | None, bool]:
-    """What is tolerated and caused, ``None`` without any of it; whether
+    """Return what is tolerated and caused, ``None`` without any of it; whether
     there is something else in its place."""
     if not isinstance(entry, dict):
         return None, True

@@ -47,7 +47,7 @@ class Event(NamedTuple):
 
 
 def event(message: Any) -> Event | None:
-    """What a notification says, ``None`` if it is of no interest."""
+    """Return what a notification says, ``None`` if it is of no interest."""
     deleted = message['event_type'] in DELETED
     if not deleted and not _EVENT.fullmatch(message['event_type']):
         return None

@@ -83,8 +83,8 @@ class InterferenceWeigher(weights.BaseHostWeigher):
 
 def profile_of(spec_obj: Any, hosts: summary.Hosts
                ) -> summary.Key | None:
-    """Which profile of the summary is that of what a RequestSpec of Nova
-    asks for, ``None`` without one."""
+    """Return which profile of the summary is that of what a RequestSpec of
+    Nova asks for, ``None`` without one."""
     if not hosts.profiles:
         return None
     kind = spec_obj.flavor
