@@ -98,8 +98,8 @@ def record(task: Task) -> dict[str, Any]:
 
 
 def has_fast_loop(drawn: Drawn) -> bool:
-    """Whether blind isolation can act: it needs steps in which it turns,
-    and CPUs to keep idle."""
+    """Return whether blind isolation can act: it needs steps in which it
+    turns, and CPUs to keep idle."""
     return (drawn.step_s < drawn.interval_s and perfiso.buffer_cores(
         perfiso.Params(), drawn.machine.cpus) > 0)
 

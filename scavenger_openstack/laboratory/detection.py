@@ -162,7 +162,7 @@ def record(task: Task) -> dict[str, Any]:
     rightly: dict[str, dict[str, float]] = {}
 
     def right(victim: str, name: str) -> bool:
-        """Whether a victim is better off without that workload."""
+        """Return whether a victim is better off without that workload."""
         if name in antagonists:
             return felt.get(victim, 0.0) >= FELT
         if name not in rightly:
@@ -228,7 +228,8 @@ def slower(base: Mapping[str, Result],
 def onset_s(base: Sequence[tuple[float, float]],
             run: Sequence[tuple[float, float]], after_s: float
             ) -> float | None:
-    """When a service is first slowed by :data:`VICTIM`, over some steps."""
+    """Return when a service is first slowed by :data:`VICTIM`, over some
+    steps."""
     before, now, ended_s = 0.0, 0.0, after_s + TIME_STEP_S
     for (time_s, base_value), (_, run_value) in zip(base, run, strict=False):
         if time_s <= after_s:
@@ -244,7 +245,7 @@ def onset_s(base: Sequence[tuple[float, float]],
 
 def watch(decisions: Iterable[tuple[float, Decision]],
           right: Callable[[str, str], bool]) -> tuple[list[list[Any]], int]:
-    """What a detector named first when, and its most caps.
+    """Return what a detector named first when, and its most caps.
 
     :param decisions: each with its time in seconds
     """

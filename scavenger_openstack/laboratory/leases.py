@@ -71,7 +71,7 @@ class SimulatedLeases:
         return []
 
     def check(self) -> None:
-        """They never run out."""
+        """Do nothing: these leases never run out."""
 
     def expired(self) -> bool:
         return False

@@ -137,7 +137,7 @@ def constant(limits: Wanted, after_s: float) -> CapPolicy:
 
 
 def record(task: detection.Task) -> dict[str, Any]:
-    """What caps do on one host.
+    """Return what caps do on one host.
 
     Returns ``scenario``, ``seed`` and, where victims suffer by 20 % or more
     and a workload is capped early enough, ``first_cap_s``, ``back_s`` (from
@@ -211,7 +211,7 @@ def _best(cap: Callable[[float], Played],
 
 
 def _suffers(drawn: Drawn, foreground: Iterable[Tenant]) -> bool:
-    """Whether there are victims that nothing was capped for."""
+    """Return whether there are victims that nothing was capped for."""
     return any(by >= detection.VICTIM for by in _slower(
         play(drawn, foreground), play(drawn, drawn.tenants)).values())
 

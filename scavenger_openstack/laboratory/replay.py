@@ -151,7 +151,8 @@ class Player:
         return settle.settle(proposal, turn.originals, self._fast)
 
     def _unmet(self, turn: line_format.RecordedTick) -> Mapping[str, int]:
-        """What was refused, without what this replay did not ask for."""
+        """Return what was refused, without what this replay did not ask
+        for."""
         if not self.settings.what_if:
             return turn.unmet
         gone = self._asked.difference(self._changes.wanted)

@@ -94,7 +94,8 @@ class Tally:
 
 
 def limits(step: Step) -> dict[KnobKey, Value]:
-    """What would be limited if all controllers of the setting enforced."""
+    """Return what would be limited if all controllers of the setting
+    enforced."""
     by_key: dict[KnobKey, Value] = {key: cap.value
                                     for key, cap in step.wanted.items()}
     claims: dict[KnobKey, list[Value]] = {}

@@ -125,7 +125,7 @@ class Settings:
 
 
 def of_header(header: line_format.Header) -> tuple[Settings, list[str]]:
-    """What a recording was made with, and what an operator should know.
+    """Return what a recording was made with, and what an operator should know.
 
     :raises ConfigError: a controller is not installed here, or does not
         know a parameter or its value.
@@ -150,7 +150,7 @@ def of_header(header: line_format.Header) -> tuple[Settings, list[str]]:
 
 
 def of_options(conf: cfg.ConfigOpts, regulators: bool) -> Settings:
-    """What is configured: for tables, which say nothing of settings.
+    """Return what is configured: for tables, which say nothing of settings.
 
     All controllers that are not off decide as if they enforced.
 

@@ -119,7 +119,7 @@ def uses_link(tenant: Tenant) -> bool:
 
 
 def uses_memory(tenant: Tenant) -> bool:
-    """Whether more memory is more work: others have what they have."""
+    """Return whether more memory is more work: others have what they have."""
     return bool(tenant.memory_growth_bytes_per_s)
 
 

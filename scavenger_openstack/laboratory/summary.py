@@ -159,7 +159,7 @@ def _verdicts(columns: Mapping[str, Column],
 
 
 def resamples(count: int) -> Draws:
-    """Which seeds to take, with replacement, each time."""
+    """Return which seeds to take, with replacement, each time."""
     rng = random.Random(SEED)
     return [rng.choices(range(count), k=count) for _ in range(RESAMPLES)]
 
