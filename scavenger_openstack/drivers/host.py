@@ -350,7 +350,7 @@ class Host:
         self._seen_changes = virtual.changes
 
     def _follow_taps(self, taps: Mapping[str, tuple[str, ...]]) -> None:
-        """Tell the network which taps the background has."""
+        """Pass the taps of the background to the network."""
         if taps == self._taps or self._network is None:
             return
         for workload in self._taps:
@@ -363,7 +363,7 @@ class Host:
         self._taps = dict(taps)
 
     def _look_again(self) -> None:
-        """A link may come up, and libvirt may be installed, after us."""
+        """Search for a link or a libvirt that came after the agent began."""
         if (self._domains is None and not self._without_libvirt
                 and conf_host.libvirt_uri(self._conf)):
             self._always[:] = [_LIBVIRT_CAME]

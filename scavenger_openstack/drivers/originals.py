@@ -286,7 +286,7 @@ def value_of(actions: Sequence[RestoreAction], current: Value | None
 
 
 def _texts(actions: Sequence[RestoreAction]) -> dict[str, str]:
-    """By the names of files."""
+    """Return the texts by the names of files."""
     return {str(action.get('file')): str(action.get('text'))
             for action in actions}
 

@@ -189,7 +189,7 @@ class Cgroups:
             entry.workload = dataclasses.replace(entry.workload, **limits)
 
     def cpus_changed(self) -> None:
-        """CPUs came or went: look at once where workloads may run."""
+        """Read at once where workloads may run: CPUs came or went."""
         self._turn.all_soon()
 
     def _without_limits(self, names: Iterable[str]) -> list[str]:
@@ -224,7 +224,7 @@ class Cgroups:
         return other_disks
 
     def _meet(self, fresh: Sequence[discovery.Child]) -> None:
-        """Get to know new workloads.
+        """Begin to measure new workloads.
 
         Cgroup file systems keep no birth time (a directory's ctime is that
         of a look-up), but hand out inode numbers in rising order.  So

@@ -81,17 +81,17 @@ class Source(NamedTuple):
 
 
 def usage_ns(data: bytes, values: Values) -> None:
-    """v1 ``cpuacct.usage``."""
+    """Parse v1 ``cpuacct.usage``."""
     values[CPU_S] = int(data) / NS_PER_S
 
 
 def throttled_ns(data: bytes, values: Values) -> None:
-    """v1 ``cpu.stat``."""
+    """Parse v1 ``cpu.stat``."""
     values[THROTTLED_S] = rows.number(data, b'throttled_time ') / NS_PER_S
 
 
 def cpu_stat_us(data: bytes, values: Values) -> None:
-    """v2 ``cpu.stat``; without the controller it does not say throttled."""
+    """Parse v2 ``cpu.stat``, without the controller not what is throttled."""
     values[CPU_S] = rows.number(data, b'usage_usec ') / US_PER_S
     values[THROTTLED_S] = (
         rows.number(data, b'throttled_usec ') / US_PER_S
@@ -99,7 +99,7 @@ def cpu_stat_us(data: bytes, values: Values) -> None:
 
 
 def used_bytes(data: bytes, values: Values) -> None:
-    """v1 ``memory.usage_in_bytes``, v2 ``memory.current``."""
+    """Parse v1 ``memory.usage_in_bytes``, v2 ``memory.current``."""
     values[USED_BYTES] = int(data)
 
 
@@ -115,7 +115,7 @@ def droppable_v1(data: bytes, values: Values) -> None:
 
 
 def droppable_v2(data: bytes, values: Values) -> None:
-    """v2 ``memory.stat``."""
+    """Parse v2 ``memory.stat``."""
     values[DROPPABLE_BYTES] = rows.total(
         data, b'inactive_file ', b'active_file ', b'slab_reclaimable ')
 
@@ -336,7 +336,7 @@ class Counters:
         self._tick = -1
 
     def read(self) -> Values | None:
-        """All values of now, or ``None``: the workload is gone."""
+        """Return all values of now, or ``None``: the workload is gone."""
         values = self.values
         pread = os.pread
         gone: list[_Kept] = []

@@ -285,7 +285,7 @@ class FastCpuSet:
         return possible
 
     def _undo(self) -> None:
-        """After a move that ended half way: what was there before."""
+        """Write what was there before a move that ended half way."""
         self._root.target = _NONE
         for node, cpus in reversed(self._written):
             with contextlib.suppress(OSError, errors.DriverError):

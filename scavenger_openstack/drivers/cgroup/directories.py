@@ -121,7 +121,7 @@ class Directories:
             del self._sets[name]
 
     def forget_controllers(self, controllers: Collection[str]) -> None:
-        """These are mounted elsewhere."""
+        """Forget the cgroups of controllers that are mounted elsewhere now."""
         for key in [k for k in list(self._directories)
                     if k[1] in controllers]:
             self._directories.pop(key, None)

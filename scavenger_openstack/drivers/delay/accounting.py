@@ -201,7 +201,7 @@ class DelayAccounting:
             LOG.warning(text, *args)
 
     def _hang_up(self) -> None:
-        """The next tick opens a new conversation."""
+        """Close the socket: the next tick opens another."""
         if self._kernel is not None:
             self._kernel.close()
             self._kernel = None

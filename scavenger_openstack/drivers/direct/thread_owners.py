@@ -222,7 +222,7 @@ class ThreadOwners:
         return (self._stat(tid) or [''])[0]
 
     def _stat(self, tid: int) -> list[str]:
-        """Its state and what comes after that, from the third field on."""
+        """Return the state of a thread and the fields that follow."""
         # Its name comes in parentheses and may hold anything.
         return self._read(tid, 'stat').rpartition(') ')[2].split()
 

@@ -208,7 +208,7 @@ class Windows(abc.ABC, Generic[C]):
             workload, controller)
 
     def _workloads(self) -> dict[str, str]:
-        """All workloads, by the paths of their cgroups."""
+        """Return all workloads, by the paths of their cgroups."""
         samples = self._sample.workloads if self._sample else ()
         return {sample[0].id: sample[0].id for sample in samples
                 } | self._domains.own

@@ -27,7 +27,7 @@ def read(root_dir: str = '/') -> frozenset[int]:
 
 
 def possible(root_dir: str = '/') -> frozenset[int]:
-    """All CPUs that this host can ever have."""
+    """Return all CPUs that this host can ever have."""
     return _read(f'{root_dir.rstrip("/")}/sys/devices/system/cpu/possible'
                  ) or counted()
 

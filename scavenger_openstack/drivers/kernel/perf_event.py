@@ -198,7 +198,7 @@ class CgroupCounters:
             self._arrange()
 
     def _arrange(self) -> None:
-        """One buffer for all groups, so that a column is a slice."""
+        """Make one buffer for all groups, so that a column is a slice."""
         self._buffer = bytearray(self._size * len(self._groups))
         self._words = memoryview(self._buffer).cast('Q')
         view = memoryview(self._buffer)

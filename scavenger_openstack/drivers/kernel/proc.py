@@ -260,7 +260,7 @@ class Proc:
         return answer
 
     def _read(self, path: str) -> bytes | None:
-        """All of a file, over a descriptor that stays open.
+        """Return all of a file, over a descriptor that stays open.
 
         A device that was made again under the same name is opened again.
         """

@@ -131,7 +131,7 @@ class Rtnetlink:
         return _link(answer)[1]
 
     def links(self, kind: str = '') -> dict[str, Link]:
-        """All devices, or all of a kind, by name."""
+        """Return all devices, or all of a kind, by name."""
         answers = self.talk.dump(
             _GETLINK, _LINK.pack(0, 0, 0, 0, 0) + _WITHOUT_STATS
             + (_kind(kind) if kind else b''))

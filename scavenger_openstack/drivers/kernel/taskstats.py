@@ -166,7 +166,7 @@ def parse(kind: int, buffer: bytes | bytearray, size: int) -> Waits | None:
 
 
 def _raise_error(buffer: bytes | bytearray, size: int) -> None:
-    """Unless all that is wrong is that the task is gone."""
+    """Raise an error, unless it is only that the task is gone."""
     if size < netlink.BODY + 4:
         raise ValueError(f'an answer of {size} bytes')
     number = -struct.unpack_from('=i', buffer, netlink.BODY)[0]

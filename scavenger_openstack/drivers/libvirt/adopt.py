@@ -65,8 +65,8 @@ class Remover:
         self._closed = False
 
     def astray(self, uuid: str, knob: Knob) -> None:
-        """A limit of ours is being set: if the domain is started again
-        meanwhile, the new run gets it."""
+        """Note that a limit of ours is being set: if the domain is started
+        again meanwhile, the new run gets it."""
         self._astray.add((uuid, knob))
 
     def arrived(self, uuid: str, knob: Knob) -> None:

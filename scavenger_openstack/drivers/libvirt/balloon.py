@@ -108,7 +108,7 @@ class Balloons:
                               time.monotonic() + TOLD_S)
 
     def forget(self, uuid: str) -> None:
-        """The domain has ended."""
+        """Forget a domain that has ended."""
         self._rising.pop(uuid, None)
         self._runs.pop(uuid, None)
 

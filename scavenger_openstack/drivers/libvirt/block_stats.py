@@ -140,7 +140,7 @@ class Statistics:
             self._health.gone(uuid)
 
     def forget(self, uuid: str) -> None:
-        """This run of the domain has ended: the next one counts from 0."""
+        """Forget a run of a domain that ended: the next one counts from 0."""
         self._known.pop(uuid, None)
         if uuid in self._missing:
             self._missing[uuid] = 0

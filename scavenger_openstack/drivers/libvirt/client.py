@@ -298,7 +298,7 @@ class Libvirt:
 
 
 def total(values: Mapping[str, Any]) -> Blocks | None:
-    """All disks of a domain together; ``None`` when they are not told."""
+    """Return the sums over all disks of a domain, ``None`` without any."""
     took_ns = ops = size = 0
     counted = False
     for number in range(int(values.get('block.count', 0))):
@@ -387,7 +387,7 @@ class Watch:
             return None
 
     def close(self) -> None:
-        """Be told no more."""
+        """Deregister from all events."""
         for event in self._events:
             with contextlib.suppress(self._api.libvirtError):
                 self._connection.domainEventDeregisterAny(event)

@@ -108,7 +108,7 @@ class DomainCache:
                                         name='domain-cache')
 
     def instances(self) -> Sequence[Instance]:
-        """All domains that run; the same object while nothing changes."""
+        """Return all domains that run; the same object until one changes."""
         listed = self.snapshots
         if listed is not self._listed:
             self._instances = [snapshot.domain.instance

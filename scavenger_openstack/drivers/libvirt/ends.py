@@ -27,11 +27,11 @@ class Ends:
         self._running: set[str] = set()
 
     def tell(self, uuid: str, why: str) -> None:
-        """A run of a domain ended."""
+        """Note that a run of a domain ended."""
         self._last[uuid] = why
 
     def begins(self, uuid: str) -> None:
-        """Another run of a domain is there."""
+        """Note that another run of a domain is there."""
         if len(self._last) + len(self._before) > MOST:
             self._last, self._before = {}, {}
         self._running.add(uuid)

@@ -123,7 +123,7 @@ class Handle:
 
     def set_iotune(self, disk: str, limits: Mapping[str, int | str], *,
                    inactive: bool = False) -> None:
-        """Limits of one disk, by the names that libvirt has for them."""
+        """Set limits of one disk, by the names that libvirt has for them."""
         with self._doing(f'disk {disk} of domain {self.uuid}'):
             self._domain.setBlockIoTune(disk, dict(limits),
                                         self._affect(inactive))

@@ -103,11 +103,11 @@ class Health:
         self.suspect()
 
     def back(self, reason: str = 'events') -> None:
-        """That way works."""
+        """Note that libvirt can be reached in that way."""
         self._end(LIBVIRT, reason)
 
     def suspect(self) -> None:
-        """Some call hangs: see whether libvirt does."""
+        """Check whether libvirt hangs, as some call does."""
         with self._turn:
             self._suspected = True
             self._wake()
@@ -115,11 +115,11 @@ class Health:
     # --- domains
 
     def domain_silent(self, uuid: str, reason: object) -> None:
-        """A QEMU does not answer, as is seen by something."""
+        """Note that a QEMU does not answer, and by what that was seen."""
         self._begin(uuid, reason, self._silent(uuid), uuid)
 
     def domain_heard(self, uuid: str, reason: object) -> None:
-        """What was seen by that is over."""
+        """Note that the QEMU answers again, in what did not before."""
         self._end(uuid, reason)
 
     @contextlib.contextmanager
@@ -146,7 +146,7 @@ class Health:
             yield handle
 
     def gone(self, uuid: str) -> None:
-        """This run of a domain has ended."""
+        """Forget the faults of a run of a domain that has ended."""
         with self._turn:
             self._faults.pop(uuid, None)
             self._over_s.pop(uuid, None)
@@ -178,7 +178,7 @@ class Health:
                 reset()
 
     def facts(self) -> dict[str, Any]:
-        """For the status: the state of libvirt, why it cannot be reached
+        """Return for the status the state of libvirt, why it cannot be reached
         ('' if it can), and for how many seconds; domains that do not answer
         and for how many; what waits; the versions."""
         now_s = time.monotonic()
@@ -316,7 +316,7 @@ class Health:
         return at_once
 
     def _examine(self) -> None:
-        """Libvirt answers: find out the cause of each pending fault."""
+        """Find out the cause of each pending fault, as libvirt answers."""
         with self._turn:
             if self.down:
                 return      # in another way, still

@@ -66,7 +66,7 @@ class Network:
         self._interfaces[workload] = interface
 
     def detach(self, workload: str) -> None:
-        """The workload has ended, or its interface was unplugged.
+        """Forget a workload that has ended, or was unplugged.
 
         Its limit is removed by the restore actions of its lease, not by this.
         """
@@ -79,7 +79,7 @@ class Network:
             self._logged.forget((workload, device))
 
     def ended(self, workload: str) -> None:
-        """That run of the workload is over: what its limit withheld, too."""
+        """Forget what the limit of a run that is over has withheld."""
         self._withheld.pop(workload, None)
 
     def follow_links(self, links: Mapping[str, float | None]) -> None:

@@ -51,7 +51,7 @@ class SharedLinks:
         return True
 
     def follow(self, taps: Sequence[tuple[str, ...]]) -> None:
-        """The network devices that VMs have now."""
+        """Take over the network devices that VMs have now."""
         if taps != self._taps:
             self._taps = taps
             self.link_of = self._links_of()

@@ -195,7 +195,7 @@ class Taps:
         return withheld
 
     def forget(self, ifindex: int) -> None:
-        """The tap is gone."""
+        """Forget a tap that is gone."""
         self._meters.pop(ifindex, None)
 
     def close(self) -> None:

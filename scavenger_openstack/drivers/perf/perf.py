@@ -61,7 +61,7 @@ _ENABLED, _RUNNING = WorkloadSample._fields.index('counter_enabled_s'), \
 
 
 def _nowhere(workload: str) -> None:
-    """Without VMs there are none but cgroups."""
+    """Return no place: without VMs all workloads are cgroups."""
 
 
 class Settings(NamedTuple):
@@ -258,7 +258,7 @@ class Perf:
                 entry.base = None
 
     def _cover_all(self) -> None:
-        """Groups on the CPUs that are online now, and on no other."""
+        """Count on the CPUs that are online now, and on no other."""
         self._start_clock()
         for name, entry in self._known.items():
             if entry.counters is not None:

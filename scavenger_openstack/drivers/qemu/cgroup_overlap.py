@@ -35,7 +35,7 @@ class DomainCgroups:
         self._logged = log_once.LogOnce()
 
     def follow(self, machines: Mapping[str, DomainCgroup]) -> None:
-        """The domains that there are now, by their UUIDs."""
+        """Take over the domains that there are now, by their UUIDs."""
         if machines == self.machines:
             return
         self.machines = dict(machines)

@@ -115,7 +115,7 @@ class DomainCounters:
         self._again = True
 
     def set_interfaces(self, names: Sequence[str]) -> None:
-        """The network devices that the domain has from now on."""
+        """Take over the network devices that the domain has from now on."""
         self._taps.set(names)
 
     def wake(self) -> None:

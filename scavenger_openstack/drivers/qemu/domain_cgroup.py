@@ -111,5 +111,5 @@ def sources(place: DomainCgroup, *, pressure: bool) -> list[Source]:
 
 
 def usage_us(data: bytes, values: counters.Values) -> None:
-    """v2 ``cpu.stat``, where another hierarchy tells what was throttled."""
+    """Parse v2 ``cpu.stat``; another hierarchy tells what was throttled."""
     values[CPU_S] = rows.number(data, b'usage_usec ') / US_PER_S

@@ -96,7 +96,7 @@ class Process:
         return os.open(path, READ_ONLY | flags, dir_fd=self.fd)
 
     def read(self, file: str) -> bytes:
-        """All of a file that is read once.
+        """Return all of a file that is read once.
 
         :raises OSError: it is not there (any more).
         """

@@ -23,7 +23,7 @@ class _Tap:
         self.swapped = False
 
     def look(self) -> None:
-        """Its index is 0 when this host has no such device (yet)."""
+        """Read its index, 0 when this host has no such device (yet)."""
         try:
             with open(f'{self.path}/ifindex', 'rb') as file:
                 self.index = int(file.read())
@@ -47,7 +47,7 @@ class Taps:
         self.set(names)
 
     def set(self, names: Sequence[str]) -> None:
-        """The devices that there are from now on."""
+        """Take over the devices that there are from now on."""
         for name in self._taps.keys() - set(names):
             del self._taps[name]
         for name in names:

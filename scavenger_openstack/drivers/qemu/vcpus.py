@@ -44,7 +44,7 @@ class _Vcpu:
         self.off = False
 
     def throttled(self) -> float:
-        """By how much its throttled time grew, in seconds."""
+        """Return by how many seconds its throttled time grew."""
         before = self.throttled_s
         self.off = False
         try:
