@@ -99,7 +99,7 @@ def unenroll(connection: Connection, name: str, *, now_s: float
 
 
 def proved(connection: Connection, host_id: int) -> None:
-    """A host has shown its token, and needs it from now on."""
+    """Note that a host has shown its token: it needs it from now on."""
     connection.execute(update(tables.hosts).where(
         tables.hosts.c.id == host_id).values(token_from_s=None))
 

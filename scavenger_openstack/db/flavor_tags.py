@@ -95,7 +95,7 @@ def touch(connection: Connection, instances: Collection[str], now_s: float
 
 
 def of_host(connection: Connection, host: str) -> list[FlavorTag]:
-    """All of a host's, by whatever name Nova calls it."""
+    """Return all tags of a host, by whatever name Nova calls it."""
     return [FlavorTag(*row) for row in connection.execute(
         _OF_HOST, rows.host_parameters(host))]
 

@@ -49,7 +49,7 @@ class Wrong(NamedTuple):
 
 
 def read_now(connection: Connection, until_s: float) -> None:
-    """Nova has been read."""
+    """Note that Nova has been read."""
     claims.note(connection, READ, until_s)
 
 

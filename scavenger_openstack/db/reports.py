@@ -220,7 +220,7 @@ def update_incidents(connection: Connection, rows: Sequence[Row]) -> None:
 
 def end_incidents(connection: Connection, host_id: int, now: float,
                   ever: bool = False) -> None:
-    """The incidents of a host that have not changed since are open no more.
+    """End the incidents of a host that last changed before ``now``.
     What they add to the hourly sums ends with what was known of them.
 
     :param ever: as of :func:`end_caps`
