@@ -53,7 +53,7 @@ def protected(application: Application, strategy: str, conf: cfg.ConfigOpts
 
 
 def caller(environ: dict[str, Any]) -> Caller | None:
-    """``None`` when the request does not say who it is from."""
+    """Return the caller, ``None`` when a request does not name it."""
     if environ.get(STATUS) != CONFIRMED:
         return None
     roles, user, project, user_name, domain, system = (

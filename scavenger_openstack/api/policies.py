@@ -172,7 +172,7 @@ RULES = [
 
 
 def list_rules() -> list[policy.RuleDefault]:
-    """All rules, for oslopolicy-sample-generator."""
+    """Return all rules, for oslopolicy-sample-generator."""
     return [*BASE, *RULES]
 
 

@@ -70,7 +70,7 @@ def _state(followed: bool | None, why_not: str) -> dict[str, Any]:
 
 
 def refused_settings(host: Row, settings: Row) -> Iterator[tuple[str, str]]:
-    """Of modes and parameters those that a host does not follow, and why.
+    """Yield the modes and parameters that a host does not follow, and why.
 
     :param settings: ``modes`` and ``parameters`` that are set for it
     """
@@ -90,7 +90,7 @@ def refused_settings(host: Row, settings: Row) -> Iterator[tuple[str, str]]:
 
 def of_host(host: Row, settings: Row, protection: tuple[bool, str]
             ) -> dict[str, str]:
-    """All that a host does not follow, as it has reported, and why.
+    """Return all that a host does not follow, as it reported, and why.
 
     :param settings: modes and parameters that are set for it
     :param protection: whether it may set limits, and why not
