@@ -32,14 +32,14 @@ def _precision(value: Any) -> str:
 
 
 def _suffering(value: Any) -> str:
-    """Each workload that suffers without an incident, and why it has none."""
+    """Return which workloads suffer without an incident, and why."""
     return '; '.join(f'{workload.get("name") or workload.get("workload")}: '
                      f'{workload.get("why")}'
                      for workload in value or ()) or '-'
 
 
 def _remembered(value: Any) -> str:
-    """Each antagonist that disturbs nothing now, and since when."""
+    """Return the antagonists that disturb nothing now, and since when."""
     return '; '.join(
         f'{row.get("name") or row.get("workload")}: limit removed '
         f'{table.duration(row.get("age_s"))} ago'
