@@ -43,7 +43,7 @@ OPTS: list[cfg.Opt] = [
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
-    """All of them, for the sample file."""
+    """Return all options, for the sample file."""
     return [(SECTION, [
         *OPTS, *loading.get_session_conf_options(),
         *loading.get_auth_common_conf_options(),

@@ -74,7 +74,7 @@ class Placed:
 
 
 def _growth(lows: list[tuple[float, int]], used: int, now: float) -> int:
-    """By how much more is used than at some time within the window.
+    """Return how much more is used than at some time within the window.
 
     :param lows: the time at which so much was used last, for each amount
         that is less than each that came later; ``used`` is added

@@ -199,7 +199,7 @@ class Summary:
         self._logged_s = -float('inf')
 
     def hosts(self) -> Hosts:
-        """All hosts by name; none without an answer that is new enough."""
+        """Return all hosts by name, none without an answer that is new."""
         self._asked_s = self._clock()
         if self._pid != os.getpid():
             self._start()
@@ -282,7 +282,7 @@ class Reader:
         self._hosts = Hosts()
 
     def read(self) -> Hosts:
-        """All hosts; where nothing has changed, the same object.
+        """Return all hosts, the same object where nothing has changed.
 
         :raises Exception: of many kinds, without an answer.
         """
