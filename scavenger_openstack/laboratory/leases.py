@@ -83,4 +83,4 @@ class SimulatedLeases:
         return set()
 
     def reopen(self) -> None:
-        """There is nothing to open."""
+        """Do nothing: there is nothing to open."""

@@ -90,7 +90,7 @@ def _begin() -> None:
 
 
 def _follow() -> None:
-    """Die when the parent is gone, which cannot tell when it is killed."""
+    """End with the parent, which may be killed and say nothing."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         connection.wait([parent.sentinel])

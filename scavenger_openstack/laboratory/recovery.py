@@ -246,7 +246,8 @@ def _work(run: Played, none: Played, tenant: Tenant) -> float:
 
 def back_s(alone: Played, run: Played, victims: Sequence[str],
            began_s: float) -> float | None:
-    """From the first cap until the victims are back, ``None``: never."""
+    """Return the time from the first cap until the victims are back in
+    seconds, ``None`` if never."""
     width = detection.TIME_STEP_S
     sums: dict[int, list[float]] = {}
     for name in victims:
