@@ -208,7 +208,7 @@ class Simulator(StillHost):
                                  'itself')
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
     def _members(self, name: str) -> list[Guest]:
         guests = self.plant.guests

@@ -120,7 +120,7 @@ class Plant:
         return max(0, self.machine.cpus - math.ceil(threads - 1e-9))
 
     def end(self, name: str) -> None:
-        """A tenant is killed."""
+        """Kill a tenant."""
         for guest in self.guests:
             if guest.spec.id == name:
                 self.guests.remove(guest)
@@ -128,7 +128,7 @@ class Plant:
                 return
 
     def reset_truth(self) -> None:
-        """What came before was warm-up."""
+        """Forget what was measured so far: it was warm-up."""
         for guest in [*self.guests, *self.waiting, *self.gone]:
             guest.truth.reset()
         self.violation_s, self.violations = 0.0, 0
@@ -186,7 +186,7 @@ class Plant:
             self._crowd(mask, low), mask.bit_count())
 
     def _wait_in_queues(self, normal: list[Guest]) -> None:
-        """Waiting that happens inside of a step.
+        """Set how long guests wait inside of a step.
 
         Those that come and go queue for what those that always run leave
         them: at least their weight's part.

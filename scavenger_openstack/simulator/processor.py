@@ -45,7 +45,7 @@ class Processor:
             guest.cpi = slow[i] * (guest.spec.cpi + stall[i] * reach)
 
     def _share_cores(self, guests: Sequence[Guest]) -> list[float]:
-        """By which factor busy siblings slow down each tenant."""
+        """Return by which factor busy siblings slow down each tenant."""
         machine = self._machine
         if machine.threads_per_core == 1:
             return [1.0] * len(guests)
@@ -101,7 +101,7 @@ class Processor:
     def _share_buses(self, guests: Sequence[Guest], slow: Sequence[float],
                      stall: Sequence[float],
                      misses: Sequence[Sequence[float]]) -> None:
-        """Latency of each bus, as its users make it."""
+        """Set the latency of each bus, as its users make it."""
         machine, bus = self._machine, self._bus
         # Share of the bandwidth that one miss per cycle takes.
         per_miss = (machine.hertz * cache.LINE_BYTES * cache.WRITE_BACK
