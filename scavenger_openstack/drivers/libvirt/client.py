@@ -337,7 +337,7 @@ class Watch:
                  getattr(api, f'VIR_DOMAIN_EVENT_STOPPED_{detail}')): why
                 for detail, why in domain_ends.WHY.items()}
 
-        def tell(_: Any, domain: Any, *more: Any) -> None:
+        def pass_on(_: Any, domain: Any, *more: Any) -> None:
             name = more[-1]
             if name == 'LIFECYCLE' and more[:2] in ends:
                 ended(domain.UUIDString(), ends[more[:2]])
@@ -350,7 +350,7 @@ class Watch:
                 for name in EVENTS:
                     self._events.append(connection.domainEventRegisterAny(
                         None, getattr(api, f'VIR_DOMAIN_EVENT_ID_{name}'),
-                        tell, name))
+                        pass_on, name))
         except errors.DriverError:
             self.close()
             raise

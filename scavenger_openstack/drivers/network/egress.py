@@ -114,7 +114,7 @@ class Network:
             namespace, links = self._devices.find(device)
             sent = namespace.tx_bytes(_only(links).ifindex)
         except (OSError, errors.DriverError) as exc:
-            self._complain(device, self._devices.failure(device, exc))
+            self._warn(device, self._devices.failure(device, exc))
             return None
         self._logged.over(device)
         return sent
@@ -128,7 +128,7 @@ class Network:
         try:
             by_index = self._devices.namespace('').link_bytes()
         except OSError as exc:
-            self._complain('', errors.DriverError(
+            self._warn('', errors.DriverError(
                 f'what network devices have sent is unknown: {exc}'))
             return {}
         self._logged.over('')
@@ -159,7 +159,7 @@ class Network:
                 self._withheld[workload] += self._devices.taps(
                     device).withheld(links, link_bytes)
             except (OSError, errors.DriverError) as exc:
-                self._complain(device, self._devices.failure(interface, exc))
+                self._warn(device, self._devices.failure(interface, exc))
                 by_workload[workload] = None
                 continue
             self._logged.over(device)
@@ -309,7 +309,7 @@ class Network:
             why = (f'{taps.refused[name]}' if name in taps.refused else
                    f'network device {device}: there is no {name} here')
             refusals += f'; {why}'
-            self._complain(about, errors.DriverError(
+            self._warn(about, errors.DriverError(
                 f'{workload}: {device} is not limited, its other interfaces '
                 f'are: {why}'))
         return refusals
@@ -329,14 +329,14 @@ class Network:
         if megabits <= 0 and had_speed:
             return None
         if megabits <= 0:
-            self._complain(f'speed of {name}', errors.DriverError(
+            self._warn(f'speed of {name}', errors.DriverError(
                 f'network link {name}: its speed is not known here; write '
                 f'{name}=BYTES_PER_S in [network] links, until then egress '
                 'over it is not regulated'))
             return None
         return megabits * 1e6 / BITS_PER_BYTE
 
-    def _complain(self, about: Hashable, exc: errors.DriverError) -> None:
+    def _warn(self, about: Hashable, exc: errors.DriverError) -> None:
         """Log a problem when it is new."""
         if self._logged.due(about, str(exc), exc.cause):
             LOG.warning('%s', exc)
