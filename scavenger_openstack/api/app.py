@@ -97,10 +97,10 @@ def create(engine: Any, conf: cfg.ConfigOpts | None = None,
         conf = cfg.ConfigOpts()
         conf_.register(conf)
         conf([], default_config_files=[], default_config_dirs=[])
-    found = list(conf_check.wrong_values(
+    wrong_values = list(conf_check.wrong_values(
         conf, [('api', conf_control.API_OPTS)]))
-    if found:
-        raise errors.ConfigError(*found)
+    if wrong_values:
+        raise errors.ConfigError(*wrong_values)
     auth = auth or conf.api.auth_strategy
     if auth == auth_.NOAUTH:
         LOG.warning('[api] auth_strategy = noauth: every client that reaches '
@@ -250,10 +250,10 @@ def _version() -> dict[str, Any]:
 
 def _negotiate() -> None:
     # Not all headers: those of Keystone's middleware may be None.
-    said = flask.request.headers.get(VERSION_HEADER)
+    version = flask.request.headers.get(VERSION_HEADER)
     try:
         microversion_parse.extract_version(
-            {VERSION_HEADER: said} if said else {}, SERVICE, VERSIONS)
+            {VERSION_HEADER: version} if version else {}, SERVICE, VERSIONS)
     except ValueError as exc:
         raise faults.Fault(
             HTTPStatus.NOT_ACCEPTABLE, 'There is no such version.',

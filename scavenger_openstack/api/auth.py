@@ -53,7 +53,7 @@ def protected(application: Application, strategy: str, conf: cfg.ConfigOpts
 
 
 def caller(environ: dict[str, Any]) -> Caller | None:
-    """``None`` when the request does not say who it is from."""
+    """Return the caller, ``None`` when a request does not name it."""
     if environ.get(STATUS) != CONFIRMED:
         return None
     roles, user, project, user_name, domain, system = (
@@ -145,13 +145,13 @@ class HttpBasic:
             if self._fitted.get(proof) == (name, version):
                 return name
         # Unknown names take as long as known ones.
-        known = users.get(name)
+        password_hash = users.get(name)
         try:
-            fits = bcrypt.checkpw(password, known or next(
+            fits = bcrypt.checkpw(password, password_hash or next(
                 iter(users.values()), b''))
         except ValueError:
             return None
-        if known is None or not fits:
+        if password_hash is None or not fits:
             return None
         with self._lock:
             if len(self._fitted) >= _REMEMBERED:

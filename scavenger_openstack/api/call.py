@@ -113,7 +113,8 @@ class Call:
         return self.query.get('limit', schemas.LIMIT_DEFAULT)
 
     def name(self, field: str) -> str | None:
-        """What a host calls something, out of the query, as it reports it."""
+        """Return what a host calls something, out of the query, as it reports
+        it."""
         return fit.maybe_name(self.query.get(field)) or None
 
     def time_s(self, name: str) -> float | None:
@@ -147,16 +148,16 @@ class Call:
             raise faults.bad('marker is of a row that is gone.', 'marker')
         return id_
 
-    def page(self, found: Sequence[Any], shape: Callable[[Any], Any],
+    def page(self, rows: Sequence[Any], shape: Callable[[Any], Any],
              key: Callable[[Any], list[Any]] = lambda row: [row['id']]
              ) -> dict[str, Any]:
         """The answer of a listing.
 
-        :param found: up to one more than are shown
+        :param rows: up to one more than are shown
         :param key: what the marker has to hold of the last one
         """
-        there = found[:self.limit]
-        more = len(found) > len(there)
+        there = rows[:self.limit]
+        more = len(rows) > len(there)
         return {self.noun: [shape(row) for row in there],
                 'next': markers.write(self.noun, key(there[-1])) if more
                 else None}

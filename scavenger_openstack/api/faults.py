@@ -33,7 +33,7 @@ def bad(detail: str, field: str | None = None, allowed: Any = None) -> Fault:
 
 
 def missing(what: str, name: str, names: Iterable[str] = ()) -> Fault:
-    """The same for what is not there and for what the caller may not see.
+    """Return the fault of what is not there, or not for the caller.
 
     :param names: those that are there, of which one is proposed
     """

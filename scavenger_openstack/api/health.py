@@ -56,7 +56,8 @@ def application(check: Callable[[], None], conf: cfg.ConfigOpts) -> Any:
 
 
 def public(error: errors.DatabaseError) -> str:
-    """What every client may read: neither a path nor the name of a server."""
+    """Return what every client may read: neither a path nor the name of a
+    server."""
     if isinstance(error, errors.SchemaError):
         return ('The tables in the database are not those of this version; '
                 'the administrator has to run "scavenger-manage db upgrade".')

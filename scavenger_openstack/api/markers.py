@@ -18,7 +18,7 @@ def write(noun: str, key: list[Any]) -> str:
 
 
 def read(text: str, noun: str, kinds: list[type]) -> list[Any]:
-    """What :func:`write` was given for that noun.
+    """Return what :func:`write` was given for that noun.
 
     :param kinds: the types in it
     :raises Fault: 400, it is of another listing, or no marker at all.
@@ -26,10 +26,10 @@ def read(text: str, noun: str, kinds: list[type]) -> list[Any]:
     try:
         data = base64.b64decode(text + '=' * (-len(text) % 4),
                                 altchars=b'-_', validate=True)
-        said, *key = json.loads(data)
+        marker_noun, *key = json.loads(data)
     except (ValueError, TypeError, RecursionError, binascii.Error):
         raise _wrong() from None
-    if said != noun or [type(part) for part in key] != kinds or not all(
+    if marker_noun != noun or [type(part) for part in key] != kinds or not all(
             0 <= part < 2 ** 63 if isinstance(part, int)
             else part.isprintable() for part in key):
         raise _wrong()

@@ -43,7 +43,7 @@ SCHEMAS: dict[str, Schema] = {
 
 
 def checked(values: Mapping[str, Any]) -> dict[str, Any]:
-    """As they are stored and sent: yes and no are ``true`` and ``false``, as
-    in a configuration file."""
+    """Return values as they are stored and sent: yes and no are ``true`` and
+    ``false``, as in a configuration file."""
     return {name: str(value).lower() if isinstance(value, bool) else value
             for name, value in values.items()}

@@ -8,6 +8,6 @@ import bcrypt
 
 
 def line(name: str, password: str) -> bytes:
-    """As ``htpasswd -B`` writes it."""
+    """Return the line that ``htpasswd -B`` writes."""
     return b'%s:%s\n' % (name.encode(), bcrypt.hashpw(
         password.encode(), bcrypt.gensalt()))

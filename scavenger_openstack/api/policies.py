@@ -172,7 +172,7 @@ RULES = [
 
 
 def list_rules() -> list[policy.RuleDefault]:
-    """All rules, for oslopolicy-sample-generator."""
+    """Return all rules, for oslopolicy-sample-generator."""
     return [*BASE, *RULES]
 
 
@@ -190,8 +190,8 @@ def enforcer(conf: cfg.ConfigOpts | None = None) -> policy.Enforcer:
 
 def allows(enforcer: policy.Enforcer, operator_projects: Collection[str]
            ) -> Callable[[str, Caller, Mapping[str, Any]], bool]:
-    """What decides whether a caller may; it raises a Fault, 403, for a token
-    that is for no project.
+    """Return what decides whether a caller may; it raises a Fault, 403, for a
+    token that is for no project.
 
     :param operator_projects: projects whose readers see the whole cloud
     """

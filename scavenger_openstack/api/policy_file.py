@@ -36,16 +36,16 @@ def check(conf: cfg.ConfigOpts) -> None:
             f'{path}: not lines of "name": "rule": {exc!r:.200}') from exc
     except (OSError, cfg.Error) as exc:
         raise errors.ConfigError(f'{path}: {exc}') from exc
-    known = [rule.name for rule in policies.list_rules()]
-    found = []
+    names = [rule.name for rule in policies.list_rules()]
+    problems = []
     for name, rule in enforcer.file_rules.items():
-        if name.startswith('interference:') and name not in known:
-            close = difflib.get_close_matches(name, known, 1)
-            found.append(f'{name}: no such rule' + (
+        if name.startswith('interference:') and name not in names:
+            close = difflib.get_close_matches(name, names, 1)
+            problems.append(f'{name}: no such rule' + (
                 f'; did you mean {close[0]}?' if close else ''))
         elif (str(rule.check) == _NOBODY
               and str(rule.check_str).strip() != _NOBODY):
-            found.append(f'{name}: "{rule.check_str}" cannot be understood, '
-                         'and refuses every request')
-    if found:
-        raise errors.ConfigError(f'{path}: ' + '; '.join(sorted(found)))
+            problems.append(f'{name}: "{rule.check_str}" cannot be '
+                            'understood, and refuses every request')
+    if problems:
+        raise errors.ConfigError(f'{path}: ' + '; '.join(sorted(problems)))

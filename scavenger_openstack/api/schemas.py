@@ -28,7 +28,7 @@ def described(schema: Schema, text: str) -> Schema:
 
 
 def maybe(schema: Schema) -> Schema:
-    """That, or null."""
+    """Return a schema that takes null as well."""
     made = copy.deepcopy(schema)
     if 'enum' in made:
         made['enum'] = [*made['enum'], None]

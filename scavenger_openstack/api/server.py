@@ -63,7 +63,7 @@ class Server:
         self._server.server_close()
 
     def stop(self) -> None:
-        """May be called by a signal handler in the thread of :meth:`run`."""
+        """Stop; a signal handler in the thread of :meth:`run` may do so."""
         threading.Thread(target=self._server.shutdown).start()
 
 

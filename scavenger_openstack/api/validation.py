@@ -51,7 +51,7 @@ def query(pairs: Iterable[tuple[str, str]], schema: Schema
 
 
 def body(data: bytes, schema: Schema) -> dict[str, Any]:
-    """What a body holds.
+    """Return what a body holds.
 
     :raises Fault: 400, which names the field and what is allowed.
     """
@@ -78,10 +78,10 @@ def check(value: Any, schema: Schema) -> None:
     """
     validator = jsonschema.Draft202012Validator(
         schema, format_checker=FORMATS)
-    found = sorted(validator.iter_errors(value),
-                   key=lambda error: [str(part) for part in error.path])
-    if found:
-        raise _fault(found[0])
+    violations = sorted(validator.iter_errors(value),
+                        key=lambda error: [str(part) for part in error.path])
+    if violations:
+        raise _fault(violations[0])
 
 
 def _value(text: str, kind: Any) -> Any:
@@ -104,12 +104,12 @@ def _fault(error: jsonschema.ValidationError) -> faults.Fault:
         return faults.bad(f'{field} is missing.', field,
                           allowed(schema['properties'][name]))
     if rule == 'additionalProperties':
-        known = sorted(schema.get('properties', ()))
-        name = min(name for name in error.instance if name not in known)
+        names = sorted(schema.get('properties', ()))
+        name = min(name for name in error.instance if name not in names)
         field = faults.shown('.'.join([*path, name]))
         return faults.bad(
-            f'There is no field {field}{faults.proposal(name, known)}.',
-            field, known)
+            f'There is no field {field}{faults.proposal(name, names)}.',
+            field, names)
     field = faults.shown('.'.join(path)) or 'body'
     wanted = allowed(schema)
     return faults.bad(
@@ -149,7 +149,7 @@ def _one_of(value: Any, wanted: list[Any]) -> str:
 
 
 def allowed(schema: Schema) -> Any:
-    """What a schema takes, as a list of values or a sentence."""
+    """Return what a schema takes, as a list of values or a sentence."""
     if 'enum' in schema:
         return schema['enum']
     kinds = schema.get('type', 'any value')

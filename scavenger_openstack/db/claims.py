@@ -66,7 +66,7 @@ def note(connection: Connection, name: str, until_s: float) -> None:
 
 
 def noted(connection: Connection, name: str) -> float | None:
-    """That time; ``None`` before the first."""
+    """Return the time that was noted; ``None`` before the first."""
     until_s: float | None = connection.execute(select(
         _claims.expires_s).where(_claims.name == name)).scalar()
     return until_s
@@ -86,7 +86,7 @@ def count(connection: Connection, name: str) -> None:
 
 
 def counted(connection: Connection, name: str) -> int:
-    """That number, 0 before the first."""
+    """Return the number that was counted, 0 before the first."""
     return connection.execute(select(_claims.beat).where(
         _claims.name == name)).scalar() or 0
 
@@ -109,7 +109,7 @@ class Lead:
         self._beat_s = 0.0
 
     def take(self, connection: Connection, now: float, hold_s: float) -> bool:
-        """Claim it for so long; false while another process holds it."""
+        """Take the claim for so long; false while another process holds it."""
         row = connection.execute(select(_claims.beat, _claims.hold_s).where(
             _claims.name == self._name)).first()
         values = _row(self._holder, now, now + hold_s)
@@ -126,7 +126,7 @@ class Lead:
 
     def extend(self, connection: Connection, now: float, hold_s: float
                ) -> bool:
-        """Hold it for so long from now; false when it is another's."""
+        """Hold the claim for so long from now; false when it is another's."""
         return extend(connection, self._name, self._holder, now, now + hold_s)
 
 

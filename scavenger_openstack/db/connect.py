@@ -54,7 +54,8 @@ _WRITES = 'scavenger_writes'
 
 def engine(url: str, *, statement_s: float = STATEMENT_S,
            connections: int = 20, notifies: bool = False) -> Engine:
-    """Where connections to a database come from.  Connects to nothing yet.
+    """Return where connections to a database come from.  Connects to nothing
+    yet.
 
     :param url: such as ``sqlite:////var/lib/scavenger/scavenger.sqlite``,
         ``mysql+pymysql://user:password@host/scavenger`` or
@@ -232,7 +233,7 @@ def _parsed(url: str) -> URL:
 
 
 def _connect_args(url: URL, name: str, statement_s: float) -> dict[str, Any]:
-    """What the driver is given, but for what the URL says."""
+    """Return what the driver is given, but for what the URL says."""
     if name == 'sqlite':
         args: dict[str, Any] = {'timeout': LOCK_S}
     elif name == 'postgresql':

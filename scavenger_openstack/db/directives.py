@@ -102,22 +102,22 @@ class Wanted(NamedTuple):
     profilings: dict[int, Profiling] = {}
 
     def allows_profiling(self, host: str) -> bool:
-        """Whether an aggregate of the host allows that profiles are measured
-        there."""
+        """Return whether an aggregate of the host allows that profiles are
+        measured there."""
         return any(self.settings.get(name, {}).get('profiling', False)
                    for name in self.aggregates.of(host))
 
     def setting(self, host: str, kind: str, own: dict[str, Any]
                 ) -> dict[str, Any]:
-        """What is set for a host: its own, else that of the first aggregate
-        by name that has it.
+        """Return what is set for a host: its own, else that of the first
+        aggregate by name that has it.
 
         :param kind: ``modes`` or ``parameters``
         """
-        found: dict[str, Any] = {}
+        inherited: dict[str, Any] = {}
         for name in reversed(self.aggregates.of(host)):
-            found |= self.settings.get(name, {}).get(kind, {})
-        return found | own
+            inherited |= self.settings.get(name, {}).get(kind, {})
+        return inherited | own
 
     def scopes(self, host: str) -> list[tuple[str, str]]:
         """The scopes and targets that a host is in, the widest first."""
@@ -126,7 +126,7 @@ class Wanted(NamedTuple):
                 ('host', host)]
 
     def protection(self, host: str) -> tuple[bool, str]:
-        """Whether limits may be set on a host, and why not: the widest
+        """Return whether limits may be set on a host, and why not: the widest
         switch that is off decides."""
         for scope, target in self.scopes(host):
             switch = self.switches.get((scope, target))
@@ -204,8 +204,8 @@ def hosts(connection: Connection, now: float, since_s: float, host: str
 
 
 def shares(connection: Connection, minute: int) -> dict[str, int] | None:
-    """How many limits each host may set in that minute; ``None`` while it is
-    not divided."""
+    """Return how many limits each host may set in that minute; ``None`` while
+    it is not divided."""
     table = tables.governor_minutes.c
     divided: dict[str, int] | None = connection.execute(select(
         table.shares).where(table.minute == minute)).scalar()
@@ -263,7 +263,7 @@ def specs(connection: Connection, cpu_model: str,
     :param least_tasks: those of applications of which there are fewer
         workloads on all hosts together, too
     """
-    table, found = tables.specs.c, []
+    table, spec_rows = tables.specs.c, []
     # One after so many others: no more of them are read than that.
     last_task = select(_workloads.id).where(
         _workloads.application == table.application,
@@ -271,7 +271,8 @@ def specs(connection: Connection, cpu_model: str,
         _workloads.until_s.is_(None)).limit(1).offset(
             least_tasks - 1).scalar_subquery()
     for pairs in rows.batches(sorted(applications)):
-        found += [{**row, 'n': round(row['n'])} for row in connection.execute(
+        spec_rows += [
+            {**row, 'n': round(row['n'])} for row in connection.execute(
             select(table.project, table.application, table.cpu_model,
                    table.signal, table.mean, table.stddev, table.n,
                    table.cpu_cores).where(
@@ -280,4 +281,4 @@ def specs(connection: Connection, cpu_model: str,
                        table.cpu_model == cpu_model, table.n >= least_n,
                        last_task.is_not(None)).order_by(table.id)).mappings()
             if (row['project'], row['application']) in applications]
-    return found
+    return spec_rows

@@ -99,7 +99,7 @@ def unenroll(connection: Connection, name: str, *, now_s: float
 
 
 def proved(connection: Connection, host_id: int) -> None:
-    """A host has shown its token, and needs it from now on."""
+    """Note that a host has shown its token: it needs it from now on."""
     connection.execute(update(tables.hosts).where(
         tables.hosts.c.id == host_id).values(token_from_s=None))
 
@@ -119,7 +119,7 @@ def key(connection: Connection, name: str) -> str:
 
 
 def without_token(connection: Connection) -> int:
-    """How many hosts that have reported have no token."""
+    """Return how many hosts that have reported have no token."""
     hosts = tables.hosts.c
     return connection.execute(select(func.count()).where(
         hosts.token_hash.is_(None), hosts.removed_s.is_(None))).scalar_one()

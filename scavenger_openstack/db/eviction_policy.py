@@ -121,7 +121,7 @@ def _staying() -> list[ColumnElement[bool]]:
 
 
 def exempt(connection: Connection) -> set[tuple[str, str]]:
-    """What operators have exempt: scope and target."""
+    """Return what operators have exempt: scope and target."""
     table = tables.rules.c
     return set(connection.execute(select(table.scope, table.target).where(
         table.kind == 'exemption')).tuples())
@@ -129,8 +129,8 @@ def exempt(connection: Connection) -> set[tuple[str, str]]:
 
 def recommended(connection: Connection, instances: Collection[str]
                 ) -> dict[str, float]:
-    """When those of these instances were that were, and not too long ago.
-    """
+    """Return when each of these instances was recommended, and not too
+    long ago."""
     recommended: dict[str, float] = {}
     for some in rows.batches(sorted(set(instances))):
         for instance, time_s in connection.execute(select(

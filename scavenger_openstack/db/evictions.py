@@ -56,7 +56,7 @@ def id_of(connection: Connection, project: str, uuid: str) -> int | None:
 
 def unfinished(connection: Connection, instance: str | None = None
                ) -> list[Row]:
-    """Those that have not ended, the oldest first."""
+    """Return the evictions that have not ended, the oldest first."""
     return rows.rows(connection, rows.equal(
         select(tables.evictions).where(_E.ended_s.is_(None)),
         {_E.instance: instance}).order_by(_E.id))
@@ -64,14 +64,14 @@ def unfinished(connection: Connection, instance: str | None = None
 
 def paused(connection: Connection, instances: Sequence[str], before_s: float
            ) -> list[Row]:
-    """Those by which one of these was paused before then."""
+    """Return the evictions that paused one of these instances before then."""
     return rows.rows(connection, select(tables.evictions).where(
         _E.instance.in_(instances), _E.how == 'pause', _E.state == DONE,
         _E.ended_s < before_s))
 
 
 def since(connection: Connection, since_s: float) -> list[Row]:
-    """Those that were asked for since then."""
+    """Return the evictions that were asked for since then."""
     return rows.rows(connection, select(
         _E.instance, _E.host, _E.created_s).where(_E.created_s >= since_s))
 
@@ -86,7 +86,8 @@ def add(connection: Connection, **values: Any) -> None:
 
 def move(connection: Connection, id_: int, before: str, state: str,
          detail: str, now: float) -> bool:
-    """From one state to the next; false when it is in another."""
+    """Move an eviction from one state to the next; return false when it
+    is in another."""
     ended: dict[str, Any] = ({'ended_s': now, 'unfinished': None}
                              if state in (DONE, FAILED) else {})
     return bool(connection.execute(update(tables.evictions).where(
@@ -113,6 +114,6 @@ def is_background(row: Row) -> bool:
 
 
 def works(connection: Connection, now: float) -> bool:
-    """Whether a conductor carries them out."""
+    """Return whether a conductor carries them out."""
     return connection.execute(select(_C.name).where(
         _C.name == CLAIM, _C.expires_s > now)).first() is not None

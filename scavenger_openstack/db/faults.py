@@ -100,7 +100,7 @@ def shown(url: URL) -> str:
 
 
 def passes(error: exc.DBAPIError) -> bool:
-    """Whether the same transaction may succeed a moment later."""
+    """Return whether the same transaction may succeed a moment later."""
     number = _number(error.orig)
     return (error.connection_invalidated
             or (number in _SQLITE_PASSES if _from_sqlite(error.orig) else
@@ -110,7 +110,7 @@ def passes(error: exc.DBAPIError) -> bool:
 
 
 def is_duplicate(error: exc.IntegrityError) -> bool:
-    """Whether a row with the same key is there."""
+    """Return whether a row with the same key is there."""
     details = getattr(error.orig, 'sqlite_errorcode', None)
     return (details in _SQLITE_DUPLICATE if details is not None else
             _is_of(_number(error.orig), _MYSQL_DUPLICATE,
@@ -118,7 +118,7 @@ def is_duplicate(error: exc.IntegrityError) -> bool:
 
 
 def is_moved(original: BaseException | None) -> bool:
-    """Whether another connection may reach a server that takes changes:
+    """Return whether another connection may reach a server that takes changes:
     after a failover the old one leads to a node that does not."""
     return _is_of(_number(original), _MYSQL_MOVED, _POSTGRESQL_MOVED)
 
@@ -144,7 +144,7 @@ def translated(url: URL) -> Iterator[None]:
 
 
 def _is_data(error: exc.DBAPIError) -> bool:
-    """Whether the database refuses a value."""
+    """Return whether the database refuses a value."""
     return (isinstance(error, (exc.DataError, exc.IntegrityError))
             or not _from_sqlite(error.orig) and _is_of(
                 _number(error.orig), _MYSQL_DATA, _POSTGRESQL_DATA))
@@ -152,8 +152,8 @@ def _is_data(error: exc.DBAPIError) -> bool:
 
 def _is_of(number: int | str | None, mysql: Container[int],
            postgresql: Iterable[str]) -> bool:
-    """Whether an error is one of these numbers, or in one of these classes
-    of SQLSTATEs."""
+    """Return whether an error is one of these numbers, or in one of these
+    classes of SQLSTATEs."""
     if isinstance(number, str):
         return number.startswith(tuple(postgresql))
     return number in mysql
@@ -215,7 +215,7 @@ def _first_line(error: exc.DBAPIError) -> str:
 
 
 def _whose(path: str) -> str:
-    """Why this process may not use a file, as far as it can see."""
+    """Return why this process may not use a file, as far as it can see."""
     us = _user(os.geteuid())
     directory = os.path.dirname(os.path.abspath(path))
     for place in (path, directory):

@@ -81,7 +81,7 @@ def _trim(connection: Connection, short: str) -> None:
 
 
 def forget(connection: Connection, instance: str) -> None:
-    """Nothing is said of an instance."""
+    """Delete the tag of an instance."""
     connection.execute(delete(tables.flavor_tags).where(
         _T.instance == instance))
 
@@ -95,7 +95,7 @@ def touch(connection: Connection, instances: Collection[str], now_s: float
 
 
 def of_host(connection: Connection, host: str) -> list[FlavorTag]:
-    """All of a host's, by whatever name Nova calls it."""
+    """Return all tags of a host, by whatever name Nova calls it."""
     return [FlavorTag(*row) for row in connection.execute(
         _OF_HOST, rows.host_parameters(host))]
 
@@ -111,14 +111,14 @@ def of_instances(connection: Connection, instances: Sequence[str]
 def others(connection: Connection, there: Collection[str], before_s: float
            ) -> list[str]:
     """Instances with a tag from before that time which are not there."""
-    found: list[str] = []
+    absent: list[str] = []
     page: Sequence[str] = ['']
     while page:     # some at a time, of hundreds of thousands
         page = connection.scalars(select(_T.instance).where(
             _T.instance > page[-1]).order_by(_T.instance).limit(PAGE)).all()
-        found += set(page).difference(there)
+        absent += set(page).difference(there)
     old: set[str] = set()
-    for some in rows.batches(found):
+    for some in rows.batches(absent):
         old.update(connection.scalars(select(_T.instance).where(
             _T.instance.in_(some), _T.changed_s < before_s)))
     return sorted(old)

@@ -30,7 +30,7 @@ _SHOWN = (_W.host_id, _W.name, _W.instance, _W.project, _W.application,
 
 def identities(connection: Connection, host_id: int,
                names: Collection[str]) -> dict[str, reports.Identity]:
-    """What the workloads of these names are, or last were."""
+    """Return what the workloads of these names are, or last were."""
     return {row.name: reports.Identity(row.instance, row.project,
                                        row.application,
                                        row.priority == Priority.FOREGROUND)

@@ -49,7 +49,7 @@ class Wrong(NamedTuple):
 
 
 def read_now(connection: Connection, until_s: float) -> None:
-    """Nova has been read."""
+    """Note that Nova has been read."""
     claims.note(connection, READ, until_s)
 
 
@@ -79,10 +79,10 @@ def wrong(connection: Connection, before_s: float, hosts_at_once: int = HOSTS
     if last_s is not None and 0 <= before_s - last_s < WHOLE_S \
             and last_s // WHOLE_S == before_s // WHOLE_S:
         since_s = last_s - OVERLAP_S
-        found = {row[2]: row for changed_s in (_W.since_s, _T.changed_s)
-                 for row in connection.execute(query.where(
-                     changed_s >= since_s))}
-        yield from (Wrong(*row) for _, row in sorted(found.items()))
+        changed_rows = {row[2]: row for changed_s in (_W.since_s, _T.changed_s)
+                        for row in connection.execute(query.where(
+                            changed_s >= since_s))}
+        yield from (Wrong(*row) for _, row in sorted(changed_rows.items()))
         return
     ids = connection.scalars(select(hosts.id).order_by(hosts.id)).all()
     for first in range(0, len(ids), hosts_at_once):

@@ -87,26 +87,26 @@ _W = tables.workloads.c
 
 def count(connection: Connection, *, now_s: float, older_than_s: float,
           audit_older_than_s: float) -> dict[str, int]:
-    """How many rows :func:`run` would delete, by table."""
-    found = {name: 0 for rule in RULES for name in _names(rule)}
+    """Return how many rows :func:`run` would delete, by table."""
+    counts = {name: 0 for rule in RULES for name in _names(rule)}
     for rule in RULES:
         before_s = _before_s(rule, now_s, older_than_s, audit_older_than_s)
         if before_s is None:
             continue
         old = sqlalchemy.and_(rule.ended_s < before_s, rule.only)
-        found[rule.table.name] += connection.execute(
+        counts[rule.table.name] += connection.execute(
             sqlalchemy.select(sqlalchemy.func.count()).select_from(
                 rule.table).where(old)).scalar_one()
         for part in rule.parts:
-            found[part.table.name] += connection.execute(
+            counts[part.table.name] += connection.execute(
                 sqlalchemy.select(sqlalchemy.func.count()).select_from(
                     part.table).where(part.in_(sqlalchemy.select(
                         rule.table.c.id).where(old)))).scalar_one()
     for table, gone in _gone(now_s, older_than_s):
-        found[table.name] = connection.execute(
+        counts[table.name] = connection.execute(
             sqlalchemy.select(sqlalchemy.func.count()).select_from(
                 table).where(gone)).scalar_one()
-    return found
+    return counts
 
 
 def run(engine: Engine, *, now_s: float, older_than_s: float,
@@ -206,8 +206,9 @@ def _before_s(rule: Rule, now_s: float, older_than_s: float,
 
 def _gone(now_s: float, older_than_s: float
           ) -> list[tuple[Table, ColumnElement[bool]]]:
-    """What is kept of instances, and which rows are of instances that no host
-    has had for so long.  While Nova is read it says what flavors say."""
+    """Return what is kept of instances, and which rows are of instances that
+    no host has had for so long.  While Nova is read it says what flavors
+    say."""
     before_s, claims = now_s - older_than_s, tables.claims.c
 
     def is_in(column: Column[str], instance: Column[str]

@@ -169,7 +169,7 @@ def update_workloads(connection: Connection, rows: Sequence[Row]) -> None:
 
 def end_workloads(connection: Connection, host_id: int,
                   gone: Mapping[str, int], now: float, why: str) -> None:
-    """They have ended, and with them their limits.
+    """Note that workloads have ended, and with them their limits.
 
     :param gone: name to id of the row
     """
@@ -185,7 +185,7 @@ def incidents(connection: Connection, uuids: Collection[str]
     """The rows of these incidents, of whatever host, each with its suspects
     as ``suspects``: a list of :class:`Suspect`."""
     table, suspects = tables.incidents, tables.suspects.c
-    found: dict[str, Row] = {}
+    by_uuid: dict[str, Row] = {}
     for some in batches(sorted(uuids)):
         rows = connection.execute(select(table).where(
             table.c.uuid.in_(some))).mappings()
@@ -197,8 +197,8 @@ def incidents(connection: Connection, uuids: Collection[str]
                            suspects.incident_id.in_(sorted(by_id)))
                 .order_by(suspects.id)):
             by_id[incident_id]['suspects'].append(Suspect(*suspect))
-        found.update({row['uuid']: row for row in by_id.values()})
-    return found
+        by_uuid.update({row['uuid']: row for row in by_id.values()})
+    return by_uuid
 
 
 def add_incidents(connection: Connection, rows: Sequence[Row]
@@ -220,7 +220,7 @@ def update_incidents(connection: Connection, rows: Sequence[Row]) -> None:
 
 def end_incidents(connection: Connection, host_id: int, now: float,
                   ever: bool = False) -> None:
-    """The incidents of a host that have not changed since are open no more.
+    """End the incidents of a host that last changed before ``now``.
     What they add to the hourly sums ends with what was known of them.
 
     :param ever: as of :func:`end_caps`
@@ -256,7 +256,7 @@ def caps(connection: Connection, host_id: int, names: Collection[str],
          knobs: Collection[str], since_s: float) -> list[Row]:
     """The limits of these workloads and knobs in force, or set since then."""
     table = tables.caps
-    found: dict[int, Row] = {}
+    by_id: dict[int, Row] = {}
     for some in batches(sorted(set(names))):
         query = select(table).where(
             table.c.host_id == host_id, table.c.workload.in_(some),
@@ -264,9 +264,9 @@ def caps(connection: Connection, host_id: int, names: Collection[str],
         # One statement with an OR would read all that there ever were.
         for condition in (table.c.removed_s.is_(None),
                           table.c.set_s >= since_s):
-            found.update((row['id'], dict(row)) for row in connection.execute(
+            by_id.update((row['id'], dict(row)) for row in connection.execute(
                 query.where(condition)).mappings())
-    return [row for _, row in sorted(found.items())]
+    return [row for _, row in sorted(by_id.items())]
 
 
 def add_caps(connection: Connection, rows: Sequence[Row]) -> None:
@@ -311,15 +311,15 @@ def hours(connection: Connection, host_id: int, hours_s: Collection[int],
           workloads: Collection[str]) -> dict[tuple[int, str, str, str], Row]:
     """The hourly sums, by hour, antagonist, victim and cause."""
     table = tables.antagonist_hours
-    found: dict[tuple[int, str, str, str], Row] = {}
+    sums: dict[tuple[int, str, str, str], Row] = {}
     for some in batches(sorted(hours_s)):
         for names in batches(sorted(workloads)):
             for row in connection.execute(select(table).where(
                     table.c.hour_s.in_(some), table.c.host_id == host_id,
                     table.c.workload.in_(names))).mappings():
-                found[row['hour_s'], row['workload'], row['victim'],
-                      row['cause']] = dict(row)
-    return found
+                sums[row['hour_s'], row['workload'], row['victim'],
+                     row['cause']] = dict(row)
+    return sums
 
 
 def set_hours(connection: Connection, new: Sequence[Row],

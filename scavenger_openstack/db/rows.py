@@ -73,9 +73,9 @@ def of_ids(connection: Connection, query: Select, id_: Column,
     """The rows of these ids, in their order."""
     if not ids:
         return []
-    found = {row['id']: row
+    by_id = {row['id']: row
              for row in rows(connection, query.where(id_.in_(ids)))}
-    return [found[one] for one in ids if one in found]
+    return [by_id[row_id] for row_id in ids if row_id in by_id]
 
 
 def rows(connection: Connection, query: Select) -> list[Row]:
@@ -90,7 +90,7 @@ def first(connection: Connection, query: Select) -> Row | None:
 
 
 def equal(query: Select, wanted: Mapping[Column, Any]) -> Select:
-    """Only rows that have these values; ``None`` is any."""
+    """Return a query of the rows that have these values; ``None`` is any."""
     for column, value in wanted.items():
         if value is not None:
             query = query.where(column == value)
@@ -120,12 +120,12 @@ def keyed(connection: Connection, columns: Sequence[Column],
     return tuple_(*columns).in_(select(*table.c))
 
 
-def same_host(one: Any, one_short: Any, two: Any, two_short: Any
+def same_host(name: Any, short: Any, other: Any, other_short: Any
               ) -> ColumnElement[bool]:
     """The condition that :func:`.host_names.same` holds for two names, each
     with what :func:`.host_names.short` makes of it."""
-    return and_(one_short == two_short, or_(
-        one == two, one == one_short, two == two_short))
+    return and_(short == other_short, or_(
+        name == other, name == short, other == other_short))
 
 
 def of_host(table: Any) -> ColumnElement[bool]:
@@ -137,7 +137,7 @@ def of_host(table: Any) -> ColumnElement[bool]:
 
 
 def host_parameters(name: str) -> dict[str, str]:
-    """What :func:`of_host` needs of a host's name."""
+    """Return what :func:`of_host` needs of a host's name."""
     return {'host': name, 'host_short': host_names.short(name)}
 
 
@@ -168,8 +168,8 @@ def _put(table: Table, key: tuple[str, ...], values: tuple[str, ...],
 
 
 def added_rows(connection: Connection) -> Row:
-    """How many rows each table has got over this connection since the last
-    call, as far as :func:`insert_rows` added them."""
+    """Return how many rows each table has got over this connection since the
+    last call, as far as :func:`insert_rows` added them."""
     counts: Row = connection.info.pop(_ADDED, {})
     return counts
 

@@ -34,7 +34,7 @@ def newest(connection: Connection, host_id: int) -> str | None:
 
 
 def last_entry_s(connection: Connection, host_id: int) -> float:
-    """When the last entry of all runs of a host happened, 0 before the
+    """Return when the last entry of all runs of a host happened, 0 before the
     first."""
     return connection.execute(select(func.max(_R.time_s)).where(
         _R.host_id == host_id)).scalar() or 0.0

@@ -28,8 +28,8 @@ _W = tables.workloads.c
 
 def listed(connection: Connection, host_id: int, since_s: float
            ) -> dict[tuple[str, str], int]:
-    """How many workloads of each project and application are on a host, or
-    have been since then."""
+    """Return how many workloads of each project and application are on a host,
+    or have been since then."""
     counts: dict[tuple[str, str], int] = {}
     for condition in (_W.until_s.is_(None), _W.until_s >= since_s):
         for project, application, count in connection.execute(select(
@@ -65,14 +65,14 @@ def specs(connection: Connection, keys: Collection[tuple[str, ...]]
           ) -> Sequence[Row[Any]]:
     """The specs of these keys that there are, locked until the transaction
     ends: key, then n, mean, m2, cores and day."""
-    found: list[Row[Any]] = []
+    spec_rows: list[Row[Any]] = []
     for some in rows.batches(sorted(keys)):
-        found += connection.execute(select(
+        spec_rows += connection.execute(select(
             *(_T[name] for name in KEY), _T.n, _T.mean, _T.m2, _T.cpu_cores,
             _T.day_s).where(rows.keyed(
                 connection, [_T[name] for name in KEY], some))
             .order_by(_T.id).with_for_update())
-    return found
+    return spec_rows
 
 
 def set_specs(connection: Connection, specs: Sequence[rows.Row]) -> None:

@@ -128,10 +128,10 @@ incidents = _table(
     Index('ix_incidents_outcome', 'outcome', 'begun_s', 'id'),
     Index('ix_incidents_evidence_kind', 'evidence_kind', 'begun_s', 'id'),
     # For two filters that are many rows each, and few or none together.
-    *(Index(f'ix_incidents_{one.removesuffix("_id")}_{two}', one, two,
-            'begun_s', 'id') for one, two in itertools.combinations(
-                ('host_id', 'project', 'cause', 'outcome',
-                 'evidence_kind'), 2)),
+    *(Index(f'ix_incidents_{first.removesuffix("_id")}_{second}', first,
+            second, 'begun_s', 'id')
+      for first, second in itertools.combinations(
+          ('host_id', 'project', 'cause', 'outcome', 'evidence_kind'), 2)),
     Index('ix_incidents_begun', 'begun_s', 'id'),
     Index('ix_incidents_ended', 'ended_s', 'host_id'))
 

@@ -133,7 +133,8 @@ def remove(connection: Connection, ids: Collection[int]) -> list[int]:
         by_host.setdefault(row['host_id'], []).append((dict(row), None))
     for host_id, changes in sorted(by_host.items()):
         change(connection, host_id, changes)
-    return [one for one in ids if one not in hosts or hosts[one] in locked]
+    return [row_id for row_id in ids
+            if row_id not in hosts or hosts[row_id] in locked]
 
 
 def advance(connection: Connection, hour_s: int) -> int:
@@ -145,15 +146,15 @@ def advance(connection: Connection, hour_s: int) -> int:
     """
     due = select(_HOST.id, _HOST.totals_hour_s).where(
         _HOST.totals_hour_s < hour_s)
-    found = connection.execute(due.order_by(
+    due_rows = connection.execute(due.order_by(
         _HOST.totals_hour_s, _HOST.id).limit(HOSTS)).all()
-    if not found:
+    if not due_rows:
         return 0
     # Those that are made again take long, and come first: one by one.
-    late = [row.id for row in found
+    late = [row.id for row in due_rows
             if row.totals_hour_s < hour_s - MOST_HOURS * HOUR_S][:1]
     hosts: dict[int, int] = dict(connection.execute(due.where(
-        _HOST.id.in_(late or [row.id for row in found])).order_by(
+        _HOST.id.in_(late or [row.id for row in due_rows])).order_by(
             _HOST.id).with_for_update(key_share=True)).tuples().all())
     if late:
         for host_id in hosts:
@@ -162,7 +163,7 @@ def advance(connection: Connection, hour_s: int) -> int:
         _leave(connection, hosts, hour_s)
     connection.execute(update(tables.hosts).where(_HOST.id.in_(hosts)).values(
         totals_hour_s=hour_s))
-    return len(found)
+    return len(due_rows)
 
 
 def span_of(since_s: float, now: float) -> int:
@@ -173,7 +174,7 @@ def span_of(since_s: float, now: float) -> int:
 
 def figures(parts: Iterable[list[Any]], victim_project: str | None
             ) -> Row | None:
-    """What a total says of its workload; ``causes`` is a list.
+    """Return what a total says of its workload; ``causes`` is a list.
 
     :param parts: as they are stored
     :param victim_project: only what was done to this project
@@ -216,7 +217,7 @@ def _leave(connection: Connection, hosts: Mapping[int, int], hour_s: int
     :param hosts: id -> the hour at which the totals of that host end so far
     :param hour_s: the hour at which they are to end
     """
-    hours_s = {one for span_s in SPANS_S for one in range(
+    hours_s = {old_hour_s for span_s in SPANS_S for old_hour_s in range(
         min(hosts.values()) - span_s, hour_s - span_s, HOUR_S)}
     leaving = [dict(row) for row in connection.execute(
         select(tables.antagonist_hours).where(
@@ -257,21 +258,21 @@ def _add(totals: dict[Key, Parts], span_s: int, row: Row, sign: int
 
 
 def _ranks(parts: Parts) -> dict[str, Row]:
-    """What a total is ranked and searched by, in each scope."""
-    found: dict[str, list[tuple[str, list[float]]]] = {}
+    """Return what a total is ranked and searched by, in each scope."""
+    by_scope: dict[str, list[tuple[str, list[float]]]] = {}
     for (victim, victim_project, _, project, *_), sums in parts.items():
-        found.setdefault(ALL, []).append((victim, sums))
+        by_scope.setdefault(ALL, []).append((victim, sums))
         if project:
-            found.setdefault(by_project(project), []).append((victim, sums))
+            by_scope.setdefault(by_project(project), []).append((victim, sums))
         if victim_project:
-            found.setdefault(by_victims(victim_project), []).append(
+            by_scope.setdefault(by_victims(victim_project), []).append(
                 (victim, sums))
     return {scope: {
         'interference_ms': round(1000 * sum(sums[2] for _, sums in some)),
         'incidents': sum(int(sums[1]) for _, sums in some),
         'confirmed': sum(int(sums[3]) for _, sums in some),
         'victims': len({victim for victim, _ in some})}
-        for scope, some in found.items()}
+        for scope, some in by_scope.items()}
 
 
 def _store(connection: Connection, before: Mapping[Key, Parts],

@@ -144,7 +144,7 @@ class Knobs(Protocol):
     def restore_actions(self, workload: str, knob: Knob,
                         state: KnobState | None = None
                         ) -> Sequence[RestoreAction]:
-        """What brings back the knob as it stands at this moment.
+        """Return what brings back the knob as it stands at this moment.
 
         Of CPU sets below a group: what each has on its own account, and
         where that is not known what the lease says.
@@ -170,7 +170,7 @@ class Knobs(Protocol):
         ...
 
     def refresh(self, held: Mapping[KnobKey, KnobState]) -> Changes:
-        """What changed; called once, at the beginning of each tick.
+        """Return what changed; called once, at the beginning of each tick.
 
         The removal of limits that workloads came with from elsewhere begins
         here, too.
@@ -200,7 +200,7 @@ class CpuSet(Protocol):
         ...
 
     def foreign(self) -> frozenset[int] | None:
-        """What another program set since the last look, ``None`` for
+        """Return what another program set since the last look, ``None`` for
         nothing."""
         ...
 
@@ -213,7 +213,7 @@ class CpuSets(Protocol):
     """Which CPU sets the fast loop may move."""
 
     def slow_cpu_set(self, group: str) -> bool:
-        """Whether only the slow loop writes the CPU set of a group."""
+        """Return whether only the slow loop writes the CPU set of a group."""
         ...
 
     def fast_cpu_set(self, group: str) -> CpuSet:
@@ -253,12 +253,12 @@ class Driver(Knobs, CpuSets, Protocol):
         ...
 
     def facts(self) -> Facts:
-        """What is known by the last :meth:`sample`; never waits."""
+        """Return what is known by the last :meth:`sample`; never waits."""
         ...
 
     def ended(self, workload: str) -> str | None:
-        """Why the last run of a VM ended, ``None`` while that is not known;
-        '' of other workloads."""
+        """Return why the last run of a VM ended, ``None`` while that is not
+        known; '' of other workloads."""
         ...
 
     def allow(self, instances: Mapping[str, Floor]) -> None:

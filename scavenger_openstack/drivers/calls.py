@@ -113,7 +113,7 @@ class Executor:
             return frozenset(self._queues)
 
     def give_up(self, call: Call) -> None:
-        """It is late: its turn goes to another."""
+        """Let another call have the turn of one that is late."""
         call.timed_out = True
         with self._mutex:
             had, call.has_turn = call.has_turn, False

@@ -163,17 +163,18 @@ class Host:
                    else "the host's own use is measured"))
         self._always = always
         self._prerequisites = prerequisites.Prerequisites(
-            [Resource(one) for one in conf.agent.protect] or list(Resource),
+            [Resource(name) for name in conf.agent.protect] or list(Resource),
             always, self._cgroups.lacks,
             lambda: str(self._delays.facts()['why']),
-            lambda: {one.resource: one.why for one in self._evidence},
+            lambda: {evidence.resource: evidence.why
+                     for evidence in self._evidence},
             links=bool(self._links.now), interfaces=self._interfaces,
             libvirt=self._domains is not None)
 
     def facts(self) -> base.Facts:
         grade = {**self._perf.facts(), 'delays': self._delays.facts(),
-                 'direct': {one.resource.value: one.facts()
-                            for one in self._evidence}}
+                 'direct': {evidence.resource.value: evidence.facts()
+                            for evidence in self._evidence}}
         missing = self._prerequisites.missing
         if self._domains is not None:
             return base.Facts(missing, grade, self._domains.libvirt_facts(),
@@ -230,10 +231,10 @@ class Host:
             cpu_busy_s=self._proc.cpu_busy_s(),
             memory_total_bytes=total, memory_available_bytes=available,
             links=links, link_tx_bytes=link_tx, link_of=self._links.link_of,
-            direct=tuple(answer for one in self._evidence
-                         for answer in one.answers(time.monotonic())))
-        for one in self._evidence:
-            one.follow(sample)
+            direct=tuple(answer for evidence in self._evidence
+                         for answer in evidence.answers(time.monotonic())))
+        for evidence in self._evidence:
+            evidence.follow(sample)
         return sample
 
     def read(self, workload: str, knob: Knob,
@@ -260,9 +261,9 @@ class Host:
         ours = self._cgroups.refresh(held)
         if self._domains is None:
             return ours
-        found = self._domains.refresh(held)
-        return found._replace(changed={*ours.changed, *found.changed},
-                              rewrite={*ours.rewrite, *found.rewrite})
+        changes = self._domains.refresh(held)
+        return changes._replace(changed={*ours.changed, *changes.changed},
+                                rewrite={*ours.rewrite, *changes.rewrite})
 
     def notify(self, event: base.Event) -> bool:
         key = event.keys[0] if isinstance(event, base.TimedOut) else event[:2]
@@ -273,23 +274,23 @@ class Host:
             self._domains.allow(instances)
 
     def ask(self, asks: Collection[Ask]) -> None:
-        for one in self._evidence:
-            one.ask([workload for workload, resource in asks
-                     if resource is one.resource], time.monotonic())
+        for evidence in self._evidence:
+            evidence.ask([workload for workload, resource in asks
+                          if resource is evidence.resource], time.monotonic())
 
     def kill(self, workload: str) -> int:
         return self._cgroups.kill(workload)
 
     def slow_cpu_set(self, group: str) -> bool:
-        """That of a VM may be many cgroups."""
+        """Return whether a group's CPU set may be many cgroups: a VM's."""
         return not _is_cgroup(group)
 
     def fast_cpu_set(self, group: str) -> cpuset_tree.FastCpuSet:
         return self._cgroups.fast_cpu_set(group)
 
     def close(self) -> None:
-        for one in self._evidence:
-            one.close()
+        for evidence in self._evidence:
+            evidence.close()
         self._perf.close()
         self._delays.close()
         self._cgroups.close()
@@ -324,17 +325,17 @@ class Host:
         """The samples, with what limits let through as what VMs sent."""
         if not withheld:
             return samples
-        found = []
-        for one in samples:
-            sent = one.net_tx_bytes
-            if sent is not None and one[0].id in withheld:
-                less = withheld[one[0].id]
-                one = one._replace(
+        passed = []
+        for sample in samples:
+            sent = sample.net_tx_bytes
+            if sent is not None and sample[0].id in withheld:
+                less = withheld[sample[0].id]
+                sample = sample._replace(
                     net_tx_bytes=None if less is None else sent - less)
-            found.append(one)
-        return tuple(found)
+            passed.append(sample)
+        return tuple(passed)
 
-    def _follow(self, found: domains.Domains,
+    def _follow(self, virtual: domains.Domains,
                 samples: tuple[WorkloadSample, ...]) -> None:
         """Take over what is new of the domains."""
         assert self._network is not None
@@ -343,26 +344,26 @@ class Host:
             if runs.get(workload) != run:
                 self._network.ended(workload)
         self._runs = runs
-        self._machines.follow(found.machines)
-        self._follow_taps(found.interfaces)
+        self._machines.follow(virtual.machines)
+        self._follow_taps(virtual.interfaces)
         self._links.follow([sample[0].interfaces for sample in samples])
-        self._seen_changes = found.changes
+        self._seen_changes = virtual.changes
 
-    def _follow_taps(self, found: Mapping[str, tuple[str, ...]]) -> None:
-        """Tell the network which taps the background has."""
-        if found == self._taps or self._network is None:
+    def _follow_taps(self, taps: Mapping[str, tuple[str, ...]]) -> None:
+        """Pass the taps of the background to the network."""
+        if taps == self._taps or self._network is None:
             return
         for workload in self._taps:
-            if not found.get(workload):
+            if not taps.get(workload):
                 self._network.detach(workload)
                 self._logged.forget(('interfaces', workload))
-        for workload, names in found.items():
+        for workload, names in taps.items():
             if names and self._taps.get(workload) != names:
                 self._network.attach(workload, _tap(names))
-        self._taps = dict(found)
+        self._taps = dict(taps)
 
     def _look_again(self) -> None:
-        """A link may come up, and libvirt may be installed, after us."""
+        """Search for a link or a libvirt that came after the agent began."""
         if (self._domains is None and not self._without_libvirt
                 and conf_host.libvirt_uri(self._conf)):
             self._always[:] = [_LIBVIRT_CAME]
@@ -370,9 +371,9 @@ class Host:
             self._network.follow_links(self._links.now)
             self._prerequisites.links = bool(self._links.now)
 
-    def _name_unseen(self, workload: str, found: domains.Domains) -> None:
+    def _name_unseen(self, workload: str, virtual: domains.Domains) -> None:
         """Log once that a VM sends by more than its taps."""
-        count = found.unseen_interfaces(workload)
+        count = virtual.unseen_interfaces(workload)
         if not count:
             self._logged.over(('interfaces', workload))
         elif self._logged.due(('interfaces', workload), count):
@@ -382,14 +383,15 @@ class Host:
 
     def _add_network(self, sample: WorkloadSample) -> WorkloadSample:
         """The sample with its interface and what it has sent."""
-        who = sample.workload
-        if who.id not in self._interfaces:
+        workload = sample.workload
+        if workload.id not in self._interfaces:
             return sample
         assert self._network is not None
-        device, _ = self._interfaces[who.id]
-        known = self._with_interfaces.get(who.id)
-        if known is None or known[0] is not who:
-            known = (who, dataclasses.replace(who, interfaces=(device,)))
-            self._with_interfaces[who.id] = known
-        return sample._replace(workload=known[1],
+        device, _ = self._interfaces[workload.id]
+        pair = self._with_interfaces.get(workload.id)
+        if pair is None or pair[0] is not workload:
+            pair = (workload,
+                    dataclasses.replace(workload, interfaces=(device,)))
+            self._with_interfaces[workload.id] = pair
+        return sample._replace(workload=pair[1],
                                net_tx_bytes=self._network.tx_bytes(device))

@@ -44,7 +44,7 @@ DRIFT_SLACK = 0.001
 
 
 def same(a: Value | None, b: Value | None) -> bool:
-    """Whether two values of a knob are the same but for rounding."""
+    """Return whether two values of a knob are the same but for rounding."""
     return a == b or (isinstance(a, int | float) and isinstance(b, int | float)
                       and abs(a - b) <= DRIFT_SLACK * max(abs(a), abs(b)))
 
@@ -124,19 +124,21 @@ def _grown(workload: str, knob: Knob, original: Setting,
 
 def made_again(actions: Sequence[RestoreAction],
               now: Sequence[RestoreAction]) -> bool:
-    """Whether the leased object is gone and another has taken its place."""
+    """Return whether the leased object is gone and another has taken its
+    place."""
     return _identity(actions) != _identity(now)
 
 
 def is_tree(actions: Sequence[RestoreAction]) -> bool:
-    """Whether the knob is the CPU set of a group and of groups below it."""
+    """Return whether the knob is the CPU set of a group and of groups below
+    it."""
     return len(actions) > 1 and str(actions[1].get('dir')).startswith(
         f'{actions[0].get("dir")}/')
 
 
 def is_one_text(actions: Sequence[RestoreAction]) -> bool:
-    """Whether the value of the whole tells all: not of several disks, files
-    or cgroups."""
+    """Return whether the value of the whole tells all: not of several disks,
+    files or cgroups."""
     return (len(actions) == 1
             and actions[0].keys().isdisjoint(('device', 'values')))
 
@@ -149,13 +151,13 @@ def below(actions: Sequence[RestoreAction], now: Sequence[RestoreAction]
     so its original is the parent's; any other value is its own, and so is a
     CPU set below that is not the one of the lease.
     """
-    found = {_action_key(action): action for action in actions}
+    originals = {_action_key(action): action for action in actions}
     present = {_action_key(action): action for action in now}
     texts = {action.get('dir'): action.get('text') for action in actions}
     held = {action.get('dir'): action.get('text') for action in now}
     sets = is_tree(now) and now[0].get('file') == cpuset.FILE
     for name, action in present.items():
-        old = found.get(name, {})
+        old = originals.get(name, {})
         if 'dir' not in action or (
                 old.get('inode') == action.get('inode')
                 and (not sets or old['text'] == action['text']
@@ -166,14 +168,14 @@ def below(actions: Sequence[RestoreAction], now: Sequence[RestoreAction]
         if parent in texts and text == held.get(parent):
             text = texts[parent]
         texts[action['dir']] = text
-        found[name] = {**action, 'text': text}
-    every = list(found.values())
+        originals[name] = {**action, 'text': text}
+    every = list(originals.values())
     return cpuset_tree.in_order(every) if is_tree(every) else every
 
 
 def changed_below(actions: Sequence[RestoreAction],
                   later: Sequence[RestoreAction]) -> list[str]:
-    """Those groups in both whose original is another one later."""
+    """Return the groups in both whose original is another one later."""
     texts = {_action_key(action): action.get('text') for action in actions}
     return [str(action['dir']) for name, action in {
         _action_key(action): action for action in later}.items()
@@ -195,7 +197,7 @@ def within(actions: Sequence[RestoreAction], text: str) -> list[RestoreAction]:
 def after_drift(actions: Sequence[RestoreAction],
                 ours: Sequence[RestoreAction],
                 now: Sequence[RestoreAction]) -> list[RestoreAction]:
-    """What to restore after another program wrote a part of a knob.
+    """Return what to restore after another program wrote a part of a knob.
 
     A part that still holds what we wrote (``ours``) keeps its original; any
     other holds theirs.  The parts of an action with ``values`` are these, and
@@ -209,33 +211,33 @@ def after_drift(actions: Sequence[RestoreAction],
     for action in now:
         if action.get('file') in RESET_WEIGHTS:
             weights.pop(action.get('dir'), None)
-    found: list[RestoreAction] = []
+    originals: list[RestoreAction] = []
     for action in now:
         mine = written.get(_action_key(action), {})
         old = before.get(_action_key(action), action)
         if action == mine:
-            found.append(_in_period(old, actions, now))
+            originals.append(_in_period(old, actions, now))
         elif action.get('file') == 'cpu.max' and mine \
                 and _split(action)[0] == _split(mine)[0]:
-            found.append(_same_share(old, action))
+            originals.append(_same_share(old, action))
         elif not mine and _is_reset(action):
-            found.append(old)
+            originals.append(old)
         elif 'values' in action:
-            found.append({**action, 'values': grammar.after_change(
+            originals.append({**action, 'values': grammar.after_change(
                 old['values'], action['values'], mine.get('values', {}))})
         elif action.get('file') == 'io.max':
-            found.append({**action, 'text': ' '.join(
+            originals.append({**action, 'text': ' '.join(
                 '='.join(limit) for limit in grammar.after_change(
                     _limits(old), _limits(action), _limits(mine)).items())})
         else:
-            found.append(action)
+            originals.append(action)
         if action.get('file') == 'cpu.idle' and action.get('dir') in weights:
-            found.append(weights[action.get('dir')])    # one of several
-    return found
+            originals.append(weights[action.get('dir')])    # one of several
+    return originals
 
 
 def _is_reset(action: RestoreAction) -> bool:
-    """Whether a weight is what the kernel sets when idle ends."""
+    """Return whether a weight is what the kernel sets when idle ends."""
     return action.get('text') == RESET_WEIGHTS.get(str(action.get('file')))
 
 
@@ -249,7 +251,7 @@ def _in_period(quota: RestoreAction, before: Sequence[RestoreAction],
 
 
 def _same_share(before: RestoreAction, now: RestoreAction) -> RestoreAction:
-    """The same of version 2, which has both in one line."""
+    """Return the quota of version 2, scaled to the period of now."""
     (quota, old), (_, new) = _split(before), _split(now)
     return {**before, 'text': f'{_scaled(quota, old, new)} {new}'}
 
@@ -286,7 +288,7 @@ def value_of(actions: Sequence[RestoreAction], current: Value | None
 
 
 def _texts(actions: Sequence[RestoreAction]) -> dict[str, str]:
-    """By the names of files."""
+    """Return the texts by the names of files."""
     return {str(action.get('file')): str(action.get('text'))
             for action in actions}
 
@@ -357,14 +359,14 @@ def parts(actions: Sequence[RestoreAction]) -> set[object]:
 
 def of_parts(ours: Sequence[RestoreAction], now: Sequence[RestoreAction]
              ) -> list[RestoreAction]:
-    """What we wrote (``ours``) to the parts of ``now``; of those that came
-    what they hold."""
+    """Return what we wrote (``ours``) to the parts of ``now``; of those that
+    came what they hold."""
     written = {_action_key(action): action for action in ours}
     return [written.get(_action_key(action), action) for action in now]
 
 
 def keys(actions: Sequence[RestoreAction]) -> set[str]:
-    """What of a VM the actions restore: a limit, a disk, a vCPU."""
+    """Return what of a VM the actions restore: a limit, a disk, a vCPU."""
     return {key for action in actions for key in action.get('values', ())}
 
 
@@ -377,6 +379,6 @@ def _identity(actions: Sequence[RestoreAction]) -> object:
             or (first.get('uuid'), first.get('pid'), first.get('started')))
 
 
-def kin(one: str, two: str) -> bool:
-    """Whether one cgroup lies below the other."""
-    return one.startswith(f'{two}/') or two.startswith(f'{one}/')
+def kin(path: str, other: str) -> bool:
+    """Return whether one cgroup lies below the other."""
+    return path.startswith(f'{other}/') or other.startswith(f'{path}/')

@@ -70,7 +70,7 @@ class Prerequisites:
 
     def look(self, cgroups: Sequence[WorkloadSample],
              domains: Sequence[WorkloadSample]) -> None:
-        """Look again if it is time.
+        """Find what is missing, if it is time.
 
         :param cgroups: the workloads that are cgroups
         :param domains: those that are virtual machines
@@ -80,15 +80,15 @@ class Prerequisites:
             return
         background = [cgroup[0].id for cgroup in cgroups
                       if cgroup[0].priority is Priority.BACKGROUND]
-        found = list(self._always)
+        missing = list(self._always)
         if background:
-            found += self._files(background)
+            missing += self._files(background)
         if background or any(domain[0].priority is Priority.BACKGROUND
                              for domain in domains):
-            found += self._direct()
-            found += self._disk(cgroups)
-            found += self._network(background)
-        self.missing = tuple(found)
+            missing += self._direct()
+            missing += self._disk(cgroups)
+            missing += self._network(background)
+        self.missing = tuple(missing)
 
     def _files(self, background: Sequence[str]) -> list[str]:
         """One background cgroup of each parent stands for all of it."""
@@ -129,7 +129,8 @@ class Prerequisites:
             return ['network: the device that foreground and background send '
                     'over cannot be found on this host: name it in [network] '
                     'links']
-        unknown = [one for one in background if one not in self._interfaces]
+        unknown = [cgroup for cgroup in background
+                   if cgroup not in self._interfaces]
         return [] if not unknown else [
             'network: what '
             f'{amounts.counted(len(unknown), "background cgroup")} may send '

@@ -19,10 +19,10 @@ class StillHost:
     one have in common: no daemon, no VM, no other program."""
 
     def allow(self, instances: Mapping[str, Floor]) -> None:
-        """Its workloads are what they are."""
+        """Do nothing: no workload changes its priority."""
 
     def ask(self, asks: Collection[Ask]) -> None:
-        """Nothing can be seen but its samples."""
+        """Do nothing: there is no more to measure than its samples."""
 
     def queue(self, workload: str, knob: Knob) -> str:
         return base.usual_queue(knob)

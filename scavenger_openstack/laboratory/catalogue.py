@@ -30,23 +30,23 @@ def find(wanted: Sequence[str]) -> list[Scenario]:
     :raises ConfigError: unknown, unreadable, not a scenario, or there twice
     """
     shipped = names()
-    found: dict[str, Scenario] = {}
+    by_name: dict[str, Scenario] = {}
     for name in wanted:
-        for one in shipped if name == ALL else [name]:
-            if one in shipped:
-                path = SHIPPED / f'{one}{SUFFIX}'
-            elif '/' in one or pathlib.PurePath(one).suffix:
-                path = pathlib.Path(one)
+        for source in shipped if name == ALL else [name]:
+            if source in shipped:
+                path = SHIPPED / f'{source}{SUFFIX}'
+            elif '/' in source or pathlib.PurePath(source).suffix:
+                path = pathlib.Path(source)
             else:
-                close = difflib.get_close_matches(one, [*shipped, ALL], 1)
+                close = difflib.get_close_matches(source, [*shipped, ALL], 1)
                 raise errors.ConfigError(
-                    f'{one}: no such scenario'
+                    f'{source}: no such scenario'
                     + (f'; did you mean {close[0]}?' if close else '')
                     + '; --list shows those that are shipped, a file needs '
                     f'{SUFFIX} or a directory in its name')
             read = scenario.read(path)
-            if read.name in found:
+            if read.name in by_name:
                 raise errors.ConfigError(
-                    f'{one}: two scenarios of the name {read.name}')
-            found[read.name] = read
-    return list(found.values())
+                    f'{source}: two scenarios of the name {read.name}')
+            by_name[read.name] = read
+    return list(by_name.values())

@@ -36,42 +36,42 @@ FLEET_CONTROLLERS = ('none', 'ours')
 
 
 def parser() -> command_line.Parser:
-    found = command_line.program(
+    program = command_line.program(
         'scavenger-simulate',
         'Plays scenarios on simulated hosts under several policies, seed by '
         'seed, and compares what the foreground feels and what the '
         'background gets done. It touches nothing on this host.')
-    found.add_argument('scenarios', metavar='SCENARIO', nargs='*',
-                       help='a scenario file, the name of a shipped one, or '
-                            '"all" for every one of those')
-    found.add_argument('--list', action='store_true',
-                       help='show the shipped scenarios and end')
-    found.add_argument('--seeds', type=_positive, metavar='N',
-                       help=f'how many seeds to play (default {SEEDS}); more '
-                            'make the intervals narrower')
-    found.add_argument('--first-seed', type=int, metavar='K', default=0,
-                       help='the first of them (default 0)')
-    found.add_argument('--controllers', type=_controllers, metavar='NAMES',
-                       help='what to compare, with commas between: '
-                            + ', '.join(compare.CONTROLLERS)
-                            + ' (default: all; for a fleet '
-                            + ','.join(FLEET_CONTROLLERS) + ')')
-    found.add_argument('--fleet', type=_positive, metavar='HOSTS',
-                       help='play one seed on each of so many hosts, the '
-                            'scenarios in turn, and add them up')
-    found.add_argument('--hours', type=_hours, metavar='H',
-                       help='with --fleet: simulated time on each host '
-                            '(default 1)')
-    found.add_argument('--output', metavar='FILE',
-                       help='write everything, seed by seed, as JSON to '
-                            'this file; "-" is standard output')
-    found.add_argument('--format', choices=('table', 'json'),
-                       default='table',
-                       help='what is printed: tables (default) or the JSON')
-    found.add_argument('--jobs', type=_positive, metavar='J',
-                       help='processes (default: one per CPU); the results '
-                            'do not depend on it')
-    return found
+    program.add_argument('scenarios', metavar='SCENARIO', nargs='*',
+                         help='a scenario file, the name of a shipped one, or '
+                              '"all" for every one of those')
+    program.add_argument('--list', action='store_true',
+                         help='show the shipped scenarios and end')
+    program.add_argument('--seeds', type=_positive, metavar='N',
+                         help=f'how many seeds to play (default {SEEDS}); '
+                              'more make the intervals narrower')
+    program.add_argument('--first-seed', type=int, metavar='K', default=0,
+                         help='the first of them (default 0)')
+    program.add_argument('--controllers', type=_controllers, metavar='NAMES',
+                         help='what to compare, with commas between: '
+                              + ', '.join(compare.CONTROLLERS)
+                              + ' (default: all; for a fleet '
+                              + ','.join(FLEET_CONTROLLERS) + ')')
+    program.add_argument('--fleet', type=_positive, metavar='HOSTS',
+                         help='play one seed on each of so many hosts, the '
+                              'scenarios in turn, and add them up')
+    program.add_argument('--hours', type=_hours, metavar='H',
+                         help='with --fleet: simulated time on each host '
+                              '(default 1)')
+    program.add_argument('--output', metavar='FILE',
+                         help='write everything, seed by seed, as JSON to '
+                              'this file; "-" is standard output')
+    program.add_argument('--format', choices=('table', 'json'),
+                         default='table',
+                         help='what is printed: tables (default) or the JSON')
+    program.add_argument('--jobs', type=_positive, metavar='J',
+                         help='processes (default: one per CPU); the results '
+                              'do not depend on it')
+    return program
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -108,18 +108,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 def play(tasks: Sequence[Task], jobs: int | None) -> list[dict[str, Any]]:
     """Records of all tasks, in their order."""
     progress = progress_.Progress(len(tasks))
-    found: list[dict[str, Any]] = []
+    records: list[dict[str, Any]] = []
     try:
         for number, record in process_pool.work(
                 _numbered, tasks, jobs=jobs or process_pool.cpus()):
-            found.append({'number': number, **record})
+            records.append({'number': number, **record})
             progress.step(f'{record["scenario"]} seed {record["seed"]}')
     finally:
         progress.end()
-    found.sort(key=lambda one: one['number'])
-    for one in found:
-        del one['number']
-    return found
+    records.sort(key=lambda record: record['number'])
+    for numbered in records:
+        del numbered['number']
+    return records
 
 
 def _numbered(task: Task) -> tuple[int, dict[str, Any]]:
@@ -165,7 +165,7 @@ def _controllers(text: str) -> tuple[str, ...]:
 
 def _listing() -> str:
     return '\n'.join(text_.columns(
-        (), [(one.name, one.about) for one in catalogue.find(
+        (), [(scenario.name, scenario.about) for scenario in catalogue.find(
             [catalogue.ALL])], left=(0, 1)))
 
 
@@ -177,13 +177,13 @@ def _compare(options: argparse.Namespace) -> dict[str, Any]:
     records = play([Task(i * len(seeds) + k, scenario, seed, controllers)
                     for i, scenario in enumerate(scenarios)
                     for k, seed in enumerate(seeds)], options.jobs)
-    found = {}
+    summaries = {}
     for i, scenario in enumerate(scenarios):
         own = records[i * len(seeds):(i + 1) * len(seeds)]
-        found[scenario.name] = {'about': scenario.about, **_summed(own)}
+        summaries[scenario.name] = {'about': scenario.about, **_summed(own)}
     return {'schema': SCHEMA, 'statistics': summary.STATISTICS,
             'rule': summary.RULE, 'first_seed': seeds.start,
-            'seeds': len(seeds), 'scenarios': found}
+            'seeds': len(seeds), 'scenarios': summaries}
 
 
 def _fleet(options: argparse.Namespace) -> dict[str, Any]:
@@ -195,7 +195,7 @@ def _fleet(options: argparse.Namespace) -> dict[str, Any]:
                          options.first_seed + i, controllers, hours)
                     for i in range(hosts)], options.jobs)
     wall_s = time.monotonic() - began_s
-    names = [one.name for one in scenarios[:hosts]]
+    names = [scenario.name for scenario in scenarios[:hosts]]
     return {'schema': SCHEMA, 'statistics': summary.STATISTICS,
             'rule': summary.RULE, 'first_seed': options.first_seed,
             'hosts': hosts, 'hours': hours,
@@ -214,17 +214,17 @@ def _summed(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _tables(document: Mapping[str, Any]) -> Iterator[str]:
-    for name, one in document['scenarios'].items():
-        count = len(one['records'])
-        yield f'{name}: {one["about"]}'
+    for name, result in document['scenarios'].items():
+        count = len(result['records'])
+        yield f'{name}: {result["about"]}'
         yield ''
         yield from table.plain({
             key: summary.Row.of(row) if row else None
-            for key, row in one['controllers'].items()})
+            for key, row in result['controllers'].items()})
         yield ''
         if 'hosts' not in document:
             yield f'{count} seed{"s" if count > 1 else ""}.' + (
-                '' if one['fast'] else f' {table.COARSE}')
+                '' if result['fast'] else f' {table.COARSE}')
             yield ''
     yield table.LEGEND
     yield summary.RULE

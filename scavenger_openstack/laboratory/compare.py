@@ -71,16 +71,16 @@ def record(task: Task) -> dict[str, Any]:
                       ticks=ticks if papers else None)
     unmanaged = bench.run(drawn, bench.POLICIES['none'])
     scores: dict[str, dict[str, Any] | None] = {}
-    found: dict[str, Any] = {'scenario': task.scenario.name,
-                             'seed': task.seed, 'fast': fast,
-                             'scores': scores}
-    known: dict[bench.Allocation, score_.Score] = {}
+    result: dict[str, Any] = {'scenario': task.scenario.name,
+                              'seed': task.seed, 'fast': fast,
+                              'scores': scores}
+    tried: dict[bench.Allocation, score_.Score] = {}
     for name in task.controllers:
         if name == ORACLE:
             best = oracle.Oracle(drawn, alone=alone,
-                                 unmanaged=unmanaged).best(known)
+                                 unmanaged=unmanaged).best(tried)
             scores[name] = best.score._asdict()
-            found['allocation'] = best.allocation._asdict()
+            result['allocation'] = best.allocation._asdict()
             continue
         policy = bench.POLICIES[name]
         if policy.isolation and policy.params is None and not fast:
@@ -93,13 +93,13 @@ def record(task: Task) -> dict[str, Any]:
                              unmanaged=unmanaged)
         scores[name] = score._asdict()
         if policy.allocation is not None:
-            known[policy.allocation] = score
-    return found
+            tried[policy.allocation] = score
+    return result
 
 
 def has_fast_loop(drawn: Drawn) -> bool:
-    """Whether blind isolation can act: it needs steps in which it turns,
-    and CPUs to keep idle."""
+    """Return whether blind isolation can act: it needs steps in which it
+    turns, and CPUs to keep idle."""
     return (drawn.step_s < drawn.interval_s and perfiso.buffer_cores(
         perfiso.Params(), drawn.machine.cpus) > 0)
 

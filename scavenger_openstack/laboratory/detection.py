@@ -162,7 +162,7 @@ def record(task: Task) -> dict[str, Any]:
     rightly: dict[str, dict[str, float]] = {}
 
     def right(victim: str, name: str) -> bool:
-        """Whether a victim is better off without that workload."""
+        """Return whether a victim is better off without that workload."""
         if name in antagonists:
             return felt.get(victim, 0.0) >= FELT
         if name not in rightly:
@@ -212,53 +212,54 @@ def slower(base: Mapping[str, Result],
            run: Mapping[str, Result]) -> dict[str, float]:
     """By how much slower each tenant of both runs is in the second: a service
     by its mean request, a batch by its work."""
-    found = {}
+    by_tenant = {}
     for name, result in run.items():
         before = base.get(name)
         if before is not None and before.mean_s and result.mean_s:
-            found[name] = result.mean_s / before.mean_s - 1
+            by_tenant[name] = result.mean_s / before.mean_s - 1
         elif before is not None and before.mean_s is None:
-            found[name] = max([was / is_ - 1 for was, is_ in (
+            by_tenant[name] = max([was / is_ - 1 for was, is_ in (
                 (before.cpu_work, result.cpu_work),
                 (before.io_ops_per_s, result.io_ops_per_s)) if is_ > 0],
                 default=0.0)
-    return found
+    return by_tenant
 
 
 def onset_s(base: Sequence[tuple[float, float]],
             run: Sequence[tuple[float, float]], after_s: float
             ) -> float | None:
-    """When a service is first slowed by :data:`VICTIM`, over some steps."""
+    """Return when a service is first slowed by :data:`VICTIM`, over some
+    steps."""
     before, now, ended_s = 0.0, 0.0, after_s + TIME_STEP_S
-    for (time_s, one), (_, two) in zip(base, run, strict=False):
+    for (time_s, base_value), (_, run_value) in zip(base, run, strict=False):
         if time_s <= after_s:
             continue
         if time_s > ended_s:
             if now >= (1 + VICTIM) * before > 0:
                 return ended_s - TIME_STEP_S
             before, now, ended_s = 0.0, 0.0, ended_s + TIME_STEP_S
-        before += one
-        now += two
+        before += base_value
+        now += run_value
     return None
 
 
 def watch(decisions: Iterable[tuple[float, Decision]],
           right: Callable[[str, str], bool]) -> tuple[list[list[Any]], int]:
-    """What a detector named first when, and its most caps.
+    """Return what a detector named first when, and its most caps.
 
     :param decisions: each with its time in seconds
     """
-    found: dict[tuple[str, str], list[Any]] = {}
+    named: dict[tuple[str, str], list[Any]] = {}
     caps = 0
     for time_s, decision in decisions:
         caps = max(caps, len(decision.caps))
         for incident in decision.incidents:
             for name in incident.antagonists:
                 key = (incident.victim, name)
-                if key not in found:
-                    found[key] = [*key, time_s, incident.signal,
+                if key not in named:
+                    named[key] = [*key, time_s, incident.signal,
                                   incident.cause]
-    return [[*one, right(one[0], one[1])] for one in found.values()], caps
+    return [[*row, right(row[0], row[1])] for row in named.values()], caps
 
 
 def _noting(step: Callable[[float, Rates], Decision],
@@ -322,7 +323,7 @@ def _specs(ticks: Iterable[Rates], params: cpi2.Params, drawn: Drawn
     every_s = max(params.sample_s, drawn.interval_s)
     sampler = CpiSampler(SIGNALS[params.signal], duration_s=every_s,
                          interval_s=every_s)
-    found: dict[str, specs.Statistics] = {}
+    statistics: dict[str, specs.Statistics] = {}
     for rates in ticks:
         if rates.time_s < drawn.warmup_s:
             continue
@@ -332,8 +333,8 @@ def _specs(ticks: Iterable[Rates], params: cpi2.Params, drawn: Drawn
         for name, value in sample.values.items():
             application = sample.rates[name].workload.application
             if application and math.isfinite(value):
-                found[application] = found.get(
+                statistics[application] = statistics.get(
                     application, specs.Statistics()).add(value)
-    return {application: specs.Spec(one.mean, one.stddev or 0.0, one.n, 1,
-                                    'directive')
-            for application, one in found.items() if one.n > 1}
+    return {application: specs.Spec(entry.mean, entry.stddev or 0.0, entry.n,
+                                    1, 'directive')
+            for application, entry in statistics.items() if entry.n > 1}

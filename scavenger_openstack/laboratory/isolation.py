@@ -49,7 +49,7 @@ class SimulatedIsolation:
         return self._controller.buffer_cores > 0
 
     def poll(self, now: float) -> None:
-        """One look at the idle CPUs, and a new set when they ask for it."""
+        """Read the idle CPUs once, and write a new set when they need it."""
         self._polls += 1
         cpus = self._controller.step(
             now, self._simulator.plant.idle_cpus(), self._allowed)
@@ -65,7 +65,7 @@ class SimulatedIsolation:
 
     def follow(self, wishes: Sequence[Cap], rates: Rates, held_back: bool,
                leaser: Leaser) -> settle.FastLoopState:
-        """What the fast loop does, and its floors when short."""
+        """Return what the fast loop does, and its floors when short."""
         if not self.active:
             return settle.NO_FAST_LOOP
         self._allowed = frozenset(rates.topology)
@@ -79,7 +79,7 @@ class SimulatedIsolation:
             self._polls, self._controller.short_steps) else ())
 
     def stop(self) -> settle.FastLoopState:
-        """No thread runs here."""
+        """Do nothing: no thread runs here."""
         return settle.NO_FAST_LOOP
 
     def facts(self) -> dict[str, Any]:

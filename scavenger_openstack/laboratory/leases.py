@@ -71,7 +71,7 @@ class SimulatedLeases:
         return []
 
     def check(self) -> None:
-        """They never run out."""
+        """Do nothing: these leases never run out."""
 
     def expired(self) -> bool:
         return False
@@ -83,4 +83,4 @@ class SimulatedLeases:
         return set()
 
     def reopen(self) -> None:
-        """There is nothing to open."""
+        """Do nothing: there is nothing to open."""

@@ -83,9 +83,9 @@ class Oracle:
             drawn, unmanaged, alone=alone, unmanaged=unmanaged)}
         self._limit = LIMIT
 
-    def best(self, known: Mapping[Allocation, Score] | None = None) -> Found:
-        """Search; ``known`` are allocations that were tried before."""
-        self._tried.update(known or {})
+    def best(self, tried: Mapping[Allocation, Score] | None = None) -> Found:
+        """Search; ``tried`` are allocations that were tried before."""
+        self._tried.update(tried or {})
         idles = (True, False) if 'cpus' in self._whole else (False,)
         least = []
         for idle in idles:
@@ -129,31 +129,31 @@ class Oracle:
                     for score in self._tried.values() if self._keeps(score)],
                    default=0.0)
 
-    def _widen(self, found: Allocation, name: str,
+    def _widen(self, allocation: Allocation, name: str,
                share: float) -> Allocation:
         """Give more of one resource, if that is fine and of use."""
-        free = _with(found, name, None)
+        free = _with(allocation, name, None)
         if self._fine(free):
             return free
         gain = ((self._try(free).work_ratio or 0.0)
-                - (self._try(found).work_ratio or 0.0))
+                - (self._try(allocation).work_ratio or 0.0))
         if gain < WORTH:
-            return found
+            return allocation
         whole = self._whole[name]
-        return _with(found, name, whole * self._largest(
-            lambda share: _with(found, name, share * whole), share))
+        return _with(allocation, name, whole * self._largest(
+            lambda share: _with(allocation, name, share * whole), share))
 
-    def _narrow(self, found: Allocation, name: str) -> Allocation:
+    def _narrow(self, allocation: Allocation, name: str) -> Allocation:
         """Less for the greedy may be more for the others."""
-        share = getattr(found, name)
+        share = getattr(allocation, name)
         while share:
             share /= 2
-            less = _with(found, name, share)
+            less = _with(allocation, name, share)
             if (self._try(less).work_ratio or 0.0) <= (
-                    self._try(found).work_ratio or 0.0):
+                    self._try(allocation).work_ratio or 0.0):
                 break
-            found = less
-        return found
+            allocation = less
+        return allocation
 
     def _together(self, share: float, idle: bool) -> Allocation:
         """The same share of everything that the background uses."""
@@ -178,14 +178,14 @@ class Oracle:
         return self._keeps(self._try(allocation))
 
     def _try(self, allocation: Allocation) -> Score:
-        found = self._tried.get(allocation)
-        if found is None:
+        score = self._tried.get(allocation)
+        if score is None:
             outcome = bench.run(self._drawn,
                                 bench.Policy(allocation=allocation))
-            found = self._tried[allocation] = score_.score(
+            score = self._tried[allocation] = score_.score(
                 self._drawn, outcome, alone=self._alone,
                 unmanaged=self._unmanaged)
-        return found
+        return score
 
     def _excess_s(self, score: Score) -> float:
         """Short of memory for longer than the foreground makes it."""

@@ -57,8 +57,8 @@ def work(do: Callable[[Task], Done], tasks: Iterable[Task], *,
                 waiting, return_when=futures.FIRST_COMPLETED)
             for task in itertools.islice(left, len(done)):
                 waiting.add(executor.submit(do, task))
-            for one in done:
-                yield one.result()
+            for future in done:
+                yield future.result()
     except process.BrokenProcessPool as exc:
         raise errors.ScavengerError(
             'a worker process was ended from outside, perhaps for lack of '
@@ -90,7 +90,7 @@ def _begin() -> None:
 
 
 def _follow() -> None:
-    """Die when the parent is gone, which cannot tell when it is killed."""
+    """End with the parent, which may be killed and say nothing."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         connection.wait([parent.sentinel])

@@ -25,7 +25,7 @@ class Progress:
         self._done = 0
 
     def step(self, label: str) -> None:
-        """One more is done."""
+        """Count one more task as done, and show it."""
         self._done += 1
         now = time.monotonic()
         if now - self._drawn_s < REDRAW_S:

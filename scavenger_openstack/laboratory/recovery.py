@@ -78,16 +78,16 @@ def play(drawn: Drawn, tenants: Iterable[Tenant],
                           floors=bench.FLOORS)
     before = simulator.sample()
     caps: list[tuple[float, Wanted]] = []
-    seen: list[Rates] = []
+    ticks: list[Rates] = []
     held: dict[KnobKey, float] = {}
     warm = False
     while simulator.now < drawn.duration_s - 1e-9:
         simulator.advance(drawn.interval_s)
         sample = simulator.sample()
-        seen.append(rates_.rates(before, sample))
+        ticks.append(rates_.rates(before, sample))
         before = sample
         if controller is not None:
-            wanted, asks = controller(simulator.now, seen[-1])
+            wanted, asks = controller(simulator.now, ticks[-1])
             simulator.ask(asks)
             if wanted != held:
                 caps.append((simulator.now, wanted))
@@ -99,7 +99,7 @@ def play(drawn: Drawn, tenants: Iterable[Tenant],
     return Played(
         {guest.spec.id: guest.truth.result() for guest in guests},
         {guest.spec.id: guest.truth.series for guest in guests},
-        caps, seen)
+        caps, ticks)
 
 
 def _enforce(simulator: Simulator, held: Wanted, wanted: Wanted
@@ -137,7 +137,7 @@ def constant(limits: Wanted, after_s: float) -> CapPolicy:
 
 
 def record(task: detection.Task) -> dict[str, Any]:
-    """What caps do on one host.
+    """Return what caps do on one host.
 
     Returns ``scenario``, ``seed`` and, where victims suffer by 20 % or more
     and a workload is capped early enough, ``first_cap_s``, ``back_s`` (from
@@ -149,8 +149,8 @@ def record(task: detection.Task) -> dict[str, Any]:
     :raises ConfigError: this seed draws what cannot be.
     """
     drawn = task.drawn()
-    found: dict[str, Any] = {'scenario': task.scenario.name,
-                             'seed': task.seed}
+    result: dict[str, Any] = {'scenario': task.scenario.name,
+                              'seed': task.seed}
     foreground = [tenant for tenant in drawn.tenants
                   if tenant.priority is Priority.FOREGROUND]
     antagonists = [tenant for tenant in drawn.tenants
@@ -159,15 +159,15 @@ def record(task: detection.Task) -> dict[str, Any]:
     began_s = next((time_s for time_s, caps in first.caps if caps), None)
     if (began_s is None
             or began_s > drawn.duration_s - SETTLE_S - SHORTEST_S):
-        found['late'] = _suffers(drawn, foreground)
-        return found
+        result['late'] = _suffers(drawn, foreground)
+        return result
     judged = drawn._replace(warmup_s=float(int(began_s + SETTLE_S)))
     alone = play(judged, foreground)
     none = play(judged, drawn.tenants)
     victims = [name for name, by in _slower(alone, none).items()
                if by >= detection.VICTIM]
     if not victims:
-        return found
+        return result
     full = {_key(tenant): _full(none.rates, _key(tenant))
             for tenant in antagonists}
     hard_caps = cpi2.hard_caps(cpi2.Params())
@@ -182,7 +182,7 @@ def record(task: detection.Task) -> dict[str, Any]:
             {key: share * use for key, use in full.items()}, began_s)),
         lambda run: _mean([_slower(alone, run).get(victim, 0.0)
                            for victim in victims]) <= BACK)
-    found |= {
+    result |= {
         'first_cap_s': began_s,
         'back_s': back_s(alone, runs['ours'], victims, began_s),
         'slower': {name: _mean([_slower(alone, run).get(victim, 0.0)
@@ -191,7 +191,7 @@ def record(task: detection.Task) -> dict[str, Any]:
         'work': {name: _mean([_work(run, none, tenant)
                               for tenant in antagonists])
                  for name, run in runs.items()}}
-    return found
+    return result
 
 
 def _best(cap: Callable[[float], Played],
@@ -211,7 +211,7 @@ def _best(cap: Callable[[float], Played],
 
 
 def _suffers(drawn: Drawn, foreground: Iterable[Tenant]) -> bool:
-    """Whether there are victims that nothing was capped for."""
+    """Return whether there are victims that nothing was capped for."""
     return any(by >= detection.VICTIM for by in _slower(
         play(drawn, foreground), play(drawn, drawn.tenants)).values())
 
@@ -226,7 +226,7 @@ def _key(tenant: Tenant) -> KnobKey:
 
 
 def _full(ticks: Iterable[Rates], key: KnobKey) -> float:
-    """What it uses while it works: the 90th percentile of its use."""
+    """Return what a workload uses while it works: its 90th percentile."""
     uses = sorted([
         (rated.cpu_cores if key[1] is Knob.CPU_CORES
          else rated.io_bytes_per_s) or 0.0
@@ -236,7 +236,7 @@ def _full(ticks: Iterable[Rates], key: KnobKey) -> float:
 
 
 def _work(run: Played, none: Played, tenant: Tenant) -> float:
-    """Share of what it would have got done."""
+    """Return the share of its work without caps that a tenant got done."""
     own, all_ = run.results[tenant.id], none.results[tenant.id]
     if _key(tenant)[1] is Knob.CPU_CORES:
         return own.cpu_work / all_.cpu_work if all_.cpu_work else 1.0
@@ -246,7 +246,8 @@ def _work(run: Played, none: Played, tenant: Tenant) -> float:
 
 def back_s(alone: Played, run: Played, victims: Sequence[str],
            began_s: float) -> float | None:
-    """From the first cap until the victims are back, ``None``: never."""
+    """Return the time from the first cap until the victims are back in
+    seconds, ``None`` if never."""
     width = detection.TIME_STEP_S
     sums: dict[int, list[float]] = {}
     for name in victims:

@@ -151,7 +151,8 @@ class Player:
         return settle.settle(proposal, turn.originals, self._fast)
 
     def _unmet(self, turn: line_format.RecordedTick) -> Mapping[str, int]:
-        """What was refused, without what this replay did not ask for."""
+        """Return what was refused, without what this replay did not ask
+        for."""
         if not self.settings.what_if:
             return turn.unmet
         gone = self._asked.difference(self._changes.wanted)
@@ -175,7 +176,8 @@ def side_by_side(source: Source, *settings: Settings
     for host, moment in source.moments():
         if host not in players:
             players[host] = [
-                Player(host, one, source.interval_s(host)) for one in settings]
+                Player(host, setting, source.interval_s(host))
+                for setting in settings]
         yield tuple(player.step(moment) for player in players[host])
 
 
@@ -209,7 +211,7 @@ def verify(recording: replay.Recording, settings: Settings
 
 
 def count(changed: Changed) -> int:
-    """How many decisions that is."""
+    """Return how many limits and incidents a decision changes."""
     return (len(changed.wanted) + len(changed.would)
             + len(changed.incidents))
 
@@ -221,17 +223,17 @@ def difference(was: Changed, now: Changed) -> str:
             ('would', was.would, now.would)):
         for key in (*recorded_, *(key for key in replayed
                                   if key not in recorded_)):
-            one, two = (_said(caps, key) for caps in (recorded_, replayed))
-            if one != two:
-                return (f'{field}: {" ".join(key[-2:])}: recorded {one}, '
-                        f'replayed {two}')
+            old, new = (_text(caps, key) for caps in (recorded_, replayed))
+            if old != new:
+                return (f'{field}: {" ".join(key[-2:])}: recorded {old}, '
+                        f'replayed {new}')
     if was.incidents != now.incidents:
         return (f'incidents: recorded {list(was.incidents)}, replayed '
                 f'{list(now.incidents)}')
     return ''
 
 
-def _said(caps: Mapping[KnobKey, Cap | None] | Mapping[WouldKey, Cap | None],
+def _text(caps: Mapping[KnobKey, Cap | None] | Mapping[WouldKey, Cap | None],
           key: KnobKey | WouldKey) -> str:
     if key not in caps:
         return 'no change'

@@ -87,23 +87,24 @@ class Tally:
                 self.removed += 1
                 self.knobs[step.host, *key].last = None
         self.incidents += sum(
-            1 for told in step.changed.incidents if not told.ended
-            and told.incident.time_s == step.time_s)
+            1 for change in step.changed.incidents if not change.ended
+            and change.incident.time_s == step.time_s)
         self.now[step.host] = caps
         return caps
 
 
 def limits(step: Step) -> dict[KnobKey, Value]:
-    """What would be limited if all controllers of the setting enforced."""
-    found: dict[KnobKey, Value] = {key: cap.value
-                                   for key, cap in step.wanted.items()}
+    """Return what would be limited if all controllers of the setting
+    enforced."""
+    by_key: dict[KnobKey, Value] = {key: cap.value
+                                    for key, cap in step.wanted.items()}
     claims: dict[KnobKey, list[Value]] = {}
     for (_, workload, knob), cap in step.would.items():
-        if (workload, knob) not in found:
+        if (workload, knob) not in by_key:
             claims.setdefault((workload, knob), []).append(cap.value)
     for key, values in claims.items():
-        found[key] = arbitrate.tightest(key[1], values)
-    return found
+        by_key[key] = arbitrate.tightest(key[1], values)
+    return by_key
 
 
 @dataclasses.dataclass(slots=True)
@@ -133,7 +134,7 @@ class Comparison:
             'first_difference': self.first}
 
     def lines(self) -> Iterator[str]:
-        """For people."""
+        """Yield the comparison as lines for people."""
         yield from columns(('', *self.names), (
             (title, str(getattr(self.one, field)),
              str(getattr(self.two, field)))
@@ -150,18 +151,18 @@ class Comparison:
         if first is None:
             yield 'no difference: both settings decide the same'
             return
-        one, two = first['values']
+        first_value, second_value = first['values']
         yield printable(
             f'first difference at {first["time_s"]:.3f} s on '
             f'{first["host"]}: {first["workload"]} {first["knob"]}: '
-            f'{_said(one)} against {_said(two)}')
+            f'{_text(first_value)} against {_text(second_value)}')
 
     def _row(self, place: Place, several: bool) -> tuple[str, ...]:
-        one, two = (tally.knobs.get(place, Limited())
-                    for tally in (self.one, self.two))
+        first, second = (tally.knobs.get(place, Limited())
+                         for tally in (self.one, self.two))
         return (' '.join(place if several else place[1:]),
-                str(one.ticks), str(two.ticks), str(one.values),
-                str(two.values), _said(one.mean), _said(two.mean))
+                str(first.ticks), str(second.ticks), str(first.values),
+                str(second.values), _text(first.mean), _text(second.mean))
 
 
 COUNTS = {'ticks': 'ticks', 'set': 'caps set', 'changed': 'values changed',
@@ -174,20 +175,21 @@ def compare(source: Source, one: Settings, two: Settings,
 
     :raises DriverError: a line of the source is wrong.
     """
-    found = Comparison(names, Tally(), Tally())
+    comparison = Comparison(names, Tally(), Tally())
     for step_one, step_two in side_by_side(source, one, two):
-        caps_one, caps_two = found.one.add(step_one), found.two.add(step_two)
-        if found.first is None and caps_one != caps_two:
+        caps_one = comparison.one.add(step_one)
+        caps_two = comparison.two.add(step_two)
+        if comparison.first is None and caps_one != caps_two:
             key = next(key for key in (*caps_one, *caps_two)
                        if caps_one.get(key) != caps_two.get(key))
-            found.first = {
+            comparison.first = {
                 'time_s': step_one.time_s, 'host': step_one.host,
                 'workload': key[0], 'knob': key[1],
                 'values': [caps_one.get(key), caps_two.get(key)]}
-    return found
+    return comparison
 
 
-def _said(value: Value | None) -> str:
+def _text(value: Value | None) -> str:
     if value is None:
         return '-'
     return f'{value:.10g}' if isinstance(value, float) else str(value)

@@ -34,8 +34,8 @@ VALUE_WIDTH = 14
 def documents(step: Step) -> Iterator[dict[str, Any]]:
     """A JSON object for each incident and each cap that changed."""
     facts, rates = _numbers(step)
-    for told in step.changed.incidents:
-        yield _incident(step, told, facts)
+    for change in step.changed.incidents:
+        yield _incident(step, change, facts)
     wanted, would = step.before
     for key, cap in step.changed.wanted.items():
         yield _cap(step, Mode.ENFORCE, cap, cap or wanted[key], facts, rates)
@@ -49,41 +49,44 @@ def _numbers(step: Step) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         return {}, {}
     return ({name: decision.facts
              for name, decision in step.decided.decisions.items()},
-            {one.workload.id: one for one in step.decided.rates.workloads})
+            {rated.workload.id: rated
+             for rated in step.decided.rates.workloads})
 
 
 def _cap(step: Step, mode: Mode, cap: Cap | None, named: Cap,
          facts: Mapping[str, Any], rates: Mapping[str, Any],
          ) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         'type': 'cap', 'time_s': step.time_s, 'host': step.host,
         'controller': named.owner, 'mode': mode, 'workload': named.workload,
         'knob': named.knob, 'value': cap.value if cap else None,
         'reason': cap.reason if cap else
         f'no longer wanted (was {_number(named.value)})'}
     if named.workload in rates:
-        found['rates'] = as_json(rates[named.workload])
-        found['rates'].pop('workload', None)
-    found['facts'] = {name: facts[name] for name in named.owner.split('+')
-                      if name in facts}
-    return found
+        document['rates'] = as_json(rates[named.workload])
+        document['rates'].pop('workload', None)
+    document['facts'] = {name: facts[name] for name in named.owner.split('+')
+                         if name in facts}
+    return document
 
 
-def _incident(step: Step, told: IncidentChange, facts: Mapping[str, Any],
+def _incident(step: Step, change: IncidentChange, facts: Mapping[str, Any],
               ) -> dict[str, Any]:
-    one = told.incident
+    incident = change.incident
     return {
         'type': 'incident', 'time_s': step.time_s, 'host': step.host,
-        'controller': told.controller, 'id': one.id, 'victim': one.victim,
-        'signal': one.signal, 'value': one.value,
-        'threshold': one.threshold, 'cause': one.cause,
+        'controller': change.controller, 'id': incident.id,
+        'victim': incident.victim,
+        'signal': incident.signal, 'value': incident.value,
+        'threshold': incident.threshold, 'cause': incident.cause,
         'suspects': [{'workload': workload, 'score': score}
-                     for workload, score in one.suspects],
-        'antagonists': list(one.antagonists),
-        'grounds': [as_json(ground) for ground in one.grounds],
-        'action': one.action,
-        'outcome': one.outcome, 'since_s': one.time_s, 'ended': told.ended,
-        'facts': {told.controller: facts.get(told.controller, {})}}
+                     for workload, score in incident.suspects],
+        'antagonists': list(incident.antagonists),
+        'grounds': [as_json(ground) for ground in incident.grounds],
+        'action': incident.action,
+        'outcome': incident.outcome, 'since_s': incident.time_s,
+        'ended': change.ended,
+        'facts': {change.controller: facts.get(change.controller, {})}}
 
 
 class Table:
@@ -115,32 +118,35 @@ class Table:
                 del cells[1]
             yield '  '.join(cells).rstrip()
 
-    def _row(self, one: Mapping[str, Any]) -> tuple[str, ...]:
-        time = f'{one["time_s"]:.3f}'
-        if one['type'] == 'incident':
-            row = (time, one['host'], one['controller'],
-                   one['victim'], 'incident', one['signal'],
-                   _sentence(one))
+    def _row(self, document: Mapping[str, Any]) -> tuple[str, ...]:
+        time = f'{document["time_s"]:.3f}'
+        if document['type'] == 'incident':
+            row = (time, document['host'], document['controller'],
+                   document['victim'], 'incident', document['signal'],
+                   _sentence(document))
         else:
-            said = ('would: ' if one['mode'] == Mode.OBSERVE else '')
-            row = (time, one['host'], one['controller'], one['workload'],
-                   one['knob'], _number(one['value']), said + one['reason'])
+            prefix = ('would: ' if document['mode'] == Mode.OBSERVE else '')
+            row = (time, document['host'], document['controller'],
+                   document['workload'], document['knob'],
+                   _number(document['value']), prefix + document['reason'])
         return tuple(map(printable, row))
 
 
-def _sentence(one: Mapping[str, Any]) -> str:
-    numbers = (f'{_number(one["value"])}, threshold '
-               f'{_number(one["threshold"])}')
-    suspects = ', '.join(f'{who["workload"]} {who["score"]:.2f}'
-                         for who in one['suspects'])
-    antagonists = ', '.join(one['antagonists'])
+def _sentence(document: Mapping[str, Any]) -> str:
+    numbers = (f'{_number(document["value"])}, threshold '
+               f'{_number(document["threshold"])}')
+    suspects = ', '.join(f'{suspect["workload"]} {suspect["score"]:.2f}'
+                         for suspect in document['suspects'])
+    antagonists = ', '.join(document['antagonists'])
     return '; '.join(part for part in (
-        f'{one["cause"]}: {numbers}',
+        f'{document["cause"]}: {numbers}',
         f'suspects {suspects}' if suspects else '',
         f'antagonists {antagonists}' if antagonists else '',
-        one['action'], 'ended' if one['ended'] else one['outcome'],
-        *(amounts.of_ground(Ground(**ground), one['victim'], one['signal'])
-          for ground in one['grounds'][:MOST])) if part)
+        document['action'],
+        'ended' if document['ended'] else document['outcome'],
+        *(amounts.of_ground(Ground(**ground), document['victim'],
+                            document['signal'])
+          for ground in document['grounds'][:MOST])) if part)
 
 
 def _number(value: Value | None) -> str:

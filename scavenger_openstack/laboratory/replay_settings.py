@@ -44,7 +44,8 @@ class Setting:
 
     @property
     def regulates(self) -> bool:
-        """It gives idle capacity away, and needs to know how much."""
+        """Return whether it gives idle capacity away, and needs to know how
+        much."""
         return not is_detector(self.kind)
 
 
@@ -68,7 +69,7 @@ class Settings:
 
     @property
     def what_if(self) -> bool:
-        """Something is not as it was recorded."""
+        """Return whether a parameter is not as it was recorded."""
         return bool(self.fixed)
 
     def params(self, name: str) -> Any:
@@ -76,25 +77,27 @@ class Settings:
 
         :raises ConfigError: they contradict each other.
         """
-        [one] = (one for one in self.controllers if one.name == name)
+        [setting] = (setting for setting in self.controllers
+                     if setting.name == name)
         try:
-            return one.kind.params_type(**one.params)
+            return setting.kind.params_type(**setting.params)
         except (TypeError, ValueError) as exc:
             raise errors.ConfigError(f'{name}: {exc}') from exc
 
     def tuned(self, name: str, values: Mapping[str, Any]) -> Settings:
-        """With other parameters of a controller, as they are recorded.
+        """Return the settings with other parameters of a controller, as they
+        are recorded.
 
         :raises ConfigError: it has no such parameter, or not this value.
         """
         return dataclasses.replace(self, controllers=tuple(
-            one if one.name != name else dataclasses.replace(one, params={
-                **one.params, **{
-                    option: _checked(_options(one.kind.params_type), name,
+            setting if setting.name != name else dataclasses.replace(
+                setting, params={**setting.params, **{
+                    option: _checked(_options(setting.kind.params_type), name,
                                      option, value)
                     for option, value in values.items()
                     if (name, option) not in self.fixed}})
-            for one in self.controllers))
+            for setting in self.controllers))
 
     def decider(self, host: str, interval_s: float | None = None) -> Decider:
         """New controllers for one host.
@@ -108,51 +111,53 @@ class Settings:
             made.append((controller.kind(
                 self.params(controller.name), host=host, boot_id=self.boot_id,
                 interval_s=interval_s or self.interval_s), controller.mode))
-        enforcing = Mode.ENFORCE in (self.isolation,
-                                     *(one.mode for one in self.controllers))
+        enforcing = Mode.ENFORCE in (
+            self.isolation, *(setting.mode for setting in self.controllers))
         decider = Decider(made, conf_.limited_knobs(self.protect)
                           if enforcing else ())
         try:
-            decider.load({one.name: one.state for one in self.controllers
-                          if one.state is not None}, self.loaded_s)
+            decider.load({setting.name: setting.state
+                          for setting in self.controllers
+                          if setting.state is not None}, self.loaded_s)
         except UNUSABLE:
             pass        # as the agent did: it learnt again
         return decider
 
 
 def of_header(header: line_format.Header) -> tuple[Settings, list[str]]:
-    """What a recording was made with, and what an operator should know.
+    """Return what a recording was made with, and what an operator should know.
 
     :raises ConfigError: a controller is not installed here, or does not
         know a parameter or its value.
     """
     notes: list[str] = []
-    found = []
-    for one in header.controllers:
-        kind = parts.controller_type(one.name, 'the recording')
+    settings = []
+    for controller in header.controllers:
+        kind = parts.controller_type(controller.name, 'the recording')
         params = {}
         options = _options(kind.params_type)
-        for name, value in one.params.items():
-            params[name] = _checked(options, one.name, name, value)
+        for name, value in controller.params.items():
+            params[name] = _checked(options, controller.name, name, value)
         for name in sorted(options.keys() - params.keys() - {'mode'}):
             params[name] = options[name].default
-            notes.append(f'{one.name}.{name} is not in the recording: '
+            notes.append(f'{controller.name}.{name} is not in the recording: '
                          f'{params[name]} is taken')
-        found.append(Setting(one.name, kind, one.mode, params, one.state))
-    return Settings(tuple(found), header.interval_s, header.boot_id,
+        settings.append(Setting(controller.name, kind, controller.mode,
+                                params, controller.state))
+    return Settings(tuple(settings), header.interval_s, header.boot_id,
                     header.loaded_s, header.protect,
                     header.isolation.mode), notes
 
 
 def of_options(conf: cfg.ConfigOpts, regulators: bool) -> Settings:
-    """What is configured: for tables, which say nothing of settings.
+    """Return what is configured: for tables, which say nothing of settings.
 
     All controllers that are not off decide as if they enforced.
 
     :param regulators: there are capacities, so that regulators can run
     :raises ConfigError: a controller is not installed.
     """
-    found = []
+    settings = []
     for name in conf.agent.controllers:
         kind = parts.controller_type(name, '[agent] controllers')
         params: Any = conf_params.params_of(conf, name, kind.params_type)
@@ -162,8 +167,8 @@ def of_options(conf: cfg.ConfigOpts, regulators: bool) -> Settings:
             {field.name: getattr(params, field.name)
              for field in dataclasses.fields(params)})
         if regulators or not setting.regulates:
-            found.append(setting)
-    return Settings(tuple(found), boot_id='table')
+            settings.append(setting)
+    return Settings(tuple(settings), boot_id='table')
 
 
 def changed(settings: Settings, changes: Sequence[str]) -> Settings:
@@ -171,7 +176,7 @@ def changed(settings: Settings, changes: Sequence[str]) -> Settings:
 
     :raises ConfigError: no such section, option or value.
     """
-    found = {one.name: one for one in settings.controllers}
+    by_name = {setting.name: setting for setting in settings.controllers}
     fixed = set(settings.fixed)
     for change in changes:
         where, equals, value = change.partition('=')
@@ -180,16 +185,16 @@ def changed(settings: Settings, changes: Sequence[str]) -> Settings:
             raise errors.ConfigError(
                 f'--set {change}: not section.option=value, such as '
                 'scavenger.memory_c=3')
-        if section == perfiso.Controller.name and section not in found:
+        if section == perfiso.Controller.name and section not in by_name:
             raise errors.ConfigError(
                 f'--set {change}: the fast loop is not replayed; what it '
                 'did stays as recorded')
-        if section not in found:
+        if section not in by_name:
             raise errors.ConfigError(
                 f'--set {change}: no controller {section} is replayed'
-                + _meant(section, found))
-        one = found[section]
-        options = _options(one.kind.params_type)
+                + _meant(section, by_name))
+        setting = by_name[section]
+        options = _options(setting.kind.params_type)
         name = name.replace('-', '_')
         if name not in options:
             raise errors.ConfigError(
@@ -198,11 +203,11 @@ def changed(settings: Settings, changes: Sequence[str]) -> Settings:
         value = _checked(options, f'--set {section}', name, value.strip())
         fixed.add((section, name))
         if name == 'mode':
-            found[section] = dataclasses.replace(one, mode=Mode(value))
+            by_name[section] = dataclasses.replace(setting, mode=Mode(value))
         else:
-            found[section] = dataclasses.replace(
-                one, params={**one.params, name: value})
-    return dataclasses.replace(settings, controllers=tuple(found.values()),
+            by_name[section] = dataclasses.replace(
+                setting, params={**setting.params, name: value})
+    return dataclasses.replace(settings, controllers=tuple(by_name.values()),
                                fixed=frozenset(fixed))
 
 
@@ -218,17 +223,17 @@ def _checked(options: Mapping[str, cfg.Opt], section: str, name: str,
             f'{section}.{name}: no such parameter in this version'
             + _meant(name, options))
     try:
-        found = option.type(value)
-        if found is None:
+        parsed = option.type(value)
+        if parsed is None:
             raise ValueError('empty')
-        if isinstance(found, float) and not math.isfinite(found):
+        if isinstance(parsed, float) and not math.isfinite(parsed):
             raise ValueError('not a finite number')
-        return found
+        return parsed
     except (TypeError, ValueError, OverflowError, AttributeError) as exc:
         raise errors.ConfigError(
             f'{section}.{name}: {value!r:.60}: {exc}') from None
 
 
-def _meant(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, list(known), 1)
+def _meant(name: str, names: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(names), 1)
     return f'; did you mean {close[0]}?' if close else ''

@@ -60,21 +60,21 @@ def score(drawn: Drawn, outcome: Outcome, *, alone: Outcome,
     """
     p99, means, work = [], [], []
     for tenant in drawn.tenants:
-        found = outcome.tenants.get(tenant.id)
-        if found is None:
+        result = outcome.tenants.get(tenant.id)
+        if result is None:
             continue    # it never came
         if tenant.priority is Priority.BACKGROUND:
-            done = work_ratio(tenant, found, unmanaged.tenants[tenant.id])
+            done = work_ratio(tenant, result, unmanaged.tenants[tenant.id])
             if done is not None:
                 work.append(done)
             continue
         before = alone.tenants[tenant.id]
         if tenant.is_service:
             if before.p99_s and before.mean_s:
-                p99.append((found.p99_s or PATIENCE_S) / before.p99_s)
-                means.append((found.mean_s or PATIENCE_S) / before.mean_s)
+                p99.append((result.p99_s or PATIENCE_S) / before.p99_s)
+                means.append((result.mean_s or PATIENCE_S) / before.mean_s)
         else:
-            done = work_ratio(tenant, found, before)
+            done = work_ratio(tenant, result, before)
             if done is not None:
                 slower = 1 / max(done, 1 / SLOWEST)
                 p99.append(slower)
@@ -94,13 +94,13 @@ def work_ratio(tenant: Tenant, result: Result,
     ``None`` when it did nothing in ``base``.
     """
     ratios = []
-    for used, found, before in (
+    for used, amount, before in (
             (uses_cpu(tenant), result.cpu_work, base.cpu_work),
             (uses_disk(tenant), result.io_ops_per_s, base.io_ops_per_s),
             (uses_link(tenant), result.tx_bytes_per_s, base.tx_bytes_per_s),
             (uses_memory(tenant), result.memory_bytes, base.memory_bytes)):
         if used and before * base.seconds > NOTHING:
-            ratios.append(found * result.seconds / (before * base.seconds))
+            ratios.append(amount * result.seconds / (before * base.seconds))
     return _mean(ratios)
 
 
@@ -119,7 +119,7 @@ def uses_link(tenant: Tenant) -> bool:
 
 
 def uses_memory(tenant: Tenant) -> bool:
-    """Whether more memory is more work: others have what they have."""
+    """Return whether more memory is more work: others have what they have."""
     return bool(tenant.memory_growth_bytes_per_s)
 
 

@@ -74,10 +74,10 @@ class Row(NamedTuple):
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Row:
         """The row that :meth:`as_dict` was made from."""
-        found: dict[str, Any] = {
+        fields: dict[str, Any] = {
             key: Range(**value) if isinstance(value, dict) else value
             for key, value in values.items()}
-        return cls(**found)
+        return cls(**fields)
 
     def as_dict(self) -> dict[str, Any]:
         return {key: value._asdict() if isinstance(value, Range) else value
@@ -102,23 +102,23 @@ def rows(records: Sequence[Mapping[str, Any]]) -> dict[str, Row | None]:
     verdicts = _verdicts({name: scores for name, scores in columns.items()
                           if name != ORACLE and any(scores)}, draws)
     best = _values(columns.get(ORACLE, [None] * len(records)), 'work_ratio')
-    found: dict[str, Row | None] = {}
+    by_name: dict[str, Row | None] = {}
     for name, scores in columns.items():
         played = [score for score in scores if score is not None]
         if not played:
-            found[name] = None
+            by_name[name] = None
             continue
         values: dict[str, Any] = {
             key: interval(_values(scores, key), draws) for key in RANGES}
         for key in COUNTS:
-            values[key] = sum([one[key] for one in played]) / len(played)
-        found[name] = Row(
+            values[key] = sum([score[key] for score in played]) / len(played)
+        by_name[name] = Row(
             **values, seeds=len(played),
-            hurt=sum([(one['p99_ratio'] or 1.0) > LIMIT
-                      for one in played]) / len(played),
+            hurt=sum([(score['p99_ratio'] or 1.0) > LIMIT
+                      for score in played]) / len(played),
             of_oracle=quotient(_values(scores, 'work_ratio'), best, draws),
             verdict=verdicts.get(name, ''))
-    return found
+    return by_name
 
 
 Column = Sequence[Mapping[str, Any] | None]
@@ -133,10 +133,10 @@ def _verdicts(columns: Mapping[str, Column],
     """See :data:`RULE`."""
     hurts, work = {}, {}
     for name, scores in columns.items():
-        one = interval(_values(scores, 'p99_ratio'), draws)
-        hurts[name] = one.value if one else 1.0
-        two = interval(_values(scores, 'work_ratio'), draws)
-        work[name] = two.value if two else 0.0
+        hurt = interval(_values(scores, 'p99_ratio'), draws)
+        hurts[name] = hurt.value if hurt else 1.0
+        done = interval(_values(scores, 'work_ratio'), draws)
+        work[name] = done.value if done else 0.0
     if not columns:
         return {}
     least = min(hurts.values())
@@ -159,7 +159,7 @@ def _verdicts(columns: Mapping[str, Column],
 
 
 def resamples(count: int) -> Draws:
-    """Which seeds to take, with replacement, each time."""
+    """Return which seeds to take, with replacement, each time."""
     rng = random.Random(SEED)
     return [rng.choices(range(count), k=count) for _ in range(RESAMPLES)]
 
@@ -179,13 +179,13 @@ def quotient(over: Sequence[float | None], under: Sequence[float | None],
     if not below:
         return None
     value = sum([a for a, _ in pairs]) / below
-    found = []
+    quotients = []
     for draw in draws:
         taken = [pairs[place] for place in draw]
         below = sum([b for _, b in taken])
         if below:
-            found.append(sum([a for a, _ in taken]) / below)
-    found.sort()
+            quotients.append(sum([a for a, _ in taken]) / below)
+    quotients.sort()
     tail = (1 - CONFIDENCE) / 2
-    return Range(value, found[int(tail * len(found))],
-                 found[int((1 - tail) * len(found)) - 1])
+    return Range(value, quotients[int(tail * len(quotients))],
+                 quotients[int((1 - tail) * len(quotients)) - 1])

@@ -49,7 +49,7 @@ def result(row: Row) -> str:
 
 
 def cells(name: str, row: Row | None) -> tuple[str, ...]:
-    """One line below :data:`TITLES`."""
+    """Return the cells of one line below :data:`TITLES`."""
     if row is None:
         return (name, 'n/a', *[''] * (len(TITLES) - 2))
     return (name, range_(row.p99_ratio), range_(row.p99_ratio_worst),
@@ -68,14 +68,14 @@ def plain(rows: Mapping[str, Row | None]) -> list[str]:
 
 def markdown(rows: Mapping[str, Row | None]) -> list[str]:
     """The same as a table in Markdown; what is best or tied stands out."""
-    found = [_line(TITLES), _line(['---', *['---:'] * (len(TITLES) - 2),
+    lines = [_line(TITLES), _line(['---', *['---:'] * (len(TITLES) - 2),
                                    '---'])]
     for name, row in rows.items():
         line = cells(name, row)
         if row and row.verdict in (summary.BEST, summary.TIED):
             line = (*line[:-1], f'**{line[-1]}**')
-        found.append(_line(line))
-    return found
+        lines.append(_line(line))
+    return lines
 
 
 def _line(values: Sequence[str]) -> str:

@@ -42,7 +42,7 @@ def register() -> list[base.ExtraSpecValidator]:
                         'they are without this) or may be limited for the '
                         'sake of others (background).',
             value={'type': str, 'description': 'The priority.',
-                   'enum': [str(one) for one in Priority]}),
+                   'enum': [str(priority) for priority in Priority]}),
         base.ExtraSpecValidator(
             name=flavor.APPLICATION,
             description='What the instances do: those of one project with '

@@ -118,7 +118,7 @@ def _listed(hosts_of: Mapping[str, Sequence[str]]) -> str:
 
 
 def wanted_of(spec_obj: Any) -> placing.Wanted:
-    """What a RequestSpec of Nova asks for."""
+    """Return what a RequestSpec of Nova asks for."""
     kind = spec_obj.flavor
     specs = (kind.extra_specs if 'extra_specs' in kind else {}) or {}
     return placing.Wanted(
@@ -128,6 +128,6 @@ def wanted_of(spec_obj: Any) -> placing.Wanted:
 
 
 def _amount(specs: Mapping[str, str], resource_class: str, has: int) -> int:
-    """What a flavor asks Placement for, else what it has."""
+    """Return what a flavor asks Placement for, else what it has."""
     asked = resource_classes.asked(specs, resource_class)
     return has if asked is None else asked

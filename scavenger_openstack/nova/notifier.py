@@ -73,7 +73,7 @@ class Tagger:
         self._queue: queue.Queue[tags.Event] = queue.Queue(size)
         self._lock = threading.Lock()
         self._pid = 0
-        self._said: dict[str, float] = {}
+        self._logged_s: dict[str, float] = {}
         self.dropped = 0
         """Tags that were not sent; no thread counts exactly."""
 
@@ -117,7 +117,7 @@ class Tagger:
                     specs = self._specs(event.instance)
                 tag = tags.tag(event, specs)
                 for wrong in tags.warnings(event, specs):
-                    self._say(LOG.warning, wrong)
+                    self._log(LOG.warning, wrong)
                 self._send(tag)
             except Exception as exc:
                 self._drop(f'{type(exc).__name__}: '
@@ -127,19 +127,19 @@ class Tagger:
 
     def _drop(self, why: str) -> None:
         self.dropped += 1
-        self._say(LOG.warning,
+        self._log(LOG.warning,
                   'The priority of an instance is not sent, the conductor '
                   f'learns it from Nova later: {why}')
 
-    def _say(self, logger: Callable[..., None], text: str) -> None:
+    def _log(self, logger: Callable[..., None], text: str) -> None:
         """Log the same once in a while."""
         try:
             now, text = time.monotonic(), printable(text)
-            if now - self._said.get(text, -SAY_AGAIN_S) < SAY_AGAIN_S:
+            if now - self._logged_s.get(text, -SAY_AGAIN_S) < SAY_AGAIN_S:
                 return
-            if len(self._said) > 1000:
-                self._said.clear()
-            self._said[text] = now
+            if len(self._logged_s) > 1000:
+                self._logged_s.clear()
+            self._logged_s[text] = now
             logger('%s (%d not sent since the start)', text, self.dropped)
         except Exception:   # a log that is broken is no reason to fail
             pass
@@ -179,9 +179,9 @@ def specs_of(instance: str) -> Mapping[str, str]:
     """
     from nova import context
     from nova import objects
-    found = objects.Instance.get_by_uuid(
+    nova_instance = objects.Instance.get_by_uuid(
         context.get_admin_context(), instance, expected_attrs=['flavor'])
-    specs: Mapping[str, str] = found.flavor.extra_specs
+    specs: Mapping[str, str] = nova_instance.flavor.extra_specs
     return specs
 
 

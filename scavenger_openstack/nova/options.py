@@ -43,7 +43,7 @@ OPTS: list[cfg.Opt] = [
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
-    """All of them, for the sample file."""
+    """Return all options, for the sample file."""
     return [(SECTION, [
         *OPTS, *loading.get_session_conf_options(),
         *loading.get_auth_common_conf_options(),
@@ -51,7 +51,7 @@ def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
 
 
 def register(conf: cfg.ConfigOpts) -> None:
-    """Make them known; may be repeated."""
+    """Register the options; may be repeated."""
     conf.register_opts(OPTS, SECTION)
     loading.register_session_conf_options(conf, SECTION)
     loading.register_auth_conf_options(conf, SECTION)

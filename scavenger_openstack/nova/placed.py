@@ -51,8 +51,8 @@ class Placed:
                     for state in states]
 
     def fresh(self, states: Sequence[Any]) -> list[bool]:
-        """Whether more is used on each HostState of Nova than at some time
-        within :data:`FRESH_S`, as :meth:`lowered` has noted."""
+        """Return whether more is used on each HostState of Nova than at some
+        time within :data:`FRESH_S`, as :meth:`lowered` has noted."""
         since = self._clock() - FRESH_S
         with self._lock:
             rows = [self._vcpus.get((state.host, state.nodename), [])
@@ -74,7 +74,7 @@ class Placed:
 
 
 def _growth(lows: list[tuple[float, int]], used: int, now: float) -> int:
-    """By how much more is used than at some time within the window.
+    """Return how much more is used than at some time within the window.
 
     :param lows: the time at which so much was used last, for each amount
         that is less than each that came later; ``used`` is added

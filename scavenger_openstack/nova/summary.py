@@ -80,16 +80,16 @@ class Hosts(dict[str, Host]):
         try:
             return self._hosts[name]
         except KeyError:
-            found = self._index.find(name)
-            host = None if found is None else self[found]
+            host_name = self._index.find(name)
+            host = None if host_name is None else self[host_name]
             if len(self._hosts) >= MOST_NAMES:
                 self._hosts.clear()
             self._hosts[name] = host
             return host
 
     def harms(self, newcomer: Key, names: Sequence[str]) -> list[float]:
-        """How much what has a profile would harm and be harmed on each host
-        that Nova calls so; 0 where nothing has a profile.
+        """Return how much what has a profile would harm and be harmed on each
+        host that Nova calls so; 0 where nothing has a profile.
 
         :raises KeyError: there is no such profile.
         """
@@ -98,7 +98,7 @@ class Hosts(dict[str, Host]):
             if len(self._harms) >= MOST_NEWCOMERS:
                 self._harms.clear()
             kept = self._harms[newcomer] = {}
-        levels, found = self.profiles[newcomer], []
+        levels, amounts = self.profiles[newcomer], []
         for name in names:
             harm = kept.get(name)
             if harm is None:
@@ -108,8 +108,8 @@ class Hosts(dict[str, Host]):
                 if len(kept) >= MOST_NAMES:
                     kept.clear()
                 kept[name] = harm
-            found.append(harm)
-        return found
+            amounts.append(harm)
+        return amounts
 
 
 def parse(answer: Any) -> Hosts:
@@ -122,17 +122,17 @@ def parse(answer: Any) -> Hosts:
     """
     hosts, ignored = {}, 0
     try:
-        for one in answer['hosts']:
-            residents, wrong = _levels(one)
+        for entry in answer['hosts']:
+            residents, wrong = _levels(entry)
             ignored += wrong
-            hosts[one['name']] = Host(
-                bool(one['silent']),
-                _number(one['headroom'].get('cpu_cores')),
-                _number(one['headroom'].get('memory_bytes')),
-                _number(one['capacity'].get('cpu_cores')),
-                int(one['incidents']),
-                _number(one['background_vcpus']) or 0.0,
-                bool(one['enforcing']), residents)
+            hosts[entry['name']] = Host(
+                bool(entry['silent']),
+                _number(entry['headroom'].get('cpu_cores')),
+                _number(entry['headroom'].get('memory_bytes')),
+                _number(entry['capacity'].get('cpu_cores')),
+                int(entry['incidents']),
+                _number(entry['background_vcpus']) or 0.0,
+                bool(entry['enforcing']), residents)
         of_newcomers, others = _profiles(answer.get('profiles', []))
         return Hosts(hosts, of_newcomers, ignored + others)
     except (ArithmeticError, LookupError, TypeError, AttributeError) as exc:
@@ -141,9 +141,9 @@ def parse(answer: Any) -> Hosts:
 
 def _profiles(entries: Any) -> tuple[dict[Key, profiles.Levels], int]:
     """The profiles of an answer, and how many parts of it are none."""
-    found: dict[Key, profiles.Levels] = {}
+    by_key: dict[Key, profiles.Levels] = {}
     if not isinstance(entries, list) or len(entries) > MOST_PROFILES:
-        return found, 1
+        return by_key, 1
     ignored = 0
     for entry in entries:
         levels, wrong = _levels(entry)
@@ -152,15 +152,15 @@ def _profiles(entries: Any) -> tuple[dict[Key, profiles.Levels], int]:
                 'kind', 'target', 'project'))
             if (isinstance(kind, str) and isinstance(target, str)
                     and isinstance(project, str)):
-                found[kind, target, project] = levels
+                by_key[kind, target, project] = levels
             else:
                 wrong = True
         ignored += wrong
-    return found, ignored
+    return by_key, ignored
 
 
 def _levels(entry: Any) -> tuple[profiles.Levels | None, bool]:
-    """What is tolerated and caused, ``None`` without any of it; whether
+    """Return what is tolerated and caused, ``None`` without any of it; whether
     there is something else in its place."""
     if not isinstance(entry, dict):
         return None, True
@@ -199,7 +199,7 @@ class Summary:
         self._logged_s = -float('inf')
 
     def hosts(self) -> Hosts:
-        """All hosts by name; none without an answer that is new enough."""
+        """Return all hosts by name, none without an answer that is new."""
         self._asked_s = self._clock()
         if self._pid != os.getpid():
             self._start()
@@ -209,15 +209,15 @@ class Summary:
         return self.known()
 
     def known(self) -> Hosts:
-        """The same, without asking for more."""
+        """Return the hosts of the last answer, without asking for more."""
         age_s = self._clock() - self._read_s
         return self._hosts if age_s <= self._max_age_s else Hosts()
 
     def refresh(self) -> None:
-        """Ask now; without an answer what is known stays for a while."""
+        """Ask for the hosts; without an answer the last one stays a while."""
         began = self._clock()
         try:
-            found = self._read()
+            hosts = self._read()
         except Exception as exc:
             why = printable(f'{type(exc).__name__}: {exc}')[:SHOWN]
             says = text.without_ids(why)
@@ -231,11 +231,11 @@ class Summary:
             if self._failed:
                 LOG.info('There is a summary of the hosts again')
             self._failed = ''
-            if found.ignored and not self._hosts.ignored:
+            if hosts.ignored and not self._hosts.ignored:
                 LOG.warning('%d parts of the summary of the hosts are no '
                             'interference profiles, they are ignored',
-                            found.ignored)
-            self._hosts, self._read_s = found, began
+                            hosts.ignored)
+            self._hosts, self._read_s = hosts, began
         finally:
             self._first.set()
 
@@ -282,7 +282,7 @@ class Reader:
         self._hosts = Hosts()
 
     def read(self) -> Hosts:
-        """All hosts; where nothing has changed, the same object.
+        """Return all hosts, the same object where nothing has changed.
 
         :raises Exception: of many kinds, without an answer.
         """

@@ -47,7 +47,7 @@ class Event(NamedTuple):
 
 
 def event(message: Any) -> Event | None:
-    """What a notification says, ``None`` if it is of no interest."""
+    """Return what a notification says, ``None`` if it is of no interest."""
     deleted = message['event_type'] in DELETED
     if not deleted and not _EVENT.fullmatch(message['event_type']):
         return None
@@ -69,29 +69,29 @@ def event(message: Any) -> Event | None:
 
 
 def tag(event: Event, specs: Mapping[str, str]) -> dict[str, Any]:
-    """What the conductor is told, as JSON.
+    """Return what is sent to the conductor, as JSON.
 
     The priority is what the flavor alone says; the conductor knows what
     operators have said of aggregate, project and instance, and the agent what
     the application is without a name for it.
     """
-    said = flavor.read(specs)
-    found = classify.classify(flavor=said.priority)
+    specified = flavor.read(specs)
+    classified = classify.classify(flavor=specified.priority)
     return {'instance': event.instance, 'project': event.project,
-            'host': event.host, 'priority': str(found.priority),
-            'source': found.source,
+            'host': event.host, 'priority': str(classified.priority),
+            'source': classified.source,
             'application': fit.maybe_name(
-                flavor.application(said.application)),
-            'protect': said.protect,
+                flavor.application(specified.application)),
+            'protect': specified.protect,
             'floor': {str(knob): value
-                      for knob, value in said.floor.items()}}
+                      for knob, value in specified.floor.items()}}
 
 
 def warnings(event: Event, specs: Mapping[str, str]) -> Iterator[str]:
     """What an operator has to know of extra specs that are ignored."""
-    for one in flavor.read(specs).wrong:
-        yield (f'instance {event.instance}: extra spec {one.key!a:.80} = '
-               f'{one.value!a:.80} of its flavor is ignored: {one.why}')
+    for fault in flavor.read(specs).wrong:
+        yield (f'instance {event.instance}: extra spec {fault.key!a:.80} = '
+               f'{fault.value!a:.80} of its flavor is ignored: {fault.why}')
 
 
 def client(conf: cfg.ConfigOpts) -> Any:

@@ -47,17 +47,17 @@ class InterferenceWeigher(weights.BaseHostWeigher):
         self._placed = placed.shared()
 
     def weight_multiplier(self, host_state: Any) -> float:
-        found: float = utils.get_weight_multiplier(
+        multiplier: float = utils.get_weight_multiplier(
             host_state, 'interference_weight_multiplier',
             nova.conf.CONF[options.SECTION].interference_weight_multiplier)
-        return found
+        return multiplier
 
     def weigh_objects(self, weighed_obj_list: Any, weight_properties: Any
                       ) -> list[float]:
         try:
             hosts = self._summary.hosts()
             background = filters.wanted_of(weight_properties).background
-            states = [one.obj for one in weighed_obj_list]
+            states = [weighed.obj for weighed in weighed_obj_list]
             lowered = self._placed.lowered(hosts, states)
             newcomer = profile_of(weight_properties, hosts)
             if newcomer is None:
@@ -83,8 +83,8 @@ class InterferenceWeigher(weights.BaseHostWeigher):
 
 def profile_of(spec_obj: Any, hosts: summary.Hosts
                ) -> summary.Key | None:
-    """Which profile of the summary is that of what a RequestSpec of Nova
-    asks for, ``None`` without one."""
+    """Return which profile of the summary is that of what a RequestSpec of
+    Nova asks for, ``None`` without one."""
     if not hosts.profiles:
         return None
     kind = spec_obj.flavor

@@ -78,17 +78,17 @@ def ink(stream: TextIO) -> Ink:
 
 def series(evidence: Sequence[Mapping[str, Any]]) -> list[Series]:
     """The series of an incident that have at least one value."""
-    found = []
-    for one in evidence:
+    drawn = []
+    for measured in evidence:
         points = sorted(
             ((times.parse(at), value) for at, value in
-             zip(one.get('times_at') or (), one.get('values') or (),
+             zip(measured.get('times_at') or (), measured.get('values') or (),
                  strict=False) if at is not None),
             key=lambda point: point[0])
         if any(value is not None for _, value in points):
-            found.append(Series(one.get('workload') or '', one['signal'],
-                                points))
-    return found
+            drawn.append(Series(measured.get('workload') or '',
+                                measured['signal'], points))
+    return drawn
 
 
 def lines(incident: Mapping[str, Any], *, width: int, ink: Ink
@@ -102,25 +102,26 @@ def lines(incident: Mapping[str, Any], *, width: int, ink: Ink
     if not drawn:
         yield 'No measurements of this incident are kept.'
         return
-    moments = [time_s for one in drawn for time_s, _ in one.points]
+    moments = [time_s for curve in drawn for time_s, _ in curve.points]
     axis = Axis(min(moments), max(max(moments), min(moments) + 1),
                 max(width, MIN_WIDTH) - 1)
-    suspects = {one.get('workload'): one
-                for one in incident.get('suspects') or ()}
+    suspects = {suspect.get('workload'): suspect
+                for suspect in incident.get('suspects') or ()}
     victim = incident.get('victim') or ''
-    for one in sorted(drawn, key=lambda one: _rank(one, victim, suspects)):
-        first = one.workload == victim
-        title = _title(one, incident, suspects.get(one.workload), first)
+    for curve in sorted(
+            drawn, key=lambda curve: _rank(curve, victim, suspects)):
+        first = curve.workload == victim
+        title = _title(curve, incident, suspects.get(curve.workload), first)
         yield text.cut(printable(title), axis.columns)
-        yield from chart(one.points, axis, ink,
+        yield from chart(curve.points, axis, ink,
                          VICTIM_LINES if first else 1)
-        if first and one.signal == incident.get('signal') \
+        if first and curve.signal == incident.get('signal') \
                 and incident.get('threshold') is not None:
-            yield from _above(one.points, incident['threshold'], axis, ink)
+            yield from _above(curve.points, incident['threshold'], axis, ink)
         if first:
             yield from _begun(incident, axis)
         for limit in incident.get('caps') or ():
-            if limit.get('workload') == one.workload and not first:
+            if limit.get('workload') == curve.workload and not first:
                 yield from _limited(limit, axis, ink)
     yield ruler(axis, ink)
     yield clocks(axis)
@@ -134,9 +135,9 @@ def _rank(series: Series, victim: str,
 
 def _title(series: Series, incident: Mapping[str, Any],
            suspect: Mapping[str, Any] | None, first: bool) -> str:
-    known = [value for _, value in series.points if value is not None]
+    measured = [value for _, value in series.points if value is not None]
     low, high = (typed_amounts.human(series.signal, value)
-                 for value in (min(known), max(known)))
+                 for value in (min(measured), max(measured)))
     if first:
         name, role = incident.get('victim_name'), 'victim'
     elif suspect is None:
@@ -159,8 +160,8 @@ def chart(points: Sequence[tuple[float, float | None]], axis: Axis, ink: Ink,
     :param points: (UNIX time, value), by time
     """
     values = resample(points, axis)
-    known = [value for value in values if value is not None]
-    bottom, top = min([0.0, *known]), max([0.0, *known])
+    measured = [value for value in values if value is not None]
+    bottom, top = min([0.0, *measured]), max([0.0, *measured])
     steps = len(ink.levels)
     levels = [None if value is None else
               max(1, round((value - bottom) / (top - bottom or 1)
@@ -191,7 +192,7 @@ def resample(points: Sequence[tuple[float, float | None]], axis: Axis
             in zip(points, points[1:], strict=False)]
     hold_s = 2 * statistics.median(gaps) if gaps else 0
     hold = hold_s / (axis.end_s - axis.begin_s) * axis.columns
-    found: list[float | None] = []
+    highest: list[float | None] = []
     last: float | None = None
     since = 0
     for at, held in enumerate(columns):
@@ -199,8 +200,8 @@ def resample(points: Sequence[tuple[float, float | None]], axis: Axis
             last, since = max(held, default=None), at
         elif at - since > hold:
             last = None
-        found.append(last)
-    return found
+        highest.append(last)
+    return highest
 
 
 def _above(points: Sequence[tuple[float, float | None]], threshold: float,

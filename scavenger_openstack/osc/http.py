@@ -60,12 +60,12 @@ class Client:
         if not answer.content:
             return {}
         try:
-            found = answer.json()
+            document = answer.json()
         except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict):
+            document = None
+        if not isinstance(document, dict):
             raise exceptions.CommandError(self.foreign())
-        return found
+        return document
 
     def one(self, noun: str, method: str, path: str,
             body: Mapping[str, Any] | None = None, *,
@@ -87,21 +87,21 @@ class Client:
         """
         query = {name: _in_query(value) for name, value in filters.items()
                  if value is not None}
-        found: list[dict[str, Any]] = []
+        all_rows: list[dict[str, Any]] = []
         while True:
             rows = PAGE_ROWS
             if limit is not None:
-                rows = min(rows, limit - len(found))
+                rows = min(rows, limit - len(all_rows))
             page = self.request('GET', path, query={
                 **query, 'limit': rows, 'marker': marker})
             rows_of_page = self._field(page, noun, list)
-            found += rows_of_page
+            all_rows += rows_of_page
             marker = page.get('next')
             if not all(isinstance(row, dict) for row in rows_of_page) or (
                     marker is not None and not rows_of_page):
                 raise exceptions.CommandError(self.foreign())
-            if marker is None or limit is not None and len(found) >= limit:
-                return found, marker
+            if marker is None or limit is not None and len(all_rows) >= limit:
+                return all_rows, marker
 
     def _field(self, answer: Mapping[str, Any], noun: str, kind: type) -> Any:
         field = answer.get(noun)
@@ -110,7 +110,7 @@ class Client:
         return field
 
     def foreign(self) -> str:
-        """What to say of an answer that is of something else."""
+        """Return what to say of an answer that is of something else."""
         return (f'{self.url} did not answer like the interference API; check '
                 'the endpoint.')
 
@@ -173,9 +173,10 @@ def explain(status: str, text: str) -> str:
     except (ValueError, LookupError, TypeError, AttributeError,
             RecursionError):
         return f'{printable(status)}.'
-    said = ': '.join(str(part).rstrip('.') for part in (title, detail) if part)
+    message = ': '.join(str(part).rstrip('.')
+                        for part in (title, detail) if part)
     rest = '; '.join(_rest(error))
-    return printable(f'{said} ({rest}).' if rest else f'{said}.')
+    return printable(f'{message} ({rest}).' if rest else f'{message}.')
 
 
 def _rest(error: Mapping[str, Any]) -> Iterator[str]:

@@ -98,12 +98,12 @@ def take(app: shell.OpenStackShell, arguments: argparse.Namespace,
     wanted = {name: getattr(arguments, name) for name in filters} | more
     wanted = {name: NAMED[name](app, value) if name in NAMED and value
               else value for name, value in wanted.items()}
-    found, marker = http.of(app).listing(
+    rows, marker = http.of(app).listing(
         noun, path, wanted, limit=arguments.limit, marker=arguments.marker)
     if marker is not None:
         app.stderr.write(f'There are more rows: add --all, or --marker '
                          f'{printable(str(marker))}\n')
-    elif not found:
+    elif not rows:
         from scavenger_openstack.osc import empty_listing
         with table.understood():
             why = empty_listing.explanation(http.of(app), noun, any(
@@ -112,4 +112,4 @@ def take(app: shell.OpenStackShell, arguments: argparse.Namespace,
                 now=bool(wanted.get('now')))
         app.stderr.write(f'{why}\n')
     shown = long if getattr(arguments, 'long', False) else columns
-    return table.rows(arguments, shown, map(shape, found))
+    return table.rows(arguments, shown, map(shape, rows))

@@ -52,8 +52,8 @@ def instance(app: shell.OpenStackShell, text: str) -> str:
 
 
 def workload(app: shell.OpenStackShell, text: str) -> str:
-    """What the host of a workload calls it, as it is shown: of an instance its
-    UUID.  Containers have a slash."""
+    """Return what the host of a workload calls it, as it is shown: of an
+    instance its UUID.  Containers have a slash."""
     from scavenger_openstack.wire import fit
     try:
         return instance(app, text) if '/' not in text else fit.name(text)
@@ -74,7 +74,7 @@ def _id(text: str, noun: str, find: Callable[[Any], Any],
         app: shell.OpenStackShell) -> str:
     from openstack import exceptions as sdk_exceptions
     try:
-        found = find(app.client_manager.sdk_connection)
+        resource = find(app.client_manager.sdk_connection)
     except sdk_exceptions.DuplicateResource as exc:
         raise exceptions.CommandError(
             f'Several {noun}s are called {printable(text)}: give the id of '
@@ -84,7 +84,7 @@ def _id(text: str, noun: str, find: Callable[[Any], Any],
         raise exceptions.CommandError(
             f'The {noun} {printable(text)} cannot be looked up by its name, '
             f'give its id: {printable(str(exc))}') from exc
-    return _one(text, noun, [] if found is None else [found.id])
+    return _one(text, noun, [] if resource is None else [resource.id])
 
 
 def _one(text: str, noun: str, ids: list[str]) -> str:

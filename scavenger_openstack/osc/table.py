@@ -55,7 +55,7 @@ def plain(value: Any) -> str:
 
 
 def known(value: Any) -> str:
-    """Whether something is so, where that may be not known."""
+    """Return a flag in words, where that may be not known."""
     return 'not known' if value is None else plain(value)
 
 
@@ -137,26 +137,27 @@ def understood() -> Iterator[None]:
 
 
 def rows(arguments: argparse.Namespace, shown: Sequence[Column],
-         found: Iterable[Mapping[str, Any]]) -> Answer:
-    """What a command returns: names of columns, and the cells of each row.
+         records: Iterable[Mapping[str, Any]]) -> Answer:
+    """Return what a command returns: names of columns, and the cells of each
+    row.
 
-    :param found: rows of the API; a value may be a :class:`Cell` already
+    :param records: rows of the API; a value may be a :class:`Cell` already
     """
     with understood():
         return (_names(arguments, shown),
                 [tuple(_cell(arguments, column, row) for column in shown)
-                 for row in found])
+                 for row in records])
 
 
 def one(arguments: argparse.Namespace, shown: Sequence[Column],
-        found: Mapping[str, Any],
+        record: Mapping[str, Any],
         shape: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
         ) -> Answer:
-    """The same for one thing.
+    """Return the names and the cells of one row.
 
     :param shape: adds cells to it that are made of several fields
     """
-    names, [cells] = rows(arguments, shown, map(shape, [found]))
+    names, [cells] = rows(arguments, shown, map(shape, [record]))
     return names, cells
 
 
@@ -204,7 +205,7 @@ def _text(formatter: str, value: Any) -> Any:
 
 
 def named(row: Mapping[str, Any], field: str, name: str) -> Cell:
-    """What a workload is called, in tables; its id elsewhere."""
+    """Return what a workload is called, in tables; its id elsewhere."""
     return Cell(row.get(field), plain(row.get(name) or row.get(field)))
 
 

@@ -60,7 +60,7 @@ def parse(text: str) -> float:
 
 
 def iso(time_s: float) -> str:
-    """As the API takes it: ``2026-11-23T10:00:00Z``.
+    """Return a time as the API takes it: ``2026-11-23T10:00:00Z``.
 
     :raises ValueError: it is out of the calendar.
     """

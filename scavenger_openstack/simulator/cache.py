@@ -87,11 +87,11 @@ def bus_latency(users: Sequence[tuple[float, float, float]],
         return high
     guess = before if low < before < high else math.sqrt(high)
     for _ in range(12):
-        found = latency(sum([load / (fixed + stall * guess)
-                             for load, fixed, stall in users]))
-        if abs(found - guess) < 0.01 * guess:
+        implied = latency(sum([load / (fixed + stall * guess)
+                               for load, fixed, stall in users]))
+        if abs(implied - guess) < 0.01 * guess:
             break
-        low = max(low, min(found, guess))
-        high = min(high, max(found, guess))
+        low = max(low, min(implied, guess))
+        high = min(high, max(implied, guess))
         guess = math.sqrt(low * high)
     return guess

@@ -50,8 +50,8 @@ def _unions(distinct: set[int]) -> set[int]:
     unions = set(distinct)
     new = unions
     while new:
-        new = {one | other for one in distinct for other in new
-               if one & other} - unions
+        new = {mask | union for mask in distinct for union in new
+               if mask & union} - unions
         unions |= new
     return unions
 
@@ -125,8 +125,8 @@ def whole_cores(cpus: int, cores: int) -> int:
     The machine has ``cores`` of two hyper-threads each; those of core n are
     CPU n and CPU n + ``cores``.
     """
-    found = (cpus | cpus >> cores) & (1 << cores) - 1
-    return found | found << cores
+    whole = (cpus | cpus >> cores) & (1 << cores) - 1
+    return whole | whole << cores
 
 
 def sibling_busy(cores: float, cpus: int) -> float:

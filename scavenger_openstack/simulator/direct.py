@@ -93,7 +93,7 @@ class Window:
                                       + waited_s * weight / whole)
 
     def answers(self, now: float) -> tuple[DirectEvidence, ...]:
-        """What was seen, of what can be seen here."""
+        """Return what was seen, of what can be seen here."""
         return tuple(
             DirectEvidence(*ask, now - self._began_s, waited_s,
                            self._held_s[ask],

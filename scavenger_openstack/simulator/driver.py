@@ -158,7 +158,8 @@ class Simulator(StillHost):
     def restore_actions(self, workload: str, knob: Knob,
                         state: base.KnobState | None = None
                         ) -> Sequence[base.RestoreAction]:
-        """What a lease would hold; its value is the limit of this moment."""
+        """Return what a lease would hold; its value is the limit of this
+        moment."""
         self._members(workload)
         return [{'kind': 'simulated', 'dir': workload, 'file': str(knob),
                  'inode': workload,
@@ -207,7 +208,7 @@ class Simulator(StillHost):
                                  'itself')
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
     def _members(self, name: str) -> list[Guest]:
         guests = self.plant.guests

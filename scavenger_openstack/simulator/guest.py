@@ -153,7 +153,7 @@ class Guest:
             self.cores = self.share
 
     def wander(self, now: float, dt_s: float) -> float:
-        """By how much its CPI differs at this moment by its own doing."""
+        """Return by how much its CPI differs now by its own doing."""
         factor = 1.0 if self.noise is None else self.noise.at(dt_s)
         if self.cpi_load is not None:
             factor *= self.cpi_load.at(now, dt_s)

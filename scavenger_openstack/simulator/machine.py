@@ -43,7 +43,7 @@ class Machine:
     cpu_model: str = 'Simulated CPU'
 
     def service_s(self, io_bytes: float) -> float:
-        """For how long the disk is busy with an operation of so many bytes."""
+        """Return how long an operation of so many bytes takes the disk."""
         return self.disk_service_s + io_bytes / self.disk_bytes_per_s
 
     def topology(self) -> dict[int, Cpu]:

@@ -41,7 +41,7 @@ missing), at least SLOWEST.  Not measured; real hosts do far worse."""
 
 
 def _nothing(guest: Guest) -> None:
-    """Nothing waits for the new tenant."""
+    """Do nothing: nothing waits for the new tenant."""
 
 
 class Plant:
@@ -120,7 +120,7 @@ class Plant:
         return max(0, self.machine.cpus - math.ceil(threads - 1e-9))
 
     def end(self, name: str) -> None:
-        """A tenant is killed."""
+        """Kill a tenant."""
         for guest in self.guests:
             if guest.spec.id == name:
                 self.guests.remove(guest)
@@ -128,7 +128,7 @@ class Plant:
                 return
 
     def reset_truth(self) -> None:
-        """What came before was warm-up."""
+        """Forget what was measured so far: it was warm-up."""
         for guest in [*self.guests, *self.waiting, *self.gone]:
             guest.truth.reset()
         self.violation_s, self.violations = 0.0, 0
@@ -171,12 +171,12 @@ class Plant:
         hogs = [g for g in normal if not g.spec.requests_per_s]
         services = [g for g in normal if g.spec.requests_per_s]
         low = [g for g in self.guests if g.idle_class]
-        found: dict[int, float] = {}
+        by_mask: dict[int, float] = {}
         for guest in services:
             mask = guest.mask
-            if mask not in found:
-                found[mask] = self._wake_s(guest, hogs, services, low)
-            guest.waits = found[mask] * guest.speed / guest.spec.cpu_s
+            if mask not in by_mask:
+                by_mask[mask] = self._wake_s(guest, hogs, services, low)
+            guest.waits = by_mask[mask] * guest.speed / guest.spec.cpu_s
 
     def _wake_s(self, guest: Guest, hogs: list[Guest],
                 services: list[Guest], low: list[Guest]) -> float:
@@ -186,7 +186,7 @@ class Plant:
             self._crowd(mask, low), mask.bit_count())
 
     def _wait_in_queues(self, normal: list[Guest]) -> None:
-        """Waiting that happens inside of a step.
+        """Set how long guests wait inside of a step.
 
         Those that come and go queue for what those that always run leave
         them: at least their weight's part.
@@ -194,11 +194,11 @@ class Plant:
         hogs = [g for g in normal if not g.spec.requests_per_s]
         services = [g for g in normal if g.spec.requests_per_s]
         low = [g for g in self.guests if g.idle_class]
-        found: dict[int, float] = {}
+        by_mask: dict[int, float] = {}
         woken: dict[int, float] = {}
         for guest in services:
             mask = guest.mask
-            waits = found.get(mask)
+            waits = by_mask.get(mask)
             if waits is None:
                 size = mask.bit_count()
                 theirs = self._crowd(mask, hogs)
@@ -209,7 +209,7 @@ class Plant:
                                   for g in services])
                              / (sum([g.share for g in services]) or 1.0)
                              + 0.1) / 2
-                waits = found[mask] = cpu.queueing(
+                waits = by_mask[mask] = cpu.queueing(
                     self._crowd(mask, services), room, variation)
                 woken[mask] = self._wake_s(guest, hogs, services, low)
             guest.waits = waits + (woken[mask] * guest.speed
@@ -242,7 +242,7 @@ class Plant:
         mean_s = 0.0
         for _ in range(DISK_ROUNDS):
             total = sum(rates)
-            found_s = (sum([rate * one for rate, one
+            found_s = (sum([rate * service_s for rate, service_s
                             in zip(rates, each_s, strict=True)]) / total
                        if total else max(each_s))
             if abs(found_s - mean_s) < 0.001 * found_s:
@@ -250,8 +250,8 @@ class Plant:
             mean_s = found_s
             response = queues.disk_response(mean_s, open_rate,
                                             list(closed.values()))
-            done = {i: queues.closed_rate(mean_s, response, *one)
-                    for i, one in closed.items()}
+            done = {i: queues.closed_rate(mean_s, response, *flow)
+                    for i, flow in closed.items()}
             for i, rate in done.items():
                 rates[i] = (rates[i] + rate) / 2
         wait_s = response - mean_s

@@ -45,21 +45,21 @@ class Processor:
             guest.cpi = slow[i] * (guest.spec.cpi + stall[i] * reach)
 
     def _share_cores(self, guests: Sequence[Guest]) -> list[float]:
-        """By which factor busy siblings slow down each tenant."""
+        """Return by which factor busy siblings slow down each tenant."""
         machine = self._machine
         if machine.threads_per_core == 1:
             return [1.0] * len(guests)
-        found: dict[int, float] = {}
+        by_mask: dict[int, float] = {}
         slow = []
         for guest in guests:
             # A sibling slows down from outside of the CPU set, too.
             mask = cpu.whole_cores(guest.mask, machine.cpus // 2)
-            if mask not in found:
+            if mask not in by_mask:
                 crowd = sum([g.cores * (g.mask & mask).bit_count()
                              / g.mask.bit_count() for g in guests])
                 busy = cpu.sibling_busy(crowd, mask.bit_count())
-                found[mask] = 1 / (1 - (1 - machine.smt_yield) * busy)
-            slow.append(found[mask])
+                by_mask[mask] = 1 / (1 - (1 - machine.smt_yield) * busy)
+            slow.append(by_mask[mask])
         return slow
 
     def _share_caches(self, guests: Sequence[Guest]) -> list[list[float]]:
@@ -74,7 +74,7 @@ class Processor:
         for _ in range(2):
             rates = [guest.cores * hertz / guest.cpi * guest.spec.accesses
                      for guest in guests]
-            found = [[0.0] * len(guests) for _ in self._bus]
+            by_node = [[0.0] * len(guests) for _ in self._bus]
             for llc, part in enumerate(parts):
                 put = [rate * share * (
                     cache.REFRESH + (1 - cache.REFRESH) * guest.misses)
@@ -82,7 +82,7 @@ class Processor:
                     in zip(rates, part, guests, strict=True)]
                 held = cache.occupancy(put, footprints,
                                        self._machine.llc_bytes)
-                misses = found[self._numa[llc]]
+                misses = by_node[self._numa[llc]]
                 for i, guest in enumerate(guests):
                     if part[i]:
                         spec = guest.spec
@@ -94,14 +94,14 @@ class Processor:
                 # Half way, or it would swing.  What does not run holds
                 # nothing when it comes back.
                 guest.misses = (
-                    (guest.misses + sum([node[i] for node in found])) / 2
+                    (guest.misses + sum([node[i] for node in by_node])) / 2
                     if guest.cores else guest.spec.miss_most)
-        return found
+        return by_node
 
     def _share_buses(self, guests: Sequence[Guest], slow: Sequence[float],
                      stall: Sequence[float],
                      misses: Sequence[Sequence[float]]) -> None:
-        """Latency of each bus, as its users make it."""
+        """Set the latency of each bus, as its users make it."""
         machine, bus = self._machine, self._bus
         # Share of the bandwidth that one miss per cycle takes.
         per_miss = (machine.hertz * cache.LINE_BYTES * cache.WRITE_BACK

@@ -25,18 +25,18 @@ def disk_response(service_s: float, open_rate: float,
     R = s (1 + N), N = open_rate R + the closed ones in flight, each of
     which has min(depth, allowed R) there.
     """
-    depth = [one for one in closed if one[0] > 0]
+    depth = [flow for flow in closed if flow[0] > 0]
     slope = service_s * open_rate
     limited: set[int] = set()
     response = service_s
     for _ in range(len(depth) + 1):
         rate = slope + service_s * sum([depth[i][1] for i in limited])
-        waiting = sum([one[0] for i, one in enumerate(depth)
+        waiting = sum([flow[0] for i, flow in enumerate(depth)
                        if i not in limited])
         response = service_s * (1 + waiting) / max(
             1 - rate, 1 - BUSIEST)
-        more = {i for i, one in enumerate(depth)
-                if one[1] * response < one[0]}
+        more = {i for i, flow in enumerate(depth)
+                if flow[1] * response < flow[0]}
         if more == limited:
             break
         limited = limited | more

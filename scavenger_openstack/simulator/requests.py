@@ -30,12 +30,12 @@ class Fluid:
 
     def arrive(self, now: float, mean: float, cpu_s: float) -> float:
         """Let about ``mean`` requests come; how many came."""
-        found = self._owed + self._random.gauss(
+        owed = self._owed + self._random.gauss(
             mean, (self._arrivals * mean) ** 0.5)
         # Fewer than none cannot come: the next step has to make up for it,
         # or more would come in all than were meant to.
-        number = max(0.0, found)
-        self._owed = found - number
+        number = max(0.0, owed)
+        self._owed = owed - number
         self.backlog_s += number * cpu_s
         return number
 

@@ -105,7 +105,7 @@ class Scenario:
                 f'{path}: not YAML: {" ".join(str(exc).split())}') from exc
         if not isinstance(document, dict):
             raise errors.ConfigError(f'{path}: not a scenario: no keys')
-        self._known(document, TOP, '')
+        self._check_keys(document, TOP, '')
         if document.get('schema') != SCHEMA:
             raise self._wrong(
                 'schema', f'{_short(document.get("schema"))}; this release '
@@ -249,30 +249,30 @@ class Scenario:
         if not isinstance(values, dict):
             raise self._wrong(where, 'not a mapping')
         fields = {field.name: field for field in dataclasses.fields(kind)}
-        self._known(values, [*fields, *(
+        self._check_keys(values, [*fields, *(
             GROUP_KEYS if kind is Tenant else ())], where)
-        found: dict[str, Any] = {}
+        parsed: dict[str, Any] = {}
         for key, value in values.items():
             place = f'{where}.{key}'
             default = fields[key].default
             if key in ('phases', 'cpi_phases', 'memory_phases'):
-                found[key] = self._phases(value, place, random_)
+                parsed[key] = self._phases(value, place, random_)
             elif key == 'pinned':
-                found[key] = self._cpus(value, place)
+                parsed[key] = self._cpus(value, place)
             elif key == 'priority':
-                found[key] = self._priority(value, place)
+                parsed[key] = self._priority(value, place)
             elif key in ('id', 'application', 'project', 'role',
                          'cpu_model', 'shape'):
-                found[key] = self._text(self._choose(value, random_), place)
+                parsed[key] = self._text(self._choose(value, random_), place)
             elif isinstance(default, bool):
-                found[key] = self._flag(self._choose(value, random_), place)
+                parsed[key] = self._flag(self._choose(value, random_), place)
             elif isinstance(default, int):
-                found[key] = self._whole(value, place, random_)
+                parsed[key] = self._whole(value, place, random_)
             else:
-                found[key] = self._number(
+                parsed[key] = self._number(
                     value, place, random_,
                     most=math.inf if default == math.inf else LARGEST)
-        return found
+        return parsed
 
     def _text(self, value: Any, where: str) -> str:
         if not isinstance(value, str | int) or isinstance(value, bool):
@@ -358,12 +358,12 @@ class Scenario:
                 + ('' if most == math.inf else f' to {most:g}'))
         return value
 
-    def _known(self, values: Mapping[Any, Any], known: Any,
-               where: str) -> None:
+    def _check_keys(self, values: Mapping[Any, Any], names: Any,
+                    where: str) -> None:
         for key in values:
-            if key not in known:
+            if key not in names:
                 key = str(key)[:40]
-                close = difflib.get_close_matches(key, list(known), 1)
+                close = difflib.get_close_matches(key, list(names), 1)
                 hint = f'; did you mean {close[0]}?' if close else ''
                 place = f'{where}.{key}' if where else key
                 raise self._wrong(place, f'no such key{hint}')

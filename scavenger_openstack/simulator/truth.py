@@ -56,7 +56,7 @@ class Truth:
         self.memory_byte_s = 0.0
 
     def add(self, number: float, latency_s: float) -> None:
-        """So many requests took so long."""
+        """Add so many requests that took so long."""
         self.requests += number
         self.latency_s += number * latency_s
         bin_ = int(math.log(latency_s) * BINS_PER_E // 1)

@@ -48,7 +48,7 @@ def show(call: Call, connection: Any) -> dict[str, Any]:
 
 
 def settings_of(row: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What is set for an aggregate."""
+    """Return what is set for an aggregate."""
     settings = row['settings'] or {} if row else {}
     return {**hosts.settings_of(row),
             'profiling': settings.get('profiling', False)}

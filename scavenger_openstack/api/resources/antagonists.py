@@ -94,11 +94,11 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
     places = functools.partial(antagonists.ranking_now, connection) \
         if query.get('now') else functools.partial(call.rankings.places,
                                                    connection)
-    found = places(
+    ranked = places(
         asked, sort=sort,
         host_id=hosts.known(connection, query.get('host')),
         after=_after(call, sort), limit=call.limit + 1)
-    rows = antagonists.sums(connection, found, asked)
+    rows = antagonists.sums(connection, ranked, asked)
     by_pair = {(row['host_id'], row['workload']): row for row in rows}
     pairs = list(by_pair)
     newest_rows = {(row.host_id, row.name): row
@@ -109,7 +109,7 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
         connection, [row['instance'] for row in rows if row['instance']])
     parts = query.get('parts', 0)
     by_hour = antagonists.history(connection, pairs if parts else [], asked)
-    page = call.page(found, lambda place: place, lambda place: [sort, *place])
+    page = call.page(ranked, lambda place: place, lambda place: [sort, *place])
     # A ranking from the cache may have what was deleted since.
     page[call.noun] = [
         {**_shape(by_pair[pair], newest_rows.get(pair), pair in limited),
@@ -128,21 +128,21 @@ def divided(by_hour: Mapping[int, float], asked: antagonists.Span,
 
     :param by_hour: seconds of the hours that the span touches
     """
-    found = [0.0] * parts
+    sums = [0.0] * parts
     first_s = asked.since_s // antagonists.HOUR_S * antagonists.HOUR_S
     for hour_s, seconds in by_hour.items() if parts else ():
         part = int((hour_s - first_s) * parts / (asked.until_s - first_s))
-        found[min(part, parts - 1)] += seconds
-    return found
+        sums[min(part, parts - 1)] += seconds
+    return sums
 
 
 def _after(call: Call, sort: str) -> antagonists.Place | None:
     text = call.query.get('marker')
     if text is None:
         return None
-    said, *place = markers.read(text, call.noun, [str, int, int, str])
-    if said != sort:
-        raise faults.bad(f'marker is of a ranking by {said}.', 'marker',
+    marker_sort, *place = markers.read(text, call.noun, [str, int, int, str])
+    if marker_sort != sort:
+        raise faults.bad(f'marker is of a ranking by {marker_sort}.', 'marker',
                          'the same "sort" as for the page before')
     return antagonists.Place(*place)
 

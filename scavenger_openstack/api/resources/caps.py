@@ -122,22 +122,22 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
 
 
 def hidden_cpus(knob: str) -> dict[str, None]:
-    """What hides from readers of a project which CPUs of the host are chosen
-    for an instance."""
+    """Return what hides from readers of a project which CPUs of the host are
+    chosen for an instance."""
     return dict.fromkeys(('value', 'original') if knob == Knob.CPU_SET
                          else ())
 
 
-def shapes(connection: Any, found: list[dict[str, Any]], now_s: float,
+def shapes(connection: Any, rows: list[dict[str, Any]], now_s: float,
            fields: Mapping[str, schemas.Schema] = FIELDS
            ) -> list[dict[str, Any]]:
     """Limits as they are shown, in their order."""
     names = workloads.display_names(
-        connection, [(row['host_id'], row['workload']) for row in found])
+        connection, [(row['host_id'], row['workload']) for row in rows])
     others = names_.of(connection, *(
-        row[field] for row in found for field in ('reason', 'why')))
+        row[field] for row in rows for field in ('reason', 'why')))
     overrides = caps.override_ids(
-        connection, [row['host_id'] for row in found], now_s)
+        connection, [row['host_id'] for row in rows], now_s)
     return [schemas.shape(
         fields, row, id=str(row['id']), steps=[
             {'at': times.iso(time_s), 'value': value} for time_s, value in
@@ -147,20 +147,20 @@ def shapes(connection: Any, found: list[dict[str, Any]], now_s: float,
         why=names_.beside(row['why'], others),
         name=names.get((row['host_id'], row['workload']), ''),
         override=overrides.get((row['host_id'], row['workload'],
-                                row['knob']))) for row in found]
+                                row['knob']))) for row in rows]
 
 
 def overrides(call: Call, connection: Any) -> dict[str, Any]:
-    found = caps.overrides(
+    rows = caps.overrides(
         connection, now_s=call.now_s,
         host_id=hosts.known(connection, call.query.get('host')),
         workload=call.name('workload'), after=call.after_id(),
         limit=call.limit + 1)
     by_name = {row['name']: row for row in db_hosts.by_names(
-        connection, (row['host'] for row in found))}
-    names = names_.of(connection, *(row['instance'] for row in found))
+        connection, (row['host'] for row in rows))}
+    names = names_.of(connection, *(row['instance'] for row in rows))
     return call.page(
-        found, lambda row: _shape(row, by_name[row['host']], names))
+        rows, lambda row: _shape(row, by_name[row['host']], names))
 
 
 def put(call: Call, connection: Any) -> dict[str, Any]:

@@ -90,11 +90,11 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
 
 
 def show(call: Call, connection: Any) -> dict[str, Any]:
-    found = evictions.show(connection, call.path['id'])
-    if found is None:
+    row = evictions.show(connection, call.path['id'])
+    if row is None:
         raise faults.missing('eviction', call.path['id'])
-    return {'eviction': _shape(found, names_.of(connection,
-                                                found['instance']))}
+    return {'eviction': _shape(row, names_.of(connection,
+                                              row['instance']))}
 
 
 def create(call: Call, connection: Any) -> dict[str, Any]:
@@ -131,7 +131,8 @@ def create(call: Call, connection: Any) -> dict[str, Any]:
 
 def _forecast(call: Call, connection: Any, instance: Mapping[str, Any]
               ) -> str:
-    """What would be done, and by the rule of BackgroundFilter where to."""
+    """Return what would be done, and by the rule of BackgroundFilter where
+    to."""
     how, host = call.body['how'], instance['host']
     if how != 'live-migrate':
         return f'nothing was changed; {DONE[how]} on {host}'
@@ -142,24 +143,25 @@ def _forecast(call: Call, connection: Any, instance: Mapping[str, Any]
     for row in summary.hosts(connection):
         if row['name'] == host:
             continue
-        found = placing.of_facts(
+        candidate = placing.of_facts(
             row, silent=call.now_s - row['last_seen_s'] > call.silent_s)
-        why = placing.fits(found, wanted)
+        why = placing.fits(candidate, wanted)
         if why:
             others.append(f'{row["name"]}: {why}')
         else:
-            takes.append(f'{row["name"]} ({found.free_cores:.1f} cores free)')
+            takes.append(f'{row["name"]} ({candidate.free_cores:.1f} cores '
+                         'free)')
     if takes:
         return (f'nothing was changed; Nova would choose among {len(takes)} '
-                f'other hosts: {_first(takes)}')
+                f'other hosts: {_join_first(takes)}')
     return ('nothing was changed; no other host would take it where '
             'BackgroundFilter of Nova is enabled: '
-            + (_first(others) or 'there is none'))
+            + (_join_first(others) or 'there is none'))
 
 
-def _first(found: list[str]) -> str:
-    return ', '.join(found[:NAMED]) + (
-        f' and {len(found) - NAMED} more' if len(found) > NAMED else '')
+def _join_first(texts: list[str]) -> str:
+    return ', '.join(texts[:NAMED]) + (
+        f' and {len(texts) - NAMED} more' if len(texts) > NAMED else '')
 
 
 def _shape(row: Mapping[str, Any], names: names_.Names) -> dict[str, Any]:

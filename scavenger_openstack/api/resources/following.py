@@ -60,7 +60,7 @@ def of_parts(host: Row | None, field: str, parts: Iterable[str],
 
 
 def not_yet(host: Row) -> str:
-    """Why a host does not follow what it has not got."""
+    """Return why a host does not follow what it has not got."""
     return (f'{host["name"]} gets it with its next report; the last one came '
             f'at {times.iso(host["last_seen_s"])}')
 
@@ -70,7 +70,7 @@ def _state(followed: bool | None, why_not: str) -> dict[str, Any]:
 
 
 def refused_settings(host: Row, settings: Row) -> Iterator[tuple[str, str]]:
-    """Of modes and parameters those that a host does not follow, and why.
+    """Yield the modes and parameters that a host does not follow, and why.
 
     :param settings: ``modes`` and ``parameters`` that are set for it
     """
@@ -90,17 +90,17 @@ def refused_settings(host: Row, settings: Row) -> Iterator[tuple[str, str]]:
 
 def of_host(host: Row, settings: Row, protection: tuple[bool, str]
             ) -> dict[str, str]:
-    """All that a host does not follow, as it has reported, and why.
+    """Return all that a host does not follow, as it reported, and why.
 
     :param settings: modes and parameters that are set for it
     :param protection: whether it may set limits, and why not
     """
     facts = host['facts'] or {}
     allowed, why = protection
-    found = {}
+    reasons = {}
     if not allowed and host['enforcing']:
-        found['protection'] = f'{why}; {not_yet(host)}'
-    return {**found, **facts.get('refused', {}),
+        reasons['protection'] = f'{why}; {not_yet(host)}'
+    return {**reasons, **facts.get('refused', {}),
             **dict(refused_settings(host, settings))}
 
 
@@ -108,11 +108,11 @@ def of_hosts(hosts: Sequence[Row], settings: Row, most_named: int = 3
              ) -> dict[str, str]:
     """The same for settings of many hosts: how many do not follow each, and
     the reason of the first."""
-    found: dict[str, list[tuple[str, str]]] = {}
+    by_part: dict[str, list[tuple[str, str]]] = {}
     for host in hosts:
         for part, why in refused_settings(host, settings):
-            found.setdefault(part, []).append((host['name'], why))
+            by_part.setdefault(part, []).append((host['name'], why))
     return {part: f'{len(rows)} of {counted(len(hosts), "host")}: '
                   + ', '.join(name for name, _ in rows[:most_named])
                   + (', ...' if len(rows) > most_named else '')
-                  + f': {rows[0][1]}' for part, rows in found.items()}
+                  + f': {rows[0][1]}' for part, rows in by_part.items()}

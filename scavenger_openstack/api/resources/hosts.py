@@ -189,7 +189,7 @@ def _merged(old: Mapping[str, Any], new: Mapping[str, Any]
 
 
 def settings_of(row: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What is set for a host or aggregate."""
+    """Return what is set for a host or aggregate."""
     settings = row['settings'] or {} if row else {}
     return {'modes': settings.get('modes', {}),
             'parameters': settings.get('parameters', {})}
@@ -216,13 +216,14 @@ def _shown(row: Mapping[str, Any], call: Call, connection: Any
                and name != 'followed_s'}}}
 
 
-def amounts(found: Mapping[str, float]) -> dict[str, float]:
+def amounts(by_resource: Mapping[str, float]) -> dict[str, float]:
     """Amounts by resource, with their units in the names."""
-    return {UNITS.get(name, name): value for name, value in found.items()}
+    return {UNITS.get(name, name): value
+            for name, value in by_resource.items()}
 
 
 def _names(connection: Any, *rows: Mapping[str, Any]) -> names_.Names:
-    """Of what suffers on these hosts, and of what is remembered."""
+    """Return the names of what suffers on these hosts or is remembered."""
     return names_.of(connection, *(
         name for row in rows for fact in ('suffering', 'remembered')
         for name in (row['facts'] or {}).get(fact, {})))

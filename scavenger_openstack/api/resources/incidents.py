@@ -142,7 +142,7 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
 
 
 def show(call: Call, connection: Any) -> dict[str, Any]:
-    """The same answer for an incident of others and for none at all."""
+    """Return an incident; one of another project is missing like none."""
     project = call.only(policies.INCIDENTS_ALL, policies.INCIDENTS_LIST)
     row = incidents.show(connection, call.path['id'], project)
     if row is None or not call.may(policies.INCIDENTS_SHOW,
@@ -150,27 +150,27 @@ def show(call: Call, connection: Any) -> dict[str, Any]:
         raise faults.missing('incident', call.path['id'])
     suspects = incidents.suspects(connection, [row['id']])
     names = _names(connection, [row], suspects)
-    found = suspects[row['id']]
+    all_suspects = suspects[row['id']]
     limits = caps.shapes(connection, db_caps.of_incident(
         connection, row['host_id'], row['uuid'], CAPS_MOST), call.now_s,
         caps.STEPPED)
-    own = {row['victim'], *(suspect['workload'] for suspect in found
+    own = {row['victim'], *(suspect['workload'] for suspect in all_suspects
                             if suspect['project'] == project)}
-    seen = [suspect for suspect in found
-            if project is None or suspect['workload'] in own]
+    visible = [suspect for suspect in all_suspects
+               if project is None or suspect['workload'] in own]
     shown = [{**_suspect(suspect, row['host_id'], names),
-              'antagonist': suspect['antagonist']} for suspect in seen]
-    if len(seen) < len(found):
+              'antagonist': suspect['antagonist']} for suspect in visible]
+    if len(visible) < len(all_suspects):
         # The others count as one.
-        shown.append({**_anonymous(found, own), 'antagonist': any(
-            suspect['antagonist'] for suspect in found
+        shown.append({**_anonymous(all_suspects, own), 'antagonist': any(
+            suspect['antagonist'] for suspect in all_suspects
             if suspect['workload'] not in own)})
     return {'incident': {
-        **_shape(row, [suspect for suspect in found if suspect['antagonist']],
-                 names, project),
+        **_shape(row, [suspect for suspect in all_suspects
+                       if suspect['antagonist']], names, project),
         'suspects': shown,
-        'grounds': _grounds(row, found, names, own if project is not None
-                            else None),
+        'grounds': _grounds(row, all_suspects, names,
+                            own if project is not None else None),
         'evidence': [_series(series) for series in row['evidence'] or ()
                      if project is None or series['workload'] in own],
         'caps': [cap for cap in limits if project is None]}}
@@ -196,11 +196,11 @@ def _after(call: Call, connection: Any, project: str | None
     return row['begun_s'], row['id']
 
 
-def _names(connection: Any, found: Iterable[Mapping[str, Any]],
+def _names(connection: Any, rows: Iterable[Mapping[str, Any]],
            suspects: Mapping[int, list[dict[str, Any]]]
            ) -> dict[tuple[int, str], str]:
     pairs = set()
-    for row in found:
+    for row in rows:
         pairs.add((row['host_id'], row['victim']))
         pairs |= {(row['host_id'], suspect['workload'])
                   for suspect in suspects[row['id']]}
@@ -225,12 +225,13 @@ def _anonymous(suspects: Iterable[Mapping[str, Any]], own: set[str]
 def _shape(row: Mapping[str, Any], antagonists: list[dict[str, Any]],
            names: Mapping[tuple[int, str], str], project: str | None
            ) -> dict[str, Any]:
-    seen = [antagonist for antagonist in antagonists
-            if project is None or antagonist['project'] == project]
-    shown = [_suspect(one, row['host_id'], names) for one in seen]
-    if len(seen) < len(antagonists):
-        shown.append(_anonymous(antagonists,
-                                {one['workload'] for one in seen}))
+    visible = [antagonist for antagonist in antagonists
+               if project is None or antagonist['project'] == project]
+    shown = [_suspect(antagonist, row['host_id'], names)
+             for antagonist in visible]
+    if len(visible) < len(antagonists):
+        shown.append(_anonymous(antagonists, {
+            antagonist['workload'] for antagonist in visible}))
     return schemas.shape(
         FIELDS, row, id=row['uuid'], antagonists=shown,
         host=row['host'] if project is None else None,
@@ -243,7 +244,7 @@ def _shape(row: Mapping[str, Any], antagonists: list[dict[str, Any]],
 def _grounds(row: Mapping[str, Any], suspects: Iterable[Mapping[str, Any]],
              names: Mapping[tuple[int, str], str], own: set[str] | None
              ) -> list[dict[str, Any]]:
-    """Why workloads are named.
+    """Return why workloads are named.
 
     :param own: the workloads that the caller may see, ``None`` for all
     """
@@ -274,12 +275,12 @@ def _anonymous_ground(others: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     kinds = list(grounds.GroundKind)
     strongest = min(others, key=lambda ground: (
         kinds.index(ground['kind']), -(ground['share'] or 0.0)))
-    found = {**dict.fromkeys(GROUND), **strongest, 'threads': []}
-    if found['kind'] == grounds.GroundKind.TIMING:
-        found.update(share=None, chance=None)
-    elif found['share'] is not None:    # not how much another tenant used
-        found['share'] = round(found['share'], 1)
-    return found
+    merged = {**dict.fromkeys(GROUND), **strongest, 'threads': []}
+    if merged['kind'] == grounds.GroundKind.TIMING:
+        merged.update(share=None, chance=None)
+    elif merged['share'] is not None:    # not how much another tenant used
+        merged['share'] = round(merged['share'], 1)
+    return merged
 
 
 def _series(series: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,10 +28,10 @@ def of(connection: Any, *texts: str) -> Names:
 
 def beside(text: str, names: Names) -> str:
     """The text, with ``web-1 (UUID)`` for the UUID of an instance."""
-    return _UUID.sub(lambda found: (
-        f'{names[found[0]][:MOST_CHARS]} ({found[0]})'
-        if names.get(found[0]) else found[0]), text)
+    return _UUID.sub(lambda match: (
+        f'{names[match[0]][:MOST_CHARS]} ({match[0]})'
+        if names.get(match[0]) else match[0]), text)
 
 
 def _uuids(text: str) -> list[str]:
-    return [found[0] for found in _UUID.finditer(text)]
+    return [match[0] for match in _UUID.finditer(text)]

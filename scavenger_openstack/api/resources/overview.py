@@ -159,11 +159,11 @@ def _states(hosts: Iterable[Mapping[str, Any]], before_s: float
 
 def _most(counts: Mapping[str, Counter[str]]) -> dict[str, Counter[str]]:
     """The first names, and all others as one."""
-    found: dict[str, Counter[str]] = {}
+    merged: dict[str, Counter[str]] = {}
     for i, (name, some) in enumerate(counts.items()):
-        found.setdefault(name if i < MOST_NAMES else OTHER,
-                         Counter()).update(some)
-    return found
+        merged.setdefault(name if i < MOST_NAMES else OTHER,
+                          Counter()).update(some)
+    return merged
 
 
 def _used(hosts: Iterable[Mapping[str, Any]]) -> float | None:

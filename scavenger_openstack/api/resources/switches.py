@@ -107,7 +107,7 @@ def _list(call: Call, connection: Any, shape: Any, *, governed: bool,
 
 def _set(call: Call, connection: Any, **values: Any
          ) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """What was, if anything, and what is."""
+    """Return what was, if anything, and what is."""
     scope, target = call.body['scope'], call.body.get('target', '')
     if scope == 'cloud':
         if target:

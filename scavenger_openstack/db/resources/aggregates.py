@@ -42,7 +42,8 @@ class Members(NamedTuple):
 
     @property
     def hosts(self) -> list[str]:
-        """Those that count."""
+        """Return the hosts that count: those named by an operator, else
+        Nova's."""
         return sorted(self.named or self.nova)
 
 
@@ -69,9 +70,9 @@ def members(connection: Connection, name: str | None = None, *,
             named.setdefault(aggregate, set()).add(host)
         if is_nova:
             nova.setdefault(aggregate, set()).add(host)
-    return {one: Members(frozenset(named.get(one, ())),
-                         frozenset(nova.get(one, ())))
-            for one in sorted(named.keys() | nova.keys())}
+    return {aggregate: Members(frozenset(named.get(aggregate, ())),
+                               frozenset(nova.get(aggregate, ())))
+            for aggregate in sorted(named.keys() | nova.keys())}
 
 
 def hosts(connection: Connection, name: str | None = None
@@ -96,7 +97,7 @@ class ByHost:
             self._names.setdefault(host_names.short(name), {})[name] = there
 
     def of(self, host: str) -> tuple[str, ...]:
-        """Those of a host, in the order of their names."""
+        """Return the aggregates of a host, in the order of their names."""
         return tuple(sorted({
             aggregate for name, there in self._names.get(
                 host_names.short(host), {}).items()
@@ -123,7 +124,7 @@ def hosts_of(connection: Connection, name: str) -> list[str]:
 
 
 def names(connection: Connection) -> list[str]:
-    """Those of all that have a host."""
+    """Return the names of all aggregates that have a host."""
     return list(connection.scalars(select(_T.aggregate).distinct()))
 
 
@@ -170,15 +171,15 @@ def put(connection: Connection, name: str, wanted: Collection[str], *,
     return before, after
 
 
-def follow(connection: Connection, found: Mapping[str, Collection[str]], *,
-           now_s: float) -> int:
+def follow(connection: Connection,
+           nova_hosts: Mapping[str, Collection[str]], *, now_s: float) -> int:
     """Make these the hosts that Nova has in its aggregates, with rows in the
     audit where they count; how many aggregates had others."""
-    known = members(connection)
+    stored = members(connection)
     changed = 0
-    for name in sorted(known.keys() | found.keys()):
-        nova = frozenset(found.get(name, ()))
-        if known.get(name, NOBODY).nova == nova:
+    for name in sorted(stored.keys() | nova_hosts.keys()):
+        nova = frozenset(nova_hosts.get(name, ()))
+        if stored.get(name, NOBODY).nova == nova:
             continue
         changed += 1
         # Again: an operator may have named others meanwhile.
@@ -226,7 +227,7 @@ def _record(connection: Connection, actor: str, name: str, before: Members,
 
 
 def unknown(connection: Connection, names: Collection[str]) -> list[str]:
-    """Those that are the names of no host that has reported or has been
+    """Return which names belong to no host that has reported or has been
     enrolled."""
     index = host_names.Index(dict.fromkeys(_reported(connection), 0.0))
     return sorted(name for name in set(names) if not index.find_all(name))

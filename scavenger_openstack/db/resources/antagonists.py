@@ -69,7 +69,7 @@ class Span(NamedTuple):
 def span(connection: Connection, *, now_s: float, since_s: float,
          until_s: float, project: str | None = None,
          victim_project: str | None = None) -> Span:
-    """What is asked for, and whether there are totals of it.
+    """Return what is asked for, and whether there are totals of it.
 
     They are used while those of every host end in this hour or in the one
     before; then an hour that has just left the span may still be counted.
@@ -155,23 +155,23 @@ def ranking_now(connection: Connection, asked: Span, *, sort: Sort,
 
 def sums(connection: Connection, places: Iterable[Place], asked: Span
          ) -> list[Row]:
-    """What each of them did, in their order; ``causes`` is a list."""
+    """Return what each of them did, in their order; ``causes`` is a list."""
     wanted = [(place.host_id, place.workload) for place in places]
     if not wanted:
         return []
-    found = (_summed if asked.total_s is None else _read)(
+    by_pair = (_summed if asked.total_s is None else _read)(
         connection, wanted, asked)
-    return [found[pair] for pair in wanted if pair in found]
+    return [by_pair[pair] for pair in wanted if pair in by_pair]
 
 
 def history(connection: Connection, pairs: Iterable[tuple[int, str]],
             asked: Span) -> dict[tuple[int, str], dict[int, float]]:
-    """How long each of these disturbed, by hour."""
+    """Return how long each of these disturbed, by hour."""
     wanted = list(pairs)
-    found: dict[tuple[int, str], dict[int, float]] = {
+    by_pair: dict[tuple[int, str], dict[int, float]] = {
         pair: {} for pair in wanted}
     if not wanted:
-        return found
+        return by_pair
     names: dict[int, list[str]] = {}
     for host_id, workload in wanted:
         names.setdefault(host_id, []).append(workload)
@@ -184,8 +184,8 @@ def history(connection: Connection, pairs: Iterable[tuple[int, str]],
             .where(*_within(asked), among)
             .group_by(_H.host_id, _H.workload, _H.hour_s),
             {_H.victim_project: asked.victim_project})):
-        found[host_id, workload][hour_s] = float(seconds)
-    return found
+        by_pair[host_id, workload][hour_s] = float(seconds)
+    return by_pair
 
 
 def _of_totals(connection: Connection, asked: Span, sort: Sort,
@@ -214,7 +214,7 @@ def _of_totals(connection: Connection, asked: Span, sort: Sort,
 def _later(key: ColumnElement[int], host_id: ColumnElement[int],
            workload: ColumnElement[str], after: Place
            ) -> ColumnElement[bool]:
-    """What comes after a place: all three fall along a ranking."""
+    """Return what comes after a place: all three fall along a ranking."""
     return or_(key < after.key, and_(key == after.key, or_(
         host_id < after.host_id,
         and_(host_id == after.host_id, workload < after.workload))))
@@ -228,7 +228,7 @@ def _places(connection: Connection, query: Any) -> list[Place]:
 def _read(connection: Connection, wanted: list[tuple[int, str]],
           asked: Span) -> dict[tuple[int, str], Row]:
     """Sums out of the totals."""
-    found: dict[tuple[int, str], Row] = {}
+    by_pair: dict[tuple[int, str], Row] = {}
     for host_id, host, workload, parts in connection.execute(
             select(_T.host_id, tables.hosts.c.name, _T.workload, _T.parts)
             .join_from(tables.antagonist_totals, tables.hosts)
@@ -236,9 +236,9 @@ def _read(connection: Connection, wanted: list[tuple[int, str]],
                    rows.among(_T.host_id, _T.workload, wanted))):
         row = totals.figures(parts, asked.victim_project)
         if row is not None:
-            found[host_id, workload] = {
+            by_pair[host_id, workload] = {
                 'host_id': host_id, 'host': host, 'workload': workload, **row}
-    return found
+    return by_pair
 
 
 def _summed(connection: Connection, wanted: list[tuple[int, str]],

@@ -31,7 +31,7 @@ def page(connection: Connection, *, action: str | None = None,
 
 
 def has_action(connection: Connection, action: str) -> bool:
-    """Whether something did that."""
+    """Return whether something did that."""
     return connection.execute(select(_A.id).where(
         _A.action == action).limit(1)).first() is not None
 

@@ -50,9 +50,9 @@ def of_incident(connection: Connection, host_id: int, incident: str,
 
 def limited(connection: Connection, pairs: Iterable[tuple[int, str]]
             ) -> set[tuple[int, str]]:
-    """Which of these (host, workload) are limited now for what they do: by a
-    detector or an operator.  What idle capacity leaves to all is no answer.
-    """
+    """Return which of these (host, workload) are limited now for what they do:
+    by a detector or an operator.  What idle capacity leaves to all is no
+    answer. """
     wanted = set(pairs)
     if not wanted:
         return set()
@@ -64,8 +64,8 @@ def limited(connection: Connection, pairs: Iterable[tuple[int, str]]
 
 
 def count_by_owner(connection: Connection) -> dict[str, int]:
-    """How many limits are in force, by what set them; first what did so on
-    most hosts."""
+    """Return how many limits are in force, by what set them; first what did so
+    on most hosts."""
     return dict(connection.execute(
         select(_C.owner, func.count()).where(_C.removed_s.is_(None))
         .group_by(_C.owner).order_by(
@@ -74,7 +74,7 @@ def count_by_owner(connection: Connection) -> dict[str, int]:
 
 
 def count_overrides(connection: Connection, now_s: float) -> int:
-    """How many overrides hold now."""
+    """Return how many overrides hold now."""
     return int(connection.execute(select(func.count()).select_from(
         tables.overrides).where(_O.deleted_s.is_(None),
                                 _O.expires_s > now_s)).scalar() or 0)
@@ -94,9 +94,9 @@ def of_instances(connection: Connection, instances: Iterable[str],
     was one (``limited_s``), and, if one is in force, its ``value`` and
     ``owner``, and when it was set (``set_s``), else ``None``."""
     wanted = sorted({instance for instance in instances if instance})
-    found: dict[str, list[Row]] = {}
+    by_instance: dict[str, list[Row]] = {}
     if not wanted:
-        return found
+        return by_instance
     begin = case((_C.set_s < since_s, since_s), else_=_C.set_s)
     end = case((_C.removed_s.is_(None), now_s), else_=_C.removed_s)
     by_knob: dict[tuple[str, str], Row] = {}
@@ -111,20 +111,20 @@ def of_instances(connection: Connection, instances: Iterable[str],
         by_knob[row['instance'], row['knob']] = {
             **row, 'limited_s': min(row['limited_s'], now_s - since_s),
             'value': None, 'owner': None, 'set_s': None}
-        found.setdefault(row['instance'], []).append(
+        by_instance.setdefault(row['instance'], []).append(
             by_knob[row['instance'], row['knob']])
     for row in rows.rows(connection, select(
             _C.instance, _C.knob, _C.value, _C.owner, _C.set_s).where(
                 _C.instance.in_(wanted), _C.removed_s.is_(None))
             .order_by(_C.id)):
         by_knob[row['instance'], row['knob']].update(row)
-    return found
+    return by_instance
 
 
 def overrides(connection: Connection, *, now_s: float,
               host_id: int | None = None, workload: str | None = None,
               after: int | None = None, limit: int) -> list[Row]:
-    """Those that hold now."""
+    """Return the overrides that hold now."""
     return rows.newest(
         connection, _overrides(now_s), tables.overrides,
         {_O.host_id: host_id, _O.workload: workload}, after, limit,

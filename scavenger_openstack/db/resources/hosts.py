@@ -62,17 +62,17 @@ def by_name(connection: Connection, name: str, *, lock: bool = False
 
 
 def names(connection: Connection) -> list[str]:
-    """Those of all hosts."""
+    """Return the names of all hosts."""
     return list(connection.scalars(select(tables.hosts.c.name)))
 
 
 def by_names(connection: Connection, names: Iterable[str]) -> list[Row]:
     """The hosts of these names, those that are there, in order."""
-    found: list[Row] = []
+    hosts: list[Row] = []
     for some in rows.batches(sorted(set(names))):
-        found += rows.rows(connection, select(*_SHOWN).where(
+        hosts += rows.rows(connection, select(*_SHOWN).where(
             tables.hosts.c.name.in_(some)))
-    return found
+    return hosts
 
 
 def of_workloads(connection: Connection, instances: Iterable[str]
@@ -80,15 +80,15 @@ def of_workloads(connection: Connection, instances: Iterable[str]
     """The host that has each of these instances now, the last that said
     so."""
     table = tables.workloads.c
-    found: dict[str, Row] = {}
+    by_instance: dict[str, Row] = {}
     for some in rows.batches(sorted(set(instances))):
         for row in rows.rows(connection, select(
                 table.instance, *_SHOWN).join_from(
                     tables.workloads, tables.hosts).where(
                         table.instance.in_(some), table.until_s.is_(None))
                 .order_by(table.id)):
-            found[row['instance']] = row
-    return found
+            by_instance[row['instance']] = row
+    return by_instance
 
 
 class Count(NamedTuple):

@@ -31,7 +31,7 @@ _SHOWN = (_I.id, _I.host_id, tables.hosts.c.name.label('host'), _I.uuid,
 
 
 def has_cause(connection: Connection, cause: str) -> bool:
-    """Whether there is an incident with that cause."""
+    """Return whether there is an incident with that cause."""
     return connection.execute(select(_I.id).where(
         _I.cause == cause).limit(1)).first() is not None
 
@@ -123,9 +123,9 @@ def suspects(connection: Connection, incident_ids: Iterable[int], *,
     :param antagonists: only those that were named
     """
     ids = sorted(incident_ids)
-    found: dict[int, list[Row]] = {id_: [] for id_ in ids}
+    by_incident: dict[int, list[Row]] = {id_: [] for id_ in ids}
     if not ids:
-        return found
+        return by_incident
     query = select(_S.incident_id, _S.workload, _S.instance, _S.project,
                    _S.score, _S.antagonist, _S.foreground, _S.earlier,
                    _I.ended_s).join_from(
@@ -135,10 +135,10 @@ def suspects(connection: Connection, incident_ids: Iterable[int], *,
         query = query.where(_S.antagonist.is_(True))
     for row in rows.rows(connection, query.order_by(_S.id)):
         # When an incident is over nothing disturbs its victim any more.
-        found[row['incident_id']].append({
+        by_incident[row['incident_id']].append({
             **row, 'earlier': row['earlier'] and row['ended_s'] is None})
-    for some in found.values():
+    for some in by_incident.values():
         some.sort(key=lambda row: (not row['antagonist'], row['earlier'],
                                    row['score'] is None,
                                    -(row['score'] or 0.0)))
-    return found
+    return by_incident

@@ -69,16 +69,17 @@ class Rankings:
         """The places of a page, as :func:`.antagonists.ranking` has them now
         or had them a minute ago."""
         if asked.total_s is None:
-            found = self._first(connection, asked, sort, host_id, after)
-            if after is None or after in found:
-                first = 0 if after is None else found.index(after) + 1
-                if first + limit <= PLACES or len(found) < PLACES:
-                    return found[first:first + limit]
+            ranked = self._first_places(connection, asked, sort, host_id,
+                                        after)
+            if after is None or after in ranked:
+                first = 0 if after is None else ranked.index(after) + 1
+                if first + limit <= PLACES or len(ranked) < PLACES:
+                    return ranked[first:first + limit]
         return antagonists.ranking(connection, asked, sort=sort,
                                    host_id=host_id, after=after, limit=limit)
 
-    def _first(self, connection: Any, asked: Span, sort: Sort,
-               host_id: int | None, after: Place | None) -> list[Place]:
+    def _first_places(self, connection: Any, asked: Span, sort: Sort,
+                      host_id: int | None, after: Place | None) -> list[Place]:
         """The first places; none if the page is another and they are not
         cached."""
         key = (asked.since_s // antagonists.HOUR_S,

@@ -104,7 +104,7 @@ class Residents:
              if host.ids})
 
     def _read_profiles(self, connection: Connection) -> bool:
-        """Whether there are others than before."""
+        """Return whether there are others than before."""
         ids = profiles.ids(connection)
         if ids == list(self._profiles):
             return False

@@ -69,13 +69,13 @@ def follow_priorities(connection: Connection, wanted: Mapping[str, str], *,
     """Make these the priorities that Nova says for aggregates, by their
     name, but where an operator gave one, with rows in the audit; how many
     were others."""
-    known = {row['target']: row for row in rows.rows(
+    stored = {row['target']: row for row in rows.rows(
         connection, select(tables.rules).where(
             _R.kind == 'priority', _R.scope == 'aggregate'))}
     changed = 0
-    for target in sorted(known.keys() | wanted.keys()):
+    for target in sorted(stored.keys() | wanted.keys()):
         value = wanted.get(target)
-        if _stays(known.get(target), value):
+        if _stays(stored.get(target), value):
             continue
         # Again, and locked: an operator may have set it meanwhile.
         row = of(connection, 'priority', 'aggregate', target)
@@ -98,7 +98,7 @@ def follow_priorities(connection: Connection, wanted: Mapping[str, str], *,
 
 
 def _stays(row: Row | None, value: str | None) -> bool:
-    """Whether a priority is not to change when Nova says this."""
+    """Return whether a priority is not to change when Nova says this."""
     if row is None:
         return value is None
     return not is_nova(row) or row['value'] == value
@@ -116,7 +116,7 @@ def end_nova(connection: Connection, target: str, *, actor: str, now_s: float
 
 
 def is_nova(row: Row) -> bool:
-    """Whether a priority is one that Nova says, and no operator's."""
+    """Return whether a priority is one that Nova says, and no operator's."""
     return row['created_by'] == NOVA and row['reason'] == OF_NOVA
 
 

@@ -28,10 +28,9 @@ def index(connection: Connection) -> host_names.Index | None:
 
 
 def has(connection: Connection, name: str) -> bool | None:
-    """Whether a host that is new has one, ``None`` where Nova was not read.
-    One of another form of its name counts while no host has reported by any:
-    a client may invent domains.
-    """
+    """Return whether a host that is new has one, ``None`` where Nova was not
+    read. One of another form of its name counts while no host has reported by
+    any: a client may invent domains. """
     short = host_names.short(name)
     if name == short:
         others = _S.host.startswith(f'{short}.', autoescape=True)

@@ -25,7 +25,7 @@ def page(connection: Connection, *, host_id: int | None = None,
          priority: str | None = None,
          gone: bool = False, after: int | None = None, limit: int
          ) -> list[Row]:
-    """With the host's name as ``host``.
+    """Return workloads, each with the name of its host as ``host``.
 
     :param gone: those that were, in place of those that are there
     """
@@ -60,14 +60,14 @@ def present(connection: Connection, host_id: int, name: str) -> Row | None:
 
 
 def names_on(connection: Connection, host_id: int) -> list[str]:
-    """Those of the workloads that are on a host now."""
+    """Return the names of the workloads that are on a host now."""
     return list(connection.scalars(select(_W.name).where(
         _W.host_id == host_id, _W.until_s.is_(None))))
 
 
 def count(connection: Connection, scope: str, target: str) -> int:
-    """How many are there now: of an instance, a project, or the hosts of an
-    aggregate."""
+    """Return how many are there now: of an instance, a project, or the hosts
+    of an aggregate."""
     query = select(func.count()).select_from(tables.workloads).where(
         _W.until_s.is_(None))
     if scope == 'aggregate':
@@ -90,10 +90,10 @@ def display_names(connection: Connection, pairs: Iterable[tuple[int, str]]
 def names_of(connection: Connection, instances: Iterable[str]
              ) -> dict[str, str]:
     """UUID of an instance -> the name that its project gave it last."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for some in rows.batches(sorted(set(instances))):
         for uuid, name in connection.execute(select(
                 _W.instance, _W.display_name).where(
                     _W.instance.in_(some)).order_by(_W.id)):
-            found[uuid] = name
-    return found
+            names[uuid] = name
+    return names

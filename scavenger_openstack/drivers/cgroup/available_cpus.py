@@ -31,7 +31,7 @@ def read_cpus(directory: CgroupDirectory, file: str = cpuset.FILE
 
 def obtainable(directory: CgroupDirectory, cpus: frozenset[int]
                ) -> frozenset[int]:
-    """Those of ``cpus`` that a cgroup of version 2 may be given.
+    """Return which of ``cpus`` a cgroup of version 2 may be given.
 
     What its parent lacks is offline, or belongs to a cgroup beside it that
     is a partition: Linux before 6.1 refuses such a set, later versions take
@@ -39,19 +39,20 @@ def obtainable(directory: CgroupDirectory, cpus: frozenset[int]
 
     :raises DriverError: there is none of them.
     """
-    found = cpus & (read_cpus(directory)        # it may be a partition itself
-                    | read_cpus(directory, '../cpuset.cpus.effective'))
-    if not found:
+    # The cgroup may be a partition itself.
+    available = cpus & (read_cpus(directory)
+                        | read_cpus(directory, '../cpuset.cpus.effective'))
+    if not available:
         raise errors.DriverError(f'{directory.path}: ' + (
             withheld(directory, cpus) or 'the cgroup above it does not have '
             f'these CPUs: {format_cpus(cpus)}'))
-    _log_withheld(directory, cpus - found)
-    return found
+    _log_withheld(directory, cpus - available)
+    return available
 
 
 def withheld(directory: CgroupDirectory, cpus: frozenset[int]) -> str:
-    """Which cgroups beside this one keep some of these CPUs from it, for
-    people; '' for none."""
+    """Return which cgroups beside this one keep some of these CPUs from it,
+    for people; '' for none."""
     try:
         others = cpuset.withheld(directory.fileno(), directory.version)
     except (OSError, ValueError):
@@ -62,7 +63,7 @@ def withheld(directory: CgroupDirectory, cpus: frozenset[int]) -> str:
 
 def beside_exclusive(directory: CgroupDirectory, cpus: frozenset[int]
                      ) -> frozenset[int]:
-    """Those of ``cpus`` that a cgroup of version 1 may be given beside those
+    """Return which of ``cpus`` a cgroup of version 1 may be given beside those
     that have some to themselves."""
     try:
         others = cpuset.withheld(directory.fileno(), directory.version)

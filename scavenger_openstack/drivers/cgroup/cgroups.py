@@ -126,13 +126,13 @@ class Cgroups:
 
     @property
     def mounts(self) -> cgroup_mounts.Mounts:
-        """Where controllers are mounted now."""
+        """Return where controllers are mounted now."""
         return self._mounts
 
     # --- what there is
 
     def sample(self) -> tuple[WorkloadSample, ...]:
-        """What each workload has used so far.
+        """Return what each workload has used so far.
 
         Workloads that vanish, also in the middle, are left out (one made
         again under the same name is met at the next call); parents that
@@ -144,27 +144,27 @@ class Cgroups:
         other_disks = (not self._ticks % base.LOOK_TICKS
                        and self._look_again())
         scan = self._parents.scan()
-        known = self._known
+        entries = self._known
         fresh = [child for child in scan
-                 if child.id not in known
-                 or known[child.id].inode != child.inode]
-        if fresh or len(scan) != len(known):
+                 if child.id not in entries
+                 or entries[child.id].inode != child.inode]
+        if fresh or len(scan) != len(entries):
             self._forget_but({child.id: child.inode for child in scan})
             self._meet(fresh)
-        turn = self._turn.next(lambda: self._without_limits(known))
+        turn = self._turn.next(lambda: self._without_limits(entries))
         for name in self._without_limits(turn):     # also since the list
             self._read_limits(name)
         samples = []
         for child in scan:
-            one = known.get(child.id)
-            if one is None:
+            entry = entries.get(child.id)
+            if entry is None:
                 continue
-            if one.settling:
-                self._settle(one)
-            if one.workload.group != child.group:
-                one.workload = dataclasses.replace(one.workload,
-                                                   group=child.group)
-            sample = one.counters.sample(one.workload)
+            if entry.settling:
+                self._settle(entry)
+            if entry.workload.group != child.group:
+                entry.workload = dataclasses.replace(entry.workload,
+                                                     group=child.group)
+            sample = entry.counters.sample(entry.workload)
             if sample is None:
                 LOG.debug('%s vanished', child.id)
                 child.parent.seen = None    # another may have its name
@@ -180,20 +180,20 @@ class Cgroups:
 
         Only for one that has no cap of ours, which would count as its own.
         """
-        one = self._known.get(workload)
-        if one is None:
+        entry = self._known.get(workload)
+        if entry is None:
             return
         limits = self._allotments.of(workload)
-        if any(getattr(one.workload, field) != value
+        if any(getattr(entry.workload, field) != value
                for field, value in limits.items()):
-            one.workload = dataclasses.replace(one.workload, **limits)
+            entry.workload = dataclasses.replace(entry.workload, **limits)
 
     def cpus_changed(self) -> None:
-        """CPUs came or went: look at once where workloads may run."""
+        """Read at once where workloads may run: CPUs came or went."""
         self._turn.all_soon()
 
     def _without_limits(self, names: Iterable[str]) -> list[str]:
-        """Those of the workloads without a limit of ours; foreground never
+        """Return the workloads without a limit of ours; foreground never
         has one."""
         limited = {workload for workload, _ in list(self._leased)}
         workloads = [self._known[name].workload for name in names
@@ -210,8 +210,8 @@ class Cgroups:
             self._rewrite |= {key for key in list(self._leased)
                               if key[1] in knobs.IO}
             self._changed.update(workload for workload, _ in self._rewrite)
-            for one in self._known.values():
-                one.counters.parse_again()
+            for entry in self._known.values():
+                entry.counters.parse_again()
         changed = self._mounts.look()
         if not changed:
             return other_disks
@@ -219,12 +219,12 @@ class Cgroups:
         self._opened.forget_controllers(changed)
         self._sources = cgroup_counters.sources(
             self._mounts, self._disks.counted, pressure=self._pressure)
-        for one in self._known.values():
-            one.counters.follow(self._sources)
+        for entry in self._known.values():
+            entry.counters.follow(self._sources)
         return other_disks
 
     def _meet(self, fresh: Sequence[discovery.Child]) -> None:
-        """Get to know new workloads.
+        """Begin to measure new workloads.
 
         Cgroup file systems keep no birth time (a directory's ctime is that
         of a look-up), but hand out inode numbers in rising order.  So
@@ -254,18 +254,18 @@ class Cgroups:
         if all_watched:
             self._logged.over('watched')
 
-    def _settle(self, one: _Known) -> None:
-        one.settling -= 1
-        if one.settling == own_limits.SETTLING_TICKS - 1:
+    def _settle(self, entry: _Known) -> None:
+        entry.settling -= 1
+        if entry.settling == own_limits.SETTLING_TICKS - 1:
             return  # just met
-        one.counters.wake()
-        name = one.workload.id
+        entry.counters.wake()
+        name = entry.workload.id
         if all(workload != name for workload, _ in list(self._leased)):
             self._read_limits(name)
 
     def _forget_but(self, inodes: Mapping[str, int]) -> None:
-        for name, one in list(self._known.items()):
-            if inodes.get(name) != one.inode:
+        for name, entry in list(self._known.items()):
+            if inodes.get(name) != entry.inode:
                 LOG.debug('%s vanished', name)
                 self._forget(name)
             if name not in inodes:
@@ -273,11 +273,11 @@ class Cgroups:
                                  if key[0] == name}
 
     def _forget(self, name: str) -> None:
-        one = self._known.pop(name, None)
-        if one is not None:
-            one.counters.close()
+        entry = self._known.pop(name, None)
+        if entry is not None:
+            entry.counters.close()
             # One of its name that comes is another.
-            self._changed |= {name, one.workload.group or name}
+            self._changed |= {name, entry.workload.group or name}
         self._let_go(name)
 
     def _let_go(self, name: str) -> None:
@@ -310,8 +310,9 @@ class Cgroups:
             raise
 
     def lacks(self, workload: str, knob: Knob) -> str:
-        """Why a knob of a workload that exists cannot be used here, or what
-        it limits is not counted, and what to do; empty if neither is so."""
+        """Return why a knob of a workload that exists cannot be used here, or
+        what it limits is not counted, and what to do; empty if neither is
+        so."""
         try:
             self.read(workload, knob)
         except errors.WorkloadGone:
@@ -323,10 +324,10 @@ class Cgroups:
                     'processes of the workload into it')
         except errors.DriverError as exc:
             return str(exc)
-        one = self._known.get(workload)
-        if one is None:
+        entry = self._known.get(workload)
+        if entry is None:
             return ''
-        file = one.counters.unknown(knob)
+        file = entry.counters.unknown(knob)
         return file and (
             f'{file} is missing or unreadable: what {workload} uses is '
             f'unknown, {knob} is not set; tried again in the next tick')

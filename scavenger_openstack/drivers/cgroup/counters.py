@@ -81,17 +81,17 @@ class Source(NamedTuple):
 
 
 def usage_ns(data: bytes, values: Values) -> None:
-    """v1 ``cpuacct.usage``."""
+    """Parse v1 ``cpuacct.usage``."""
     values[CPU_S] = int(data) / NS_PER_S
 
 
 def throttled_ns(data: bytes, values: Values) -> None:
-    """v1 ``cpu.stat``."""
+    """Parse v1 ``cpu.stat``."""
     values[THROTTLED_S] = rows.number(data, b'throttled_time ') / NS_PER_S
 
 
 def cpu_stat_us(data: bytes, values: Values) -> None:
-    """v2 ``cpu.stat``; without the controller it does not say throttled."""
+    """Parse v2 ``cpu.stat``, without the controller not what is throttled."""
     values[CPU_S] = rows.number(data, b'usage_usec ') / US_PER_S
     values[THROTTLED_S] = (
         rows.number(data, b'throttled_usec ') / US_PER_S
@@ -99,7 +99,7 @@ def cpu_stat_us(data: bytes, values: Values) -> None:
 
 
 def used_bytes(data: bytes, values: Values) -> None:
-    """v1 ``memory.usage_in_bytes``, v2 ``memory.current``."""
+    """Parse v1 ``memory.usage_in_bytes``, v2 ``memory.current``."""
     values[USED_BYTES] = int(data)
 
 
@@ -115,7 +115,7 @@ def droppable_v1(data: bytes, values: Values) -> None:
 
 
 def droppable_v2(data: bytes, values: Values) -> None:
-    """v2 ``memory.stat``."""
+    """Parse v2 ``memory.stat``."""
     values[DROPPABLE_BYTES] = rows.total(
         data, b'inactive_file ', b'active_file ', b'slab_reclaimable ')
 
@@ -179,7 +179,7 @@ def sources(mounts: Mapping[str, Mount], devices: Sequence[bytes], *,
     :param devices: ``major:minor`` of the disks to count; may change later
     :param pressure: read the three PSI files, too
     """
-    found: list[Source] = []
+    present: list[Source] = []
 
     def add(controller: str, version: int, parse: Parse,
             fields: tuple[int, ...], *files: str,
@@ -187,14 +187,14 @@ def sources(mounts: Mapping[str, Mount], devices: Sequence[bytes], *,
             off: bytes | None = None) -> None:
         mount = mounts.get(controller)
         if mount is not None and mount.version == version:
-            found.append(Source(mount.path, files, parse, fields, follows,
-                                off))
+            present.append(Source(mount.path, files, parse, fields, follows,
+                                  off))
 
     # A throttled group adds up when it may run again.
     add('cpuacct', 1, usage_ns, (CPU_S,), 'cpuacct.usage')
     add('cpu', 1, throttled_ns, (THROTTLED_S,), 'cpu.stat', follows=(CPU_S,),
         off=b'nr_periods 0\n')
-    if not found:
+    if not present:
         add('unified', 2, cpu_stat_us, (CPU_S, THROTTLED_S), 'cpu.stat')
     # What neither runs nor changes in size does not change what it holds.
     add('memory', 1, used_bytes, (USED_BYTES,), 'memory.usage_in_bytes')
@@ -214,7 +214,7 @@ def sources(mounts: Mapping[str, Mount], devices: Sequence[bytes], *,
         for place, name in ((PSI_CPU_S, 'cpu'), (PSI_IO_S, 'io'),
                             (PSI_MEMORY_S, 'memory')):
             add('unified', 2, psi(place), (place,), f'{name}.pressure')
-    return found
+    return present
 
 
 def _open(path: str) -> int | None:
@@ -245,13 +245,13 @@ class _Kept:
         self.wakes = 0
 
     def in_place(self) -> bool:
-        """Whether the cgroup is there: a file that is gone says only that
-        its controller was turned off."""
+        """Return whether the cgroup is there: a file that is gone says only
+        that its controller was turned off."""
         return self.inode == _inode(os.path.dirname(self.path)) != 0
 
 
 def _inode(directory: str) -> int:
-    """That of a directory, 0: it is not there."""
+    """Return the inode of a directory, 0 when there is none."""
     try:
         return os.stat(directory).st_ino
     except OSError:
@@ -320,10 +320,10 @@ class Counters:
     def _arrange(self) -> None:
         # Leaders first: what follows looks at what they said this tick.
         self._kept.sort(key=lambda kept: kept.source.fields[0])
-        told = {kept.source.fields[0] for kept in self._kept}
+        counted = {kept.source.fields[0] for kept in self._kept}
         for kept in self._kept:
             kept.wakes = sum(1 << place for place in kept.source.follows
-                             if told.issuperset(kept.source.follows))
+                             if counted.issuperset(kept.source.follows))
 
     def parse_again(self) -> None:
         """Parse all files the next time: other disks count."""
@@ -336,7 +336,7 @@ class Counters:
         self._tick = -1
 
     def read(self) -> Values | None:
-        """All values of now, or ``None``: the workload is gone."""
+        """Return all values of now, or ``None``: the workload is gone."""
         values = self.values
         pread = os.pread
         gone: list[_Kept] = []

@@ -132,7 +132,7 @@ class FastCpuSet:
             raise
 
     def in_place(self) -> bool:
-        """Whether the cgroup is the one that has its path now."""
+        """Return whether the cgroup is the one that has its path now."""
         directory = self._root.directory
         try:
             return os.stat(directory.path).st_ino == directory.inode
@@ -155,8 +155,9 @@ class FastCpuSet:
                 try:
                     node.look(self._root_dir)
                     if node.directory.version == 1:
-                        known = max(len(order), len(self._order))
-                        node.look_below(MOST + 1 - known + len(node.children))
+                        group_count = max(len(order), len(self._order))
+                        node.look_below(MOST + 1 - group_count
+                                        + len(node.children))
                 except errors.WorkloadGone:
                     if node.parent is None:
                         raise
@@ -175,16 +176,17 @@ class FastCpuSet:
         self._order = order
 
     def foreign(self) -> frozenset[int] | None:
-        """What another program wrote over our last set, ``None`` if none.
+        """Return what another program wrote over our last set, ``None`` if
+        none.
 
         :raises DriverError: it cannot be read.
         """
         with self._lock:
-            known, target = self._root.now, self._root.target
-            now = self._look()
-            if now == target or target == _NONE or known == now:
+            before, target = self._root.now, self._root.target
+            now = self._read_set()
+            if now == target or target == _NONE or before == now:
                 return None
-            return now if known in (target, target - self._taken) else None
+            return now if before in (target, target - self._taken) else None
 
     def read(self) -> frozenset[int]:
         """The set of the group, with what the kernel took out of ours.
@@ -192,10 +194,10 @@ class FastCpuSet:
         :raises DriverError: it cannot be read.
         """
         with self._lock:
-            return self._look()
+            return self._read_set()
 
-    def _look(self) -> frozenset[int]:
-        """What the group holds, or our last set if the kernel has taken
+    def _read_set(self) -> frozenset[int]:
+        """Return what the group holds, or our last set if the kernel has taken
         CPUs out of that and nothing else has happened to it."""
         root = self._root
         now = available_cpus.read_cpus(root.directory)
@@ -252,7 +254,7 @@ class FastCpuSet:
 
     def _refused(self, exc: OSError, cpus: frozenset[int]
                  ) -> errors.DriverError:
-        """Why a set was not written."""
+        """Return why a set was not written."""
         doing = (f'cannot write {_text(cpus)!r} to '
                  f'{self._root.directory.path}/{_FILE} and below')
         if exc.errno == errno.EINVAL and self._root.directory.version == 1:
@@ -269,9 +271,12 @@ class FastCpuSet:
         return explain(exc, doing)
 
     def _possible(self, cpus: frozenset[int]) -> frozenset[int]:
-        """Those that can be set: v1 takes no offline CPU, none that the
-        parent lacks, which does not get back what was offline, and none that
-        a cgroup beside this one has to itself."""
+        """Return the CPUs that can be set.
+
+        v1 takes no offline CPU, none that the parent lacks, which does not
+        get back what was offline, and none that a cgroup beside this one has
+        to itself.
+        """
         directory = self._root.directory
         possible = cpus & online_cpus.read(self._root_dir)
         if directory.version == 1:
@@ -280,7 +285,7 @@ class FastCpuSet:
         return possible
 
     def _undo(self) -> None:
-        """After a move that ended half way: what was there before."""
+        """Write what was there before a move that ended half way."""
         self._root.target = _NONE
         for node, cpus in reversed(self._written):
             with contextlib.suppress(OSError, errors.DriverError):
@@ -320,7 +325,7 @@ class FastCpuSet:
 
     def actions(self, leased: Sequence[base.RestoreAction] | None = None
                 ) -> list[base.RestoreAction]:
-        """What brings back the sets of this moment.
+        """Return what brings back the sets of this moment.
 
         Of a group below, the set that it has on its own account, though it
         is kept within what is left of that; else the set of its parent.
@@ -367,18 +372,18 @@ def in_order(actions: Sequence[base.RestoreAction]
 
 
 def _forget(node: _Node) -> None:
-    """It is gone; another may be there under its name."""
+    """Forget a group that is gone; another may have its name."""
     node.now = _NONE
     node.own = None
     node.had = False
     if node.parent is not None:
         node.parent.links = -1
         below = node.parent.children
-        for name in [name for name, one in below.items() if one is node]:
+        for name in [name for name, child in below.items() if child is node]:
             del below[name]
 
 
 def _offline(cpus: frozenset[int], root_dir: str) -> bool:
-    """Whether all of them are offline."""
+    """Return whether all of them are offline."""
     online = online_cpus.read(root_dir)
     return bool(online) and not cpus & online

@@ -43,8 +43,8 @@ class Directories:
         :raises Unsupported: this is no name of a cgroup.
         :raises DriverError: it cannot be opened.
         """
-        found = self._directories.get((name, controller))
-        if found is None:
+        opened = self._directories.get((name, controller))
+        if opened is None:
             if not discovery.is_normal(name):
                 raise errors.Unsupported(f'{name!r} is not a cgroup here')
             mount = self._mounts.get(controller)
@@ -52,10 +52,10 @@ class Directories:
                 raise errors.Unsupported(
                     f'the controller {controller} is not mounted any more',
                     cause=f'{controller} is not mounted')
-            found = CgroupDirectory(mount.path + name, version=mount.version,
-                                    no_cpus=self._no_cpus)
-            self._directories[name, controller] = found
-        return found
+            opened = CgroupDirectory(mount.path + name, version=mount.version,
+                                     no_cpus=self._no_cpus)
+            self._directories[name, controller] = opened
+        return opened
 
     def cpu_set(self, name: str) -> FastCpuSet:
         """The CPU set of a cgroup and all below.
@@ -63,30 +63,30 @@ class Directories:
         :raises Unsupported: there is no cpuset controller.
         :raises DriverError: it cannot be opened.
         """
-        found = self._sets.get(name)
-        if found is None:
+        opened = self._sets.get(name)
+        if opened is None:
             if 'cpuset' not in self._mounts:
                 raise errors.Unsupported(
                     'cpu_set: this host has no cpuset controller',
                     cause='no cpuset controller')
-            found = FastCpuSet(self.directory(name, 'cpuset'),
-                               self._root_dir)
-            self._sets[name] = found
-        return found
+            opened = FastCpuSet(self.directory(name, 'cpuset'),
+                                self._root_dir)
+            self._sets[name] = opened
+        return opened
 
     def pods(self, name: str, rule: Rule) -> Pods:
         """The pods in a cgroup of kubelet.
 
         :raises DriverError: they cannot be listed.
         """
-        found = self._pods.get(name)
-        if found is None:
-            found = self._pods[name] = Pods(
+        opened = self._pods.get(name)
+        if opened is None:
+            opened = self._pods[name] = Pods(
                 self.directory(name, rule.controller), rule)
-        return found
+        return opened
 
     def forget_pods(self, name: str) -> None:
-        """Nothing is set on them any more."""
+        """Forget the pods of a cgroup: nothing is set on them any more."""
         self._pods.pop(name, None)
 
     def changed_pods(self) -> list[str]:
@@ -106,22 +106,22 @@ class Directories:
     def set_in_force(self, name: str) -> frozenset[int]:
         """The CPU set of v1."""
         directory = self.directory(name, 'cpuset')
-        known = self._sets.get(name)
-        return (read_cpus(directory) if known is None
-                else known.read())
+        cpu_set = self._sets.get(name)
+        return (read_cpus(directory) if cpu_set is None
+                else cpu_set.read())
 
     def forget(self, name: str) -> None:
-        """Open it again when it is needed next; but a CPU set that is still
-        in place knows which sets below it are not ours."""
+        """Forget the open files of a cgroup, but not a CPU set that is still
+        in place: it knows which sets below it are not ours."""
         for key in [k for k in list(self._directories) if k[0] == name]:
             self._directories.pop(key, None)
         self._pods.pop(name, None)
-        known = self._sets.get(name)
-        if known is not None and not known.in_place():
+        cpu_set = self._sets.get(name)
+        if cpu_set is not None and not cpu_set.in_place():
             del self._sets[name]
 
     def forget_controllers(self, controllers: Collection[str]) -> None:
-        """These are mounted elsewhere."""
+        """Forget the cgroups of controllers that are mounted elsewhere now."""
         for key in [k for k in list(self._directories)
                     if k[1] in controllers]:
             self._directories.pop(key, None)

@@ -75,7 +75,7 @@ def normal(path: str) -> str:
 
 
 def is_normal(path: str) -> bool:
-    """Whether ``path`` is in the form that :func:`normal` makes."""
+    """Return whether ``path`` is in the form that :func:`normal` makes."""
     try:
         return normal(path) == path
     except errors.ConfigError:
@@ -83,7 +83,7 @@ def is_normal(path: str) -> bool:
 
 
 def within(path: str, top: str) -> bool:
-    """Whether ``path`` is ``top`` or below it."""
+    """Return whether ``path`` is ``top`` or below it."""
     return path == top or path.startswith(top + '/')
 
 
@@ -94,7 +94,7 @@ def _directories(path: str) -> list[str]:
 
 
 def _has_tasks(path: str) -> bool:
-    """Whether there is a process, or in a threaded cgroup a thread."""
+    """Return whether there is a process, or in a threaded cgroup a thread."""
     if cgroup_members.read(f'{path}/{cgroup_members.PROCESSES}', size=1):
         return True
     try:
@@ -149,12 +149,12 @@ class Parents:
                 if other is not parent and within(other.path, parent.path))
 
     def follow(self, mounts: Mapping[str, Mount]) -> None:
-        """Look for them there from now on."""
-        seen: dict[str, Mount] = {}
+        """Search these mounts for workloads from now on."""
+        by_path: dict[str, Mount] = {}
         for controller in _DISCOVERY:
             if controller in mounts:
-                seen.setdefault(mounts[controller].path, mounts[controller])
-        self._mounts = list(seen.values())
+                by_path.setdefault(mounts[controller].path, mounts[controller])
+        self._mounts = list(by_path.values())
 
     def _checked_groups(self, groups: set[str]) -> list[str]:
         """Cgroups that hold background only, the highest first."""
@@ -185,10 +185,10 @@ class Parents:
 
         :raises DriverError: out of descriptors: nothing is known.
         """
-        found: list[Child] = []
+        children: list[Child] = []
         for parent in self._parents:
             try:
-                found += self._look(parent)
+                children += self._list(parent)
             except OSError as exc:
                 if exc.errno in OUT_OF_FILES:
                     raise explain(
@@ -202,9 +202,9 @@ class Parents:
                 continue
             if self._logged.over(('parent', parent.path)):
                 LOG.info('the cgroup %s can be read now', parent.path or '/')
-        return found
+        return children
 
-    def _look(self, parent: Parent) -> Iterable[Child]:
+    def _list(self, parent: Parent) -> Iterable[Child]:
         """A parent's workloads, in the first hierarchy that has it."""
         mounts = self._mounts
         if parent.mount is not None:
@@ -216,20 +216,20 @@ class Parents:
                 if mount != parent.mount:
                     parent.children = {}
                 parent.mount = mount
-                return self._look_in(parent, mount.path + parent.path)
+                return self._list_in(parent, mount.path + parent.path)
             except FileNotFoundError as exc:
                 problem = exc
         raise problem
 
-    def _look_in(self, parent: Parent, path: str) -> Iterable[Child]:
+    def _list_in(self, parent: Parent, path: str) -> Iterable[Child]:
         group = self.group(parent)
         info = os.stat(path)
-        seen = (info.st_ino, info.st_nlink, group)
+        state = (info.st_ino, info.st_nlink, group)
         parent.unlisted += 1
-        if (seen == parent.seen and parent.children
+        if (state == parent.seen and parent.children
                 and parent.unlisted < LIST_TICKS):
             return parent.children.values()
-        known, now = parent.children, {}
+        before, now = parent.children, {}
         directories = 0
         with os.scandir(path) as entries:
             for entry in entries:
@@ -239,13 +239,13 @@ class Parents:
                 name = entry.name
                 if name in parent.without:
                     continue
-                child = known.get(name)
+                child = before.get(name)
                 if (child is None or child.inode != entry.inode()
                         or group not in ('', child.group)):
                     id_ = f'{parent.path}/{name}'
                     child = Child(id_, entry.inode(), group or id_, parent)
                 now[name] = child
-        parent.children, parent.seen, parent.unlisted = now, seen, 0
+        parent.children, parent.seen, parent.unlisted = now, state, 0
         if not directories and parent.path and _has_tasks(path):
             return [Child(parent.path, os.stat(path).st_ino,
                           group or parent.path, parent)]

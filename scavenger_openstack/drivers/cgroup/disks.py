@@ -32,7 +32,7 @@ def whole_disks(root_dir: str = '/') -> tuple[str, ...]:
     are RAM disks, CD and floppy drives, and drives without a medium.
     """
     top = f'{root_dir.rstrip("/")}/sys/block'
-    found: dict[str, str] = {}
+    numbers: dict[str, str] = {}
     below: set[str] = set()
     for name in _names(top):
         device = f'{top}/{name}'
@@ -51,8 +51,8 @@ def whole_disks(root_dir: str = '/') -> tuple[str, ...]:
             continue
         if major not in _NO_DISKS and not os.path.exists(
                 f'{device}/{_ZRAM}'):
-            found[name] = number
-    return tuple(number for name, number in found.items()
+            numbers[name] = number
+    return tuple(number for name, number in numbers.items()
                  if name not in below)
 
 

@@ -79,15 +79,15 @@ def _check_not_threaded(top: CgroupDirectory) -> None:
 
 def _members(top: CgroupDirectory) -> set[int]:
     """The processes in a cgroup and below (0: in another PID namespace)."""
-    found: set[int] = set()
+    pids: set[int] = set()
     for directory in _subtree(top):
         with contextlib.suppress(errors.WorkloadGone):
-            found |= directory.processes()
-    return found - {0}
+            pids |= directory.processes()
+    return pids - {0}
 
 
 def _lives(pid: int) -> bool:
-    """Whether any thread of a process is left: one that ended and that
+    """Return whether any thread of a process is left: one that ended and that
     is not waited for stays a member."""
     try:
         with open(f'/proc/{pid}/stat', 'rb') as file:

@@ -72,9 +72,9 @@ def number(knob: Knob, value: Value) -> float:
     :raises DriverError: it is none.
     """
     try:
-        found = float(value)
-        if math.isfinite(found) and found >= 0:
-            return found
+        parsed = float(value)
+        if math.isfinite(parsed) and parsed >= 0:
+            return parsed
     except ValueError:
         pass
     raise errors.DriverError(f'{knob} = {value!r}: not a number >= 0')

@@ -36,7 +36,7 @@ def host_memory(root: CgroupDirectory) -> tuple[int, int]:
 
 
 def droppable_bytes(directory: CgroupDirectory) -> int:
-    """What the kernel could drop of a cgroup's memory.
+    """Return what the kernel could drop of a cgroup's memory.
 
     :raises DriverError: it cannot be read.
     """
@@ -69,7 +69,7 @@ class MemoryRoot:
         try:
             if self._directory is None:
                 self._directory = self._open()
-            found = host_memory(self._directory)
+            amounts = host_memory(self._directory)
         except errors.DriverError as exc:
             self._directory = None
             if self._logged.due('memory_root'):
@@ -77,7 +77,7 @@ class MemoryRoot:
                             'is used instead', self._path, exc)
             return None
         self._logged.over('memory_root')
-        return found
+        return amounts
 
     def _open(self) -> CgroupDirectory:
         mount = self._mounts.get('memory')

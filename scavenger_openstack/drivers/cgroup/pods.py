@@ -59,7 +59,7 @@ class Pods:
         owners = [self._top]
         if [owner.links() for owner in self._owners] == self._links:
             return
-        found = {}
+        pods = {}
         for owner in owners:
             for name in owner.subdirectories():
                 try:
@@ -70,22 +70,22 @@ class Pods:
                 if is_of_kubelet(child.path):
                     owners.append(child)
                 else:
-                    found[child.path] = child
+                    pods[child.path] = child
         self._owners = owners
         self._links = [owner.links() for owner in owners]
         self._pods, self._new = (
-            {path: pod for path, pod in found.items()
-             if (path in self._pods) is known} for known in (True, False))
+            {path: pod for path, pod in pods.items()
+             if (path in self._pods) is is_old} for is_old in (True, False))
 
     def read(self) -> Value | None:
-        """Whether all pods are idle, as far as they were there at the last
-        write; what was written, if none of those is left."""
+        """Return whether all pods are idle, as far as they were there at the
+        last write; what was written, if none of those is left."""
         values = self._each(lambda pod: self._rule.read(pod, None),
                             self._written or self._pods)
         return int(all(values)) if values else self._value
 
     def actions(self) -> list[base.RestoreAction]:
-        """What brings back ``cpu.idle`` of each, and its weight.
+        """Return what brings back ``cpu.idle`` of each, and its weight.
 
         The first is about the cgroup itself, in which nothing is changed.
         """
@@ -95,7 +95,7 @@ class Pods:
             for action in actions)]
 
     def write(self, value: Value) -> None:
-        """Set it on all pods, or on none.
+        """Set the knob on all pods, or on none.
 
         :raises DriverError: it failed.
         """
@@ -116,19 +116,19 @@ class Pods:
         self._value = int(bool(knobs.number(Knob.CPU_IDLE, value)))
 
     def changed(self) -> bool:
-        """Whether a pod came since the last write."""
+        """Return whether a pod came since the last write."""
         return not self._written.issuperset(self._pods)
 
     def _each(self, do: Callable[[CgroupDirectory], T],
               paths: Collection[str]) -> list[T]:
-        """Of those of these pods that are still there."""
-        found = []
+        """Call ``do`` for each of these pods that is still there."""
+        results = []
         for path, pod in list(self._pods.items()):
             if path not in paths:
                 continue
             try:
-                found.append(do(pod))
+                results.append(do(pod))
             except errors.WorkloadGone:
                 del self._pods[path]
                 self._links = []
-        return found
+        return results

@@ -28,7 +28,7 @@ def put(d: CgroupDirectory, entry: Entry, text: str, *, quota_us: int,
 
 
 def _why_not(d: CgroupDirectory, quota_us: int, period_us: int) -> str:
-    """What the kernel compares a quota with and finds in the way."""
+    """Return what the kernel compares a quota with and finds in the way."""
     burst_file = 'cpu.cfs_burst_us' if d.version == 1 else 'cpu.max.burst'
     try:
         burst_us = d.read_int(burst_file)

@@ -85,7 +85,8 @@ class DelayAccounting:
         self._measured = {'run_delay': 0, 'io_wait': 0}
 
     def facts(self) -> dict[str, Any]:
-        """Whether the signals are there, and why not, for the status."""
+        """Return whether the signals are there, and why not, for the
+        status."""
         return {'on': not self._why, 'why': self._why,
                 'measured_workloads': self._measured['run_delay'],
                 'measured_io_wait': self._measured['io_wait']}
@@ -97,7 +98,7 @@ class DelayAccounting:
         :param now: the time of these samples, CLOCK_BOOTTIME
         """
         self._measured = {'run_delay': 0, 'io_wait': 0}
-        self._say_state(self._why_not(now))
+        self._log_state(self._why_not(now))
         if self._why:
             self._known.clear()
             return samples
@@ -112,17 +113,17 @@ class DelayAccounting:
             if now < self._failed_s + RETRY_S:
                 self._refuse(exc, now)
             self._failed_s = now
-            self._say_state(_advice(exc))
+            self._log_state(_advice(exc))
             return samples
-        found = {one.sample[0].id: self._add(one, answers, now)
-                 for one in asked}
+        measured = {request.sample[0].id: self._add(request, answers, now)
+                    for request in asked}
         self._take_turns(samples, waiting)
-        return tuple(found.get(sample[0].id, sample) for sample in samples)
+        return tuple(measured.get(sample[0].id, sample) for sample in samples)
 
     def _add(self, asked: Asked, answers: totals.Answers, now: float
              ) -> WorkloadSample:
-        sample, unknown = asked.one.add(asked, answers, now=now,
-                                        since_s=self._since_s)
+        sample, unknown = asked.totals.add(asked, answers, now=now,
+                                           since_s=self._since_s)
         if unknown and self._logged.due(('old', sample[0].id), cause=SWITCH):
             LOG.warning('%s: io_wait is unknown: %s of its processes began '
                         'before delay accounting was on; restart it, and '
@@ -181,7 +182,7 @@ class DelayAccounting:
         lasting = isinstance(exc, ValueError) or exc.errno in LASTING
         self._retry_s = math.inf if lasting else now + RETRY_S
 
-    def _say_state(self, why: str) -> None:
+    def _log_state(self, why: str) -> None:
         """Take down why the signals are not there, and log a change."""
         if why == self._why:
             return
@@ -193,14 +194,14 @@ class DelayAccounting:
             LOG.info('delays are not measured: %s', why)
         self._why = why
 
-    def _say(self, what: str, workload: str, text: str, *args: object
-             ) -> None:
+    def _warn(self, what: str, workload: str, text: str, *args: object
+              ) -> None:
         """Warn about one thing once."""
         if self._logged.due((what, workload)):
             LOG.warning(text, *args)
 
     def _hang_up(self) -> None:
-        """The next tick opens a new conversation."""
+        """Close the socket: the next tick opens another."""
         if self._kernel is not None:
             self._kernel.close()
             self._kernel = None
@@ -209,20 +210,20 @@ class DelayAccounting:
 
     def _follow(self, samples: Sequence[WorkloadSample]) -> None:
         """Forget what is gone or was made again, take down what is new."""
-        known = self._known
+        by_name = self._known
         made = {sample[0].id: sample[0].created_s for sample in samples}
-        gone = {name for name, one in known.items()
-                if made.get(name) != one.created_s}
+        gone = {name for name, total in by_name.items()
+                if made.get(name) != total.created_s}
         for name in gone:
-            del known[name]
+            del by_name[name]
             for what in ('old', 'many'):
                 self._logged.forget((what, name))
-        for name in made.keys() - known.keys():
-            known[name] = Totals(made[name], self._hierarchy(name),
-                                 self._root)
+        for name in made.keys() - by_name.keys():
+            by_name[name] = Totals(made[name], self._hierarchy(name),
+                                   self._root)
 
     def _hierarchies(self) -> list[Mount]:
-        """Where processes may be listed."""
+        """Return where processes may be listed."""
         return [self._mounts[name] for name in _LISTED
                 if name in self._mounts]
 
@@ -234,7 +235,7 @@ class DelayAccounting:
 
     def _choose(self, samples: Sequence[WorkloadSample]
                 ) -> tuple[list[Asked], list[WorkloadSample]]:
-        """What to ask, and the workloads that must wait for their turn.
+        """Return what to ask, and the workloads that must wait for their turn.
 
         The foreground comes first: it is what can suffer.
         """
@@ -246,32 +247,32 @@ class DelayAccounting:
                 sample[0].priority is not Priority.FOREGROUND,
                 self._known[sample[0].id].rank)):
             name = sample[0].id
-            one = self._known[name]
-            if one.cost > most:
+            total = self._known[name]
+            if total.cost > most:
                 continue
-            if one.cost > left or asked and time.thread_time() > until:
+            if total.cost > left or asked and time.thread_time() > until:
                 waiting.append(sample)
                 continue
             try:
-                look = one.look(sample, most=most, left=left)
+                request = total.look(sample, most=most, left=left)
             except cgroup_members.TooMany:
-                one.cost = most + 1
-                self._say('many', name, '%s: io_wait and run_delay are '
-                          'unknown: it has more than [cgroups] delay_tasks '
-                          '= %s processes or threads', name, most)
+                total.cost = most + 1
+                self._warn('many', name, '%s: io_wait and run_delay are '
+                           'unknown: it has more than [cgroups] delay_tasks '
+                           '= %s processes or threads', name, most)
                 continue
             except OSError as exc:
                 if exc.errno not in ABSENT:
-                    self._say('read', '', '%s: io_wait and run_delay are '
-                              'unknown: its processes cannot be listed: %s',
-                              name, exc.strerror)
+                    self._warn('read', '', '%s: io_wait and run_delay are '
+                               'unknown: its processes cannot be listed: %s',
+                               name, exc.strerror)
                 continue
-            if look is None:
+            if request is None:
                 waiting.append(sample)
                 continue
-            one.turn = self._turn
-            asked.append(look)
-            left -= one.cost
+            total.turn = self._turn
+            asked.append(request)
+            left -= total.cost
         return asked, waiting
 
     def _take_turns(self, samples: Sequence[WorkloadSample],
@@ -283,27 +284,28 @@ class DelayAccounting:
         and it does not wait for ever for room beside them.
         """
         if waiting:
-            self._say('turns', '', 'io_wait and run_delay of only %s of %s '
-                      'workloads are known at a time, in turns of %s ticks: '
-                      'raise [cgroups] delay_tasks or delay_cpu_s, at the '
-                      'cost of CPU', len(samples) - len(waiting),
-                      len(samples), TURN_TICKS)
+            self._warn('turns', '', 'io_wait and run_delay of only %s of %s '
+                       'workloads are known at a time, in turns of %s ticks: '
+                       'raise [cgroups] delay_tasks or delay_cpu_s, at the '
+                       'cost of CPU', len(samples) - len(waiting),
+                       len(samples), TURN_TICKS)
         self._ticks += 1
         if self._ticks < TURN_TICKS:
             return
         self._ticks = 0
         self._turn += 1
         share = self._settings.tasks / max(1, len(samples))
-        for one in self._known.values():
-            one.rank = (self._turn % 2 == 1 and one.cost > share, one.turn)
-            if one.turn < self._turn - 1:
-                one.cost = 0    # it may have become less
+        for total in self._known.values():
+            total.rank = (self._turn % 2 == 1 and total.cost > share,
+                          total.turn)
+            if total.turn < self._turn - 1:
+                total.cost = 0    # it may have become less
 
     # --- what
 
     def _ask(self, asked: Sequence[Asked]) -> totals.Answers:
         about = list(dict.fromkeys(
-            question for one in asked for question in one.questions()))
+            question for request in asked for question in request.questions()))
         assert self._kernel is not None
         return dict(zip(about, self._kernel.ask(about), strict=True))
 

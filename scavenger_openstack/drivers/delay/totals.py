@@ -67,7 +67,7 @@ class Asked(NamedTuple):
     accounted.
     """
 
-    one: Totals
+    totals: Totals
     sample: WorkloadSample
     processes: list[int]
     fresh: list[int]
@@ -75,7 +75,7 @@ class Asked(NamedTuple):
     listed: bool
 
     def questions(self) -> list[tuple[int, int]]:
-        """What to ask the kernel."""
+        """Return what to ask the kernel."""
         return [*((taskstats.PROCESS, pid) for pid in self.processes),
                 *((taskstats.TASK, pid) for pid in self.fresh),
                 *((taskstats.TASK, tid) for tid in self.threads)]
@@ -116,7 +116,7 @@ class Totals:
 
     def look(self, sample: WorkloadSample, *, most: int, left: int
              ) -> Asked | None:
-        """What to ask; ``None`` where that costs more than is ``left``.
+        """Return what to ask; ``None`` where that costs more than is ``left``.
 
         :raises TooMany: it costs more than ``most``
         :raises OSError: the cgroup is gone, or may not be read
@@ -159,13 +159,13 @@ class Totals:
         return pids, threads
 
     def _trusts(self, sample: WorkloadSample) -> bool | None:
-        """Whether the cgroup counts its I/O; ``None``: not known yet.
+        """Return whether the cgroup counts its I/O; ``None``: not known yet.
 
         With version 2 the controller comes and goes.
         """
-        before, known = self._counts, sample.io_bytes is not None
-        if self._mount.version == 2 and (known or before):
-            self._counts = known or None
+        before, counts_io = self._counts, sample.io_bytes is not None
+        if self._mount.version == 2 and (counts_io or before):
+            self._counts = counts_io or None
         elif before is None and sample.io_bytes:
             self._counts = True
         self._switched |= before not in (None, self._counts)
@@ -208,12 +208,12 @@ class Totals:
 
     def _add_waits(self, asked: Asked, answers: Answers, since_s: float,
                    most_ns: float) -> tuple[set[int], int]:
-        """Who began since the last listing, and how many of all are not
-        accounted.
+        """Return the processes that began since the last listing, and how many
+        of all are not accounted.
 
         :param most_ns: that a process can have waited since
         """
-        known, self.processes = self.processes, {}
+        before, self.processes = self.processes, {}
         born = set()
         unknown = 0
         for pid in asked.processes:
@@ -221,7 +221,7 @@ class Totals:
             if cur is None:
                 self._rest = 0      # who else is gone, or new?
                 continue
-            process = known.get(pid)
+            process = before.get(pid)
             if process is not None and cur.runs < process.last.runs:
                 process = None      # another one got its number
             if process is None:
@@ -244,17 +244,17 @@ class Totals:
 
     def _add_bytes(self, asked: Asked, answers: Answers, born: set[int]
                    ) -> None:
-        known, self._threads = self._threads, {}
+        before, self._threads = self._threads, {}
         for tid in asked.threads:
             cur = answers[taskstats.TASK, tid]
             if cur is not None:
                 total = self._threads[tid] = cur.read_bytes + cur.write_bytes
-                self._bytes += max(0, total - known.get(
+                self._bytes += max(0, total - before.get(
                     tid, 0 if tid in born else total))
 
 
 def _is_accounted(process: Waits, leader: Waits | None) -> bool:
-    """Whether a process has surely been accounted since it began.
+    """Return whether a process has surely been accounted since it began.
 
     Its first thread shows that.  A thread that is younger than the switch
     proves nothing about the others, but where the kernel counts no copies it
@@ -266,7 +266,7 @@ def _is_accounted(process: Waits, leader: Waits | None) -> bool:
 
 
 def began_s(root: str, pid: int) -> float:
-    """When a process began, CLOCK_BOOTTIME; 0: not known (any more)."""
+    """Return when a process began, CLOCK_BOOTTIME; 0 when it is gone."""
     try:
         return proc.started_ticks(pid, root) * CLOCK_S
     except errors.WorkloadGone:

@@ -35,7 +35,7 @@ class NoGroups:
     """In the place of groups, on a CPU that cannot monitor."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 class CacheEvidence(windows.Windows[monitoring.Groups | NoGroups]):

@@ -22,7 +22,7 @@ SHOWN_THREADS = 5
 def evidence(asked: Collection[str], waits: Waits, window_s: float, *,
              owners: Mapping[tuple[int, int], str], names: Mapping[int, str]
              ) -> tuple[DirectEvidence, ...]:
-    """What is known of each workload that is asked about.
+    """Return what is known of each workload that is asked about.
 
     :param owners: whose the processes are that ran, by process and cgroup,
         where it is known

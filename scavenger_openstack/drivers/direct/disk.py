@@ -46,19 +46,19 @@ class DiskEvidence(thread_windows.ThreadWindows[DiskWaits]):
     def _watch(self, tasks: Mapping[str, Collection[int]]) -> DiskWaits:
         counter = DiskWaits(tasks)
         self._looks = []
-        self._look()
+        self._note_dirty()
         return counter
 
-    def _look(self) -> None:
+    def _note_dirty(self) -> None:
         """Note what has dirty pages now."""
         samples = self._sample.workloads if self._sample else ()
-        if look := self._dirty.look([sample[0].id for sample in samples]):
-            self._looks.append(look)
+        if dirty := self._dirty.look([sample[0].id for sample in samples]):
+            self._looks.append(dirty)
 
     def _go_on(self, window: windows.Window[DiskWaits], counter: DiskWaits
                ) -> None:
         super()._go_on(window, counter)
-        self._look()
+        self._note_dirty()
 
     def _shares(self, first: HostSample, last: HostSample,
                 asked: Collection[str]) -> Iterable[DirectEvidence]:
@@ -74,13 +74,13 @@ class DiskEvidence(thread_windows.ThreadWindows[DiskWaits]):
                 beside[submitter.process, submitter.cgroup] += sum(
                     served.beside_s.values())
         holders = self._holders(window, counter, beside)
-        self._look()
+        self._note_dirty()
         return self.or_shares(window, tuple(
             self._by_writer(disk_waits.evidence(victim, waits, *holders))
             for victim in window.victims if victim in self._listed))
 
     def _by_writer(self, answer: DirectEvidence) -> DirectEvidence:
-        """The same, and what made dirty what the host wrote."""
+        """Add to an answer what made dirty what the host wrote."""
         sample = self._sample
         workloads = {} if sample is None else {
             rated[0].id: rated[0] for rated in sample.workloads}

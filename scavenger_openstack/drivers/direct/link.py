@@ -25,7 +25,7 @@ class LinkSamples:
         self.samples = [] if first is None else [first]
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 class LinkEvidence(windows.Windows[LinkSamples]):
@@ -54,4 +54,4 @@ class LinkEvidence(windows.Windows[LinkSamples]):
         return shares.of_links([first, last], asked)
 
     def _let_go(self, window: windows.Window[LinkSamples]) -> None:
-        """Nothing is in the kernel."""
+        """Do nothing: nothing is in the kernel."""

@@ -59,7 +59,7 @@ class MemoryUses:
         self.uses = uses
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 class MemoryEvidence(windows.Windows[MemoryUses]):
@@ -89,7 +89,7 @@ class MemoryEvidence(windows.Windows[MemoryUses]):
         return ()
 
     def _let_go(self, window: windows.Window[MemoryUses]) -> None:
-        """Nothing is in the kernel."""
+        """Do nothing: nothing is in the kernel."""
 
     def _uses(self) -> dict[str, Use]:
         """Return what all workloads used so far."""

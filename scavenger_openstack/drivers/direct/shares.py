@@ -164,8 +164,8 @@ class _Sent(NamedTuple):
 
 
 def _sent(first: HostSample, last: HostSample, name: str) -> _Sent | None:
-    """What was sent over the link of a workload, while that was full and the
-    workload sent, too."""
+    """Return what was sent over the link of a workload, while that was full
+    and the workload sent, too."""
     passed_s = last.time_s - first.time_s
     pairs = {sample[0].id: (start, sample)
              for start, sample in _pairs(first, last)}
@@ -174,24 +174,24 @@ def _sent(first: HostSample, last: HostSample, name: str) -> _Sent | None:
     link = sharing.link_of(pairs[name][1][0], last.link_of)
     if link is None or link not in last.links:
         return None
-    known: dict[str, float] = {}
+    sent_bytes: dict[str, float] = {}
     all_known = len(pairs) == len(last.workloads)
     for workload, (start, sample) in pairs.items():
         over = sharing.link_of(sample[0], last.link_of)
         count = grown(start.net_tx_bytes, sample.net_tx_bytes)
         all_known &= over is not None and count is not None
         if over == link and count is not None:
-            known[workload] = count
-    by_workloads = sum(known.values())
+            sent_bytes[workload] = count
+    by_workloads = sum(sent_bytes.values())
     whole = grown(first.link_tx_bytes.get(link), last.link_tx_bytes.get(link))
     least = LINK_FULL * last.links[link] * passed_s
-    if not known.get(name) or (by_workloads if whole is None
-                               else whole) < least:
+    if not sent_bytes.get(name) or (by_workloads if whole is None
+                                    else whole) < least:
         return None
     rest = 0.0 if whole is None else max(0.0, whole - by_workloads)
     if rest and all_known:
-        known[THE_HOST], rest = rest, 0.0
-    return _Sent(known, rest, whole is None
+        sent_bytes[THE_HOST], rest = rest, 0.0
+    return _Sent(sent_bytes, rest, whole is None
                  or by_workloads > MOST_OVER * whole)
 
 

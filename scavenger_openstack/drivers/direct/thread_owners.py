@@ -41,7 +41,8 @@ _OF_CPU = re.compile(r'/(?:R|u?\d+)(?::\d+[A-Z]?)?(?=[-+]|$)')
 
 
 def common_name(name: str) -> str:
-    """What threads of the kernel are that do the same on different CPUs.
+    """Return what threads of the kernel are that do the same on different
+    CPUs.
 
     ``kworker/u8:3-events_unbound`` is ``kworker-events_unbound``, and
     ``ksoftirqd/1`` is ``ksoftirqd``.
@@ -180,14 +181,14 @@ class ThreadOwners:
                        int(fields[_START]) * TICK_S)
 
     def lives(self, tid: int) -> bool:
-        """Whether a thread has this id, and has not ended.
+        """Return whether a thread has this id, and has not ended.
 
         :raises OSError: it cannot be read.
         """
         return self._state(tid) not in _DEAD | {''}
 
     def runnable(self, tid: int) -> bool:
-        """Whether a thread runs or waits for a CPU.
+        """Return whether a thread runs or waits for a CPU.
 
         :raises OSError: it cannot be read.
         """
@@ -221,7 +222,7 @@ class ThreadOwners:
         return (self._stat(tid) or [''])[0]
 
     def _stat(self, tid: int) -> list[str]:
-        """Its state and what comes after that, from the third field on."""
+        """Return the state of a thread and the fields that follow."""
         # Its name comes in parentheses and may hold anything.
         return self._read(tid, 'stat').rpartition(') ')[2].split()
 

@@ -126,20 +126,20 @@ class Windows(abc.ABC, Generic[C]):
     @abc.abstractmethod
     def _counted(self, window: Window[C], counter: C, window_s: float
                  ) -> tuple[DirectEvidence, ...]:
-        """What the kernel counted, by workload."""
+        """Return what the kernel counted, by workload."""
 
     @abc.abstractmethod
     def _shares(self, first: HostSample, last: HostSample,
                 asked: Collection[str]) -> Iterable[DirectEvidence]:
-        """What the shares of the use tell in its place."""
+        """Return what the shares of the use tell in its place."""
 
     def facts(self) -> dict[str, Any]:
-        """Whether the kernel counts for us, and why not, for the status;
-        ``None`` before anything was asked."""
+        """Return whether the kernel counts for us, and why not, for the
+        status; ``None`` before anything was asked."""
         return {'on': self._counts, 'why': self.why}
 
     def answers(self, now: float) -> tuple[DirectEvidence, ...]:
-        """What the last window has shown; each answer is taken once.
+        """Return what the last window has shown; each answer is taken once.
 
         :param now: CLOCK_MONOTONIC
         """
@@ -208,7 +208,7 @@ class Windows(abc.ABC, Generic[C]):
             workload, controller)
 
     def _workloads(self) -> dict[str, str]:
-        """All workloads, by the paths of their cgroups."""
+        """Return all workloads, by the paths of their cgroups."""
         samples = self._sample.workloads if self._sample else ()
         return {sample[0].id: sample[0].id for sample in samples
                 } | self._domains.own

@@ -169,12 +169,12 @@ def shares(looks: Sequence[Look]) -> dict[str, float]:
         return {}
     written: dict[str, int] = {}
     for workload in looks[-1].workloads:
-        dirty = [look.workloads[workload] for look in looks
-                 if workload in look.workloads]
-        so_far = [one.written_bytes for one in dirty
-                  if one.written_bytes is not None]
+        dirty = [reading.workloads[workload] for reading in looks
+                 if workload in reading.workloads]
+        so_far = [pages.written_bytes for pages in dirty
+                  if pages.written_bytes is not None]
         # What never has a dirty page writes past them.
-        if any(one.bytes for one in dirty) and so_far[-1:] > so_far[:1]:
+        if any(pages.bytes for pages in dirty) and so_far[-1:] > so_far[:1]:
             written[workload] = so_far[-1] - so_far[0]
     total = max(looks[-1].written_bytes - looks[0].written_bytes,
                 sum(written.values()))
@@ -183,7 +183,8 @@ def shares(looks: Sequence[Look]) -> dict[str, float]:
 
 def attributed(answer: DirectEvidence, parts: Mapping[str, float]
                ) -> DirectEvidence:
-    """The same, and what the host wrote for workloads is held by these.
+    """Return the answer with what the host wrote back held by the workloads
+    of ``parts``.
 
     :param parts: as of :func:`shares`, of what shares a disk with the victim
     """
@@ -220,8 +221,8 @@ def _read(path: str) -> bytes:
 
 
 def _written(data: bytes, devices: Collection[str]) -> int:
-    """What ``io.stat`` counts for these disks; a cgroup that has used none
-    has no line."""
+    """Return what ``io.stat`` counts for these disks; a cgroup that has used
+    none has no line."""
     total = 0
     for line in data.decode(errors='replace').split('\n'):
         device, counts = grammar.device_row(line)

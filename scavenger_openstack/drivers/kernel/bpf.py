@@ -266,7 +266,7 @@ class Programs:
 
     def entries(self, fd: int, key: struct.Struct, value: struct.Struct,
                 most: int) -> list[tuple[tuple[Any, ...], tuple[Any, ...]]]:
-        """All keys and values of a hash, by one system call.
+        """Return all keys and values of a hash, by one system call.
 
         :param most: entries that the map takes
         :raises DriverError: it cannot be read.

@@ -104,7 +104,7 @@ def open_fd(path: str, flags: int, directory: Fd | None = None) -> Fd:
 
 
 def explain(exc: OSError, doing: str) -> errors.DriverError:
-    """What an operator should know about ``exc``, in one line."""
+    """Return what an operator should know about ``exc``, in one line."""
     advice = _ADVICE.get(exc.errno or 0, 'see the kernel log')
     kind = (errors.Unsupported if exc.errno in ABSENT else
             errors.Denied if exc.errno in _LASTING else errors.DriverError)
@@ -115,7 +115,7 @@ def explain(exc: OSError, doing: str) -> errors.DriverError:
 
 
 def gone(doing: str) -> errors.WorkloadGone:
-    """What is said of a cgroup that was removed."""
+    """Return what is said of a cgroup that was removed."""
     return errors.WorkloadGone(f'{doing}: the cgroup is gone')
 
 
@@ -186,8 +186,8 @@ class CgroupDirectory:
         return file
 
     def _with_file(self, name: str, flags: int, do: Callable[[Fd], T]) -> T:
-        """What ``do``, which holds it, returns for a file, which is opened
-        again where its controller was turned off and on.
+        """Return what ``do``, which holds it, returns for a file, which is
+        opened again where its controller was turned off and on.
 
         :raises OSError: of ``do``, if the cgroup is there.
         :raises DriverError: the file cannot be opened.
@@ -201,7 +201,7 @@ class CgroupDirectory:
         return do(self._file(name, flags))
 
     def _cure(self, name: str) -> str:
-        """What to do about a file that is missing."""
+        """Return what to do about a file that is missing."""
         controller = name.partition('.')[0]
         where, between = self.path, -1
         while self.version == 2 and where != '/':
@@ -224,8 +224,8 @@ class CgroupDirectory:
         return self._fd.number
 
     def alive(self) -> bool:
-        """Whether the cgroup still exists (under whatever path): one that
-        was removed has no files."""
+        """Return whether the cgroup still exists (under whatever path): one
+        that was removed has no files."""
         try:
             fd = open_fd('.', os.O_RDONLY | os.O_DIRECTORY, self._fd)
             return bool(os.listdir(fd.number))
@@ -250,8 +250,8 @@ class CgroupDirectory:
         return data.decode('utf-8', 'replace').strip()
 
     def processes(self) -> set[int]:
-        """What is in the cgroup itself; 0: a process in a PID namespace that
-        is not ours.  None in a threaded one.
+        """Return what is in the cgroup itself; 0: a process in a PID namespace
+        that is not ours.  None in a threaded one.
 
         :raises WorkloadGone: it was removed.
         :raises DriverError: it cannot be read.

@@ -38,13 +38,13 @@ def hierarchy(controller: str, version: int) -> str:
 def paths(text: str) -> dict[str, str]:
     """The cgroups in ``/proc/PID/cgroup``: by controller of version 1, and
     ``unified`` that of version 2."""
-    found: dict[str, str] = {}
+    by_controller: dict[str, str] = {}
     for line in text.split('\n'):      # a name may hold any other character
         number, _, rest = line.partition(':')
         names, _, path = rest.partition(':')
         for controller in names.split(','):
-            found['unified' if number == '0' else controller] = path
-    return found
+            by_controller['unified' if number == '0' else controller] = path
+    return by_controller
 
 
 def upward(path: str) -> Iterator[str]:
@@ -56,7 +56,7 @@ def upward(path: str) -> Iterator[str]:
 
 def read(path: str, directory: int | None = None, *,
          size: int | None = None) -> bytes:
-    """What one of the files above lists, a number per line.
+    """Return what one of the files above lists, a number per line.
 
     Nothing where the cgroup has no such list: the processes of a threaded
     cgroup of version 2 are listed in a cgroup above it.
@@ -91,7 +91,7 @@ def nodes_of(top: str, most: int) -> list[tuple[str, int]]:
     :raises TooMany: more than ``most``
     :raises OSError: ``top`` is gone
     """
-    found = []
+    nodes = []
     waiting = [top]
     while waiting:
         path = waiting.pop()
@@ -105,10 +105,10 @@ def nodes_of(top: str, most: int) -> list[tuple[str, int]]:
             if path == top:
                 raise
             continue
-        found.append((path, links))
-        if len(found) + len(waiting) > most:
+        nodes.append((path, links))
+        if len(nodes) + len(waiting) > most:
             raise TooMany
-    return found
+    return nodes
 
 
 def members(nodes: Sequence[tuple[str, int]], file: str, most: int
@@ -119,7 +119,7 @@ def members(nodes: Sequence[tuple[str, int]], file: str, most: int
     :raises TooMany: more than ``most``
     :raises OSError: the first is gone, or one may not be read
     """
-    found: list[int] = []
+    tasks: list[int] = []
     size = _NUMBER_BYTES * most + 1
     for path, _ in nodes:
         try:
@@ -130,10 +130,10 @@ def members(nodes: Sequence[tuple[str, int]], file: str, most: int
             continue
         if len(data) >= size:
             raise TooMany
-        found += map(int, data.split())
-        if len(found) > most:
+        tasks += map(int, data.split())
+        if len(tasks) > most:
             raise TooMany
-    return found
+    return tasks
 
 
 def some(path: str, most: int) -> list[int]:

@@ -27,7 +27,7 @@ class Mount(NamedTuple):
 
 def find_mounts(root_dir: str = '/',
                 logged: log_once.LogOnce | None = None) -> dict[str, Mount]:
-    """Where each cgroup controller of this host is mounted.
+    """Return where each cgroup controller of this host is mounted.
 
     The key ``unified`` is the cgroup v2 tree, if there is one; a controller
     is looked for in the v1 mounts first, then in what the v2 root offers;
@@ -104,8 +104,8 @@ class Mounts(dict[str, Mount]):
 
 
 def _parts(table: str) -> frozenset[str]:
-    """Where only a part of a tree is mounted, as in a container: nothing
-    else of the host is to be seen there.
+    """Return where only a part of a tree is mounted, as in a container:
+    nothing else of the host is to be seen there.
 
     Without the table, which plain files need not have, it is nowhere.
     """

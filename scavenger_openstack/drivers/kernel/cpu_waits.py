@@ -319,7 +319,7 @@ class CpuWaits:
             b''.join(map(bpf.NUMBER.pack, watched.values())), len(watched))
 
     def waits(self) -> Waits:
-        """What was counted so far.
+        """Return what was counted so far.
 
         :raises DriverError: it cannot be read, or was closed.
         """
@@ -342,7 +342,7 @@ class CpuWaits:
         return Waits(behind, unknown, lasting)
 
     def ended(self) -> watched_threads.Ended:
-        """What ended so far; others may have their ids now.
+        """Return what ended so far; others may have their ids now.
 
         :raises DriverError: it cannot be read.
         """

@@ -86,7 +86,7 @@ _END: _Parts = ('end', _do(_op.MOVE, _R0), _do(_op.EXIT))
 
 
 def queue_program(event: bpf.Event, maps: Maps, victims: int) -> bytes:
-    """At ``block_bio_queue``."""
+    """Return the program at ``block_bio_queue``."""
     return bpf.assembled((
         *_key(event, maps),
         _do(_op.CALL, immediate=bpf.Helper.CGROUP_ID),
@@ -105,7 +105,8 @@ def queue_program(event: bpf.Event, maps: Maps, victims: int) -> bytes:
 
 
 def split_program(event: bpf.Event, maps: Maps, victims: int) -> bytes:
-    """At ``block_split``; the new sector comes cut to 32 bits."""
+    """Return the program at ``block_split``; the new sector comes cut to 32
+    bits."""
     return bpf.assembled((
         *_key(event, maps),
         *bpf.map_call(bpf.Helper.MAP_LOOKUP, maps.start, _SECTOR),
@@ -120,7 +121,8 @@ def split_program(event: bpf.Event, maps: Maps, victims: int) -> bytes:
 
 
 def merge_program(event: bpf.Event, maps: Maps, victims: int) -> bytes:
-    """At ``block_bio_backmerge`` and ``block_rq_merge``."""
+    """Return the program at ``block_bio_backmerge`` and
+    ``block_rq_merge``."""
     return bpf.assembled((*_key(event, maps), *_forget(maps, victims), *_END))
 
 
@@ -138,7 +140,7 @@ def front_merge_program(event: bpf.Event, maps: Maps, victims: int) -> bytes:
 
 
 def complete_program(event: bpf.Event, maps: Maps, victims: int) -> bytes:
-    """At ``block_rq_complete``."""
+    """Return the program at ``block_rq_complete``."""
     since, now, last = 6, 8, 9
     new = _BESIDE - 8 * victims - _HELD - 16 * victims
     return bpf.assembled((
@@ -341,8 +343,8 @@ def _later(register: int, other: int, label: str) -> _Parts:
 
 
 def _wait(victim: int, since: int, now: int, last: int) -> _Parts:
-    """What passed on this disk while the victim's newest request waited; and
-    of that, while the completed request was in flight."""
+    """Return what passed on this disk while the victim's newest request
+    waited; and of that, while the completed request was in flight."""
     place, end = victim << _PLACE_BITS, f'after {victim}'
     return (
         _do(_op.LOAD, 1, _DISK, place + _NEWEST),

@@ -133,7 +133,7 @@ class DiskWaits:
             b''.join(map(bpf.NUMBER.pack, watched.values())), len(watched))
 
     def waits(self) -> Waits:
-        """What was counted so far.
+        """Return what was counted so far.
 
         :raises DriverError: it cannot be read, or was closed.
         """
@@ -172,7 +172,7 @@ class DiskWaits:
         return Waits((now_ns - self._since_ns) / 1e9, served, waited, lost)
 
     def ended(self) -> watched_threads.Ended:
-        """What ended so far; others may have their ids now.
+        """Return what ended so far; others may have their ids now.
 
         :raises DriverError: it cannot be read.
         """
@@ -234,8 +234,8 @@ def disks(root_dir: str = '/') -> tuple[str, ...]:
 
 
 def _rotates(device: str, root_dir: str = '/') -> bool:
-    """Whether a disk serves one request after the other, as the kernel says
-    it; so if that is not known."""
+    """Return whether a disk serves one request after the other, as the kernel
+    says it; so if that is not known."""
     try:
         with open(f'{root_dir.rstrip("/")}/sys/dev/block/{device}/queue/'
                   'rotational') as file:
@@ -247,7 +247,7 @@ def _rotates(device: str, root_dir: str = '/') -> bool:
 def evidence(workload: str, waits: Waits,
              owners: Mapping[tuple[int, int], str],
              names: Mapping[int, str]) -> DirectEvidence:
-    """Which workloads the disks served while this one waited for them.
+    """Return which workloads the disks served while this one waited for them.
 
     :param workload: one of the victims
     :param owners: workloads, or :data:`THE_HOST`, by process and cgroup;

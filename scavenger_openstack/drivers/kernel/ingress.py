@@ -71,7 +71,7 @@ def add_qdisc(talk: netlink.Netlink, ifindex: int) -> None:
 
 
 def delete_qdisc(talk: netlink.Netlink, ifindex: int) -> None:
-    """Delete it, with all that hangs on it."""
+    """Delete the ingress qdisc, with all that hangs on it."""
     talk.ask(_DELQDISC, netlink.ACK,
              _TC.pack(0, ifindex, _HANDLE, _INGRESS, 0))
 
@@ -102,7 +102,7 @@ def redirect(talk: netlink.Netlink, ifindex: int, target: int) -> None:
 
 
 def delete_redirect(talk: netlink.Netlink, ifindex: int) -> None:
-    """Take our filter away; fine when there is none."""
+    """Delete our filter; fine when there is none."""
     try:
         talk.ask(_DELFILTER, netlink.ACK,
                  _TC.pack(0, ifindex, 0, _FILTERS, _which())
@@ -121,8 +121,8 @@ def _nest(kind: int, payload: bytes) -> bytes:
 
 
 def _kind(answer: bytes) -> str:
-    found = dict(attributes(answer[_TC.size:]))
-    return found.get(_TCA_KIND, b'').rstrip(b'\0').decode(errors='replace')
+    fields = dict(attributes(answer[_TC.size:]))
+    return fields.get(_TCA_KIND, b'').rstrip(b'\0').decode(errors='replace')
 
 
 def _parse(answers: list[bytes]) -> Iterator[Filter]:
@@ -132,17 +132,17 @@ def _parse(answers: list[bytes]) -> Iterator[Filter]:
             continue
         preference = _TC.unpack_from(answer)[4] >> 16
         kind = _kind(answer)
-        found = dict(attributes(answer[_TC.size:]))
+        fields = dict(attributes(answer[_TC.size:]))
         if kind != 'u32' or preference != PREFERENCE:
             yield Filter(kind, preference)
             continue
-        options = dict(attributes(found.get(_TCA_OPTIONS, b'')))
+        options = dict(attributes(fields.get(_TCA_OPTIONS, b'')))
         if _U32_ACTIONS in options:
             yield Filter(kind, preference, _target(options[_U32_ACTIONS]))
 
 
 def _target(actions: bytes) -> int:
-    """Where the first action redirects to, 0 for nowhere."""
+    """Return where the first action redirects to, 0 for nowhere."""
     first = dict(attributes(dict(attributes(actions)).get(1, b'')))
     options = dict(attributes(first.get(_ACTION_OPTIONS, b'')))
     parms = options.get(_MIRRED_PARMS, b'')

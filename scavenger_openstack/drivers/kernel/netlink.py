@@ -126,7 +126,7 @@ class Netlink:
     def dump(self, kind: int, body: bytes) -> list[bytes]:
         """Ask for all there is of a kind; the body of each answer."""
         self._send(kind, _DUMP, body)
-        found: list[bytes] = []
+        answers: list[bytes] = []
         while True:
             size, at = self._socket.recv_into(self._buffer), 0
             while at + _HEADER.size <= size:
@@ -138,8 +138,8 @@ class Netlink:
                     continue
                 if got in (ERROR, _DONE):
                     _raise_error(body.ljust(4, b'\0'), got_flags)
-                    return found
-                found.append(body)
+                    return answers
+                answers.append(body)
 
     def close(self) -> None:
         self._socket.close()

@@ -27,14 +27,14 @@ def read(root_dir: str = '/') -> frozenset[int]:
 
 
 def possible(root_dir: str = '/') -> frozenset[int]:
-    """All CPUs that this host can ever have."""
+    """Return all CPUs that this host can ever have."""
     return _read(f'{root_dir.rstrip("/")}/sys/devices/system/cpu/possible'
                  ) or counted()
 
 
 def isolated(root_dir: str = '/') -> frozenset[int]:
-    """Those that the host keeps free of all that is not put there
-    (``isolcpus``)."""
+    """Return the CPUs that the host keeps free of all that is not put
+    there (``isolcpus``)."""
     return _read(f'{root_dir.rstrip("/")}/sys/devices/system/cpu/isolated')
 
 
@@ -70,7 +70,7 @@ class OnlineCpus:
         self.now: frozenset[int] = frozenset((0,))
 
     def look(self) -> bool:
-        """Whether they have changed since the last look."""
+        """Return whether the CPUs online have changed since the last call."""
         try:
             if self._fd is None:
                 self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)

@@ -66,12 +66,14 @@ class Place(NamedTuple):
 
 
 def supported() -> bool:
-    """Whether the number of the system call is known for this machine."""
+    """Return whether the number of the system call is known for this
+    machine."""
     return platform.machine() in SYSCALLS
 
 
 def demands_more(root_dir: str = '/') -> str:
-    """What to do where the kernel demands more than CAP_PERFMON, '' if not.
+    """Return what to do where the kernel demands more than CAP_PERFMON, '' if
+    not.
 
     Those of Debian and Ubuntu are patched so.
     """
@@ -138,8 +140,8 @@ def close(fds: Iterable[int]) -> None:
 
 def find_mount(root_dir: str = '',
                logged: log_once.LogOnce | None = None) -> str | None:
-    """Where the cgroups are that perf counts by: the hierarchy of version 1
-    that has perf_event, else the tree of version 2.
+    """Return where the cgroups are that perf counts by: the hierarchy of
+    version 1 that has perf_event, else the tree of version 2.
 
     :param logged: what was logged of this host
     :raises DriverError: the list of mounts cannot be read.
@@ -196,7 +198,7 @@ class CgroupCounters:
             self._arrange()
 
     def _arrange(self) -> None:
-        """One buffer for all groups, so that a column is a slice."""
+        """Make one buffer for all groups, so that a column is a slice."""
         self._buffer = bytearray(self._size * len(self._groups))
         self._words = memoryview(self._buffer).cast('Q')
         view = memoryview(self._buffer)
@@ -228,7 +230,7 @@ class CgroupCounters:
 
     @property
     def descriptors(self) -> int:
-        """How many it holds."""
+        """Return how many it holds."""
         return 1 + len(self._groups) * len(self._events)
 
     def close(self) -> None:

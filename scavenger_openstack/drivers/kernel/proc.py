@@ -47,7 +47,7 @@ def busy_s(data: bytes, hz: int = _HZ) -> dict[int, float]:
 
     :raises ValueError: there is no CPU.
     """
-    found: dict[int, float] = {}
+    by_cpu: dict[int, float] = {}
     for line in data.split(b'\n'):
         if not line.startswith(b'cpu') or line.startswith(b'cpu '):
             continue
@@ -57,13 +57,13 @@ def busy_s(data: bytes, hz: int = _HZ) -> dict[int, float]:
                 continue
             user, nice, system, _idle, _iowait, irq, softirq, steal = (
                 *map(int, ticks[:8]), *(0,) * (8 - len(ticks)))
-            found[int(name[3:])] = (
+            by_cpu[int(name[3:])] = (
                 user + nice + system + irq + softirq + steal) / hz
         except ValueError:
             continue
-    if not found:
+    if not by_cpu:
         raise ValueError('no CPU is named')
-    return found
+    return by_cpu
 
 
 def total_and_available(data: bytes) -> tuple[int | None, int | None]:
@@ -72,20 +72,20 @@ def total_and_available(data: bytes) -> tuple[int | None, int | None]:
 
     :raises ValueError: both are.
     """
-    found: list[int | None] = []
+    amounts: list[int | None] = []
     for key in (b'MemTotal:', b'MemAvailable:'):
         try:
-            found.append(BYTES_PER_KIB * rows.number(data, key))
+            amounts.append(BYTES_PER_KIB * rows.number(data, key))
         except ValueError:
-            found.append(None)
-    if found == [None, None]:
+            amounts.append(None)
+    if amounts == [None, None]:
         raise ValueError('none of its rows')
-    return found[0], found[1]
+    return amounts[0], amounts[1]
 
 
 def read_topology(root_dir: str = '/',
                   logged: log_once.LogOnce | None = None) -> dict[int, Cpu]:
-    """Where each online CPU sits.
+    """Return where each online CPU sits.
 
     A core, an LLC and a NUMA node are named by the lowest CPU in them (a
     node by its number).  Without the files in /sys each CPU is a core of
@@ -112,7 +112,7 @@ def read_topology(root_dir: str = '/',
 
 
 def started_ticks(pid: int, root_dir: str = '/') -> int:
-    """When a process began, in clock ticks since boot.
+    """Return when a process began, in clock ticks since boot.
 
     :raises WorkloadGone: there is none.
     """
@@ -205,7 +205,7 @@ class Proc:
         self._ticks = self._soon = 0
 
     def topology(self) -> Mapping[int, Cpu]:
-        """Where each CPU sits that is online now.
+        """Return where each CPU sits that is online now.
 
         It is the same object until that changes.  The kernel tells of the
         caches of a CPU a moment after it came.
@@ -252,15 +252,15 @@ class Proc:
         if data is None:
             return None
         try:
-            found = parse(data)
+            answer = parse(data)
         except ValueError:
             self._unknown(path, f'holds {data[:60]!r}')
             return None
         self._logged.over(path)
-        return found
+        return answer
 
     def _read(self, path: str) -> bytes | None:
-        """All of a file, over a descriptor that stays open.
+        """Return all of a file, over a descriptor that stays open.
 
         A device that was made again under the same name is opened again.
         """

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 
 def row(data: bytes, key: bytes) -> bytes:
-    """What follows ``key`` in the first row that begins with it.
+    """Return what follows ``key`` in the first row that begins with it.
 
     :raises ValueError: there is no such row, or it is cut off.
     """
@@ -35,7 +35,7 @@ def first_number(text: bytes) -> int:
 
 
 def total(data: bytes, *keys: bytes) -> int:
-    """What the rows of ``keys`` add up to; one that is missing is 0.
+    """Return what the rows of ``keys`` add up to; one that is missing is 0.
 
     :raises ValueError: all are missing, or one holds no number.
     """

@@ -81,7 +81,7 @@ class Qdisc(NamedTuple):
 
 
 def tbf_options(bucket: TokenBucket) -> bytes:
-    """What TCA_OPTIONS of a token bucket holds.
+    """Return what TCA_OPTIONS of a token bucket holds.
 
     The burst of a peak rate says what is admitted; that rate itself is out
     of reach.
@@ -131,7 +131,7 @@ class Rtnetlink:
         return _link(answer)[1]
 
     def links(self, kind: str = '') -> dict[str, Link]:
-        """All devices, or all of a kind, by name."""
+        """Return all devices, or all of a kind, by name."""
         answers = self.talk.dump(
             _GETLINK, _LINK.pack(0, 0, 0, 0, 0) + _WITHOUT_STATS
             + (_kind(kind) if kind else b''))
@@ -140,7 +140,7 @@ class Rtnetlink:
                 if name and kind in ('', link.kind)}
 
     def exists(self, ifindex: int) -> bool:
-        """Whether there is a device with this index."""
+        """Return whether there is a device with this index."""
         try:
             self.talk.ask(_GETLINK, 0, _LINK.pack(0, 0, ifindex, 0, 0)
                           + _WITHOUT_STATS)
@@ -168,7 +168,7 @@ class Rtnetlink:
             + attribute(_IFLA_IFALIAS, text.encode()))
 
     def keep_without_ipv6(self, ifindex: int) -> None:
-        """No IPv6 address for a device that is none of a network's."""
+        """Keep the kernel from giving a device an IPv6 address."""
         mode = attribute(_IFLA_INET6_ADDR_GEN_MODE,
                          bytes([_ADDR_GEN_MODE_NONE]))
         # Without IPv6 in the kernel there is nothing to switch off.
@@ -194,18 +194,18 @@ class Rtnetlink:
         return self._bytes(ifindex)[1]
 
     def link_bytes(self) -> LinkBytes:
-        """Of all devices, in one question."""
-        found = {}
+        """Return what all devices have received and sent, in one request."""
+        by_index = {}
         for answer in self.talk.dump(_GETSTATS, _STATS.pack(0, 0, 1)):
             size = len(answer)
             ifindex, kind, received, sent = (
                 _STATS_BYTES.unpack_from(answer)
                 if size >= _STATS_BYTES.size else (0, 0, 0, 0))
             if kind == _IFLA_STATS_LINK_64:
-                found[ifindex] = received, sent
+                by_index[ifindex] = received, sent
             elif size >= _STATS.size and (both := _received_sent(answer)):
-                found[_STATS.unpack_from(answer)[1]] = both     # padded
-        return found
+                by_index[_STATS.unpack_from(answer)[1]] = both     # padded
+        return by_index
 
     def root_qdisc(self, ifindex: int) -> Qdisc | None:
         """The root qdisc, ``None`` while the device has none (is down).
@@ -217,9 +217,9 @@ class Rtnetlink:
         if answer is None:
             return None
         handle = _TC.unpack_from(answer)[2]
-        found = dict(attributes(answer[_TC.size:]))
-        kind = _text(found.get(_TCA_KIND, b''))
-        options = dict(attributes(found.get(_TCA_OPTIONS, b'')))
+        fields = dict(attributes(answer[_TC.size:]))
+        kind = _text(fields.get(_TCA_KIND, b''))
+        options = dict(attributes(fields.get(_TCA_OPTIONS, b'')))
         parms = options.get(_TBF_PARMS, b'')
         if kind != 'tbf' or len(parms) < struct.calcsize(_RATESPEC):
             return Qdisc(kind, handle)
@@ -272,13 +272,13 @@ def _kind(kind: str) -> bytes:
 
 def _link(answer: bytes) -> tuple[str, Link]:
     """Name, '' where the kernel gives none, and device."""
-    found = dict(attributes(answer[_LINK.size:]))
-    info = dict(attributes(found.get(_IFLA_LINKINFO, b'')))
-    return _text(found.get(_IFLA_IFNAME, b'')), Link(
+    fields = dict(attributes(answer[_LINK.size:]))
+    info = dict(attributes(fields.get(_IFLA_LINKINFO, b'')))
+    return _text(fields.get(_IFLA_IFNAME, b'')), Link(
         _LINK.unpack_from(answer.ljust(_LINK.size, b'\0'))[2],
-        _number(found.get(_IFLA_MTU, b'')),
+        _number(fields.get(_IFLA_MTU, b'')),
         _text(info.get(_IFLA_INFO_KIND, b'')),
-        _number(found.get(_IFLA_GROUP, b'')))
+        _number(fields.get(_IFLA_GROUP, b'')))
 
 
 def _number(data: bytes) -> int:

@@ -120,12 +120,12 @@ class SchedSwitch:
                 for word in self._array().tolist()]
 
     def idle(self, cpus: Iterable[int]) -> frozenset[int]:
-        """Those of ``cpus`` that are idle."""
+        """Return which of ``cpus`` are idle."""
         words = self._array()
         return frozenset([cpu for cpu in cpus if words[cpu] == IDLE])
 
     def idle_count(self, cpus: frozenset[int]) -> int:
-        """How many of ``cpus`` are idle: 1.3 us for 64 CPUs.
+        """Return how many of ``cpus`` are idle: 1.3 us for 64 CPUs.
 
         Quick while the same object comes again.
         """

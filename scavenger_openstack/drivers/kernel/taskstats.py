@@ -90,7 +90,8 @@ class Taskstats:
             raise
 
     def ask(self, about: Sequence[tuple[int, int]]) -> list[Waits | None]:
-        """What tasks and processes have gone through, in the order given.
+        """Return what tasks and processes have gone through, in the order
+        given.
 
         ``None``: there is no such task (any more), or nothing is said of it.
 
@@ -99,20 +100,20 @@ class Taskstats:
         :raises ValueError: no answer is what is understood here
         """
         pack = _QUESTION.pack
-        found: list[Waits | None] = []
+        waits: list[Waits | None] = []
         odd = None
         for start in range(0, len(about), BATCH):
             for answer in self._talk.ask_all(self._family, [
                     pack(_GET, 1, 8, what, number)
                     for what, number in about[start:start + BATCH]]):
                 try:
-                    found.append(parse(*answer))
+                    waits.append(parse(*answer))
                 except ValueError as exc:
                     odd = exc
-                    found.append(None)
-        if odd is not None and not any(found):
+                    waits.append(None)
+        if odd is not None and not any(waits):
             raise odd
-        return found
+        return waits
 
     def close(self) -> None:
         self._talk.close()
@@ -121,14 +122,14 @@ class Taskstats:
         answer = self._talk.ask(
             _CONTROL, 0, _GENERIC.pack(_GETFAMILY, 1)
             + netlink.attribute(_FAMILY_NAME, b'TASKSTATS\0')) or b''
-        found = dict(netlink.attributes(answer[_GENERIC.size:]))
-        if len(found.get(_FAMILY_ID, b'')) != 2:
+        fields = dict(netlink.attributes(answer[_GENERIC.size:]))
+        if len(fields.get(_FAMILY_ID, b'')) != 2:
             raise ValueError('a family without a number')
-        return int(struct.unpack('=H', found[_FAMILY_ID])[0])
+        return int(struct.unpack('=H', fields[_FAMILY_ID])[0])
 
 
 def parse(kind: int, buffer: bytes | bytearray, size: int) -> Waits | None:
-    """What one answer says; ``None``: there is no such task.
+    """Return what one answer says; ``None``: there is no such task.
 
     :param kind: the type in its netlink header
     :param size: bytes of ``buffer`` that are the answer
@@ -165,7 +166,7 @@ def parse(kind: int, buffer: bytes | bytearray, size: int) -> Waits | None:
 
 
 def _raise_error(buffer: bytes | bytearray, size: int) -> None:
-    """Unless all that is wrong is that the task is gone."""
+    """Raise an error, unless it is only that the task is gone."""
     if size < netlink.BODY + 4:
         raise ValueError(f'an answer of {size} bytes')
     number = -struct.unpack_from('=i', buffer, netlink.BODY)[0]

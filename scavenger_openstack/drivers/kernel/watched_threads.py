@@ -66,7 +66,7 @@ def attach(programs: bpf.Programs, to: Maps) -> None:
 
 
 def exit_program(event: bpf.Event, to: Maps) -> bytes:
-    """At ``sched_process_exit``."""
+    """Return the program at ``sched_process_exit``."""
     return program(
         event, *bpf.map_call(bpf.Helper.MAP_DELETE, to.watched, PID),
         _do(_op.CALL, immediate=bpf.Helper.PROCESS_AND_THREAD),
@@ -103,7 +103,7 @@ def exec_program(event: bpf.Event, to: Maps) -> bytes:
 
 def new_program(event: bpf.Event, to: Maps, *more: bytes, by_thread: bool
                 ) -> bytes:
-    """At ``sched_wakeup_new``.
+    """Return the program at ``sched_wakeup_new``.
 
     :param more: what runs then for one that is watched, with the value at
         register 0 and the event in register 6
@@ -123,7 +123,7 @@ def new_program(event: bpf.Event, to: Maps, *more: bytes, by_thread: bool
 
 
 def ended(programs: bpf.Programs, of: Maps) -> Ended:
-    """What ended so far.
+    """Return what ended so far.
 
     :raises DriverError: it cannot be read.
     """
@@ -133,8 +133,8 @@ def ended(programs: bpf.Programs, of: Maps) -> Ended:
 
 
 def program(event: bpf.Event, *parts: bytes | tuple[bytes, str]) -> bytes:
-    """What an event of one thread runs, which is in register 6; the id is on
-    the stack."""
+    """Return what an event of one thread runs, which is in register 6; the id
+    is on the stack."""
     return bpf.assembled((
         _do(_op.MOVE_REGISTER, _CONTEXT, 1),
         _do(_op.LOAD_WORD, 1, _CONTEXT, event.offsets['pid']),

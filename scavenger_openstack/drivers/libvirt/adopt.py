@@ -38,7 +38,8 @@ NOT_OURS = 'without a lease: it is being removed'
 
 
 def foreign(name: str, knob: Knob) -> errors.DriverError:
-    """What to raise of a knob with a record of ours that we did not make."""
+    """Return what to raise of a knob with a record of ours that we did not
+    make."""
     return errors.DriverError(
         f'domain {name} came with a limit on {knob} {NOT_OURS}')
 
@@ -64,16 +65,16 @@ class Remover:
         self._closed = False
 
     def astray(self, uuid: str, knob: Knob) -> None:
-        """A limit of ours is being set: if the domain is started again
-        meanwhile, the new run gets it."""
+        """Note that a limit of ours is being set: if the domain is started
+        again meanwhile, the new run gets it."""
         self._astray.add((uuid, knob))
 
     def arrived(self, uuid: str, knob: Knob) -> None:
-        """It got where it belongs."""
+        """Note that a limit is in the run that it was meant for."""
         self._astray.discard((uuid, knob))
 
     def remove(self, uuid: str, knobs: Collection[Knob]) -> None:
-        """Begin to remove these, unless a thread is at that domain."""
+        """Begin to remove these limits, unless a thread is at that domain."""
         if not self._closed and uuid not in self._calls.busy:
             self._calls.submit(uuid, lambda: self._run(uuid, knobs))
 
@@ -113,19 +114,19 @@ class Remover:
                 continue
             there = []
             try:
-                for seen, other, inactive in definitions:
-                    if seen is None or knob not in seen.records \
+                for snapshot, other, inactive in definitions:
+                    if snapshot is None or knob not in snapshot.records \
                             or self._ours(uuid, knob):
                         continue
-                    values, guess = way_back(knob, seen, other)
+                    values, guess = way_back(knob, snapshot, other)
                     if values:
-                        _set_each(handle, seen, knob, values,
+                        _set_each(handle, snapshot, knob, values,
                                   inactive=inactive)
                         there.append(knob)
                     if guess:
                         guesses.append((knob, guess))
-                for seen, _, inactive in reversed(definitions):
-                    if seen is not None and knob in seen.records \
+                for snapshot, _, inactive in reversed(definitions):
+                    if snapshot is not None and knob in snapshot.records \
                             and not self._ours(uuid, knob):
                         handle.set_record(metadata.uri(knob),
                                           metadata.KEY, None,
@@ -141,7 +142,8 @@ class Remover:
             LOG.warning('domain %s (%s): the record in it does not say what '
                         '%s was before the limit: %s', live.domain.name, uuid,
                         ', '.join(dict.fromkeys(
-                            knob for knob, one in guesses if one == guess)),
+                            knob for knob, reason in guesses
+                            if reason == guess)),
                         guess)
         again = [knob for knob in removed if (uuid, knob) in self._astray]
         for knob in again:
@@ -159,15 +161,15 @@ class Remover:
             raise failed
 
 
-def _set_each(handle: domain_handle.Handle, seen: Snapshot, knob: Knob,
+def _set_each(handle: domain_handle.Handle, snapshot: Snapshot, knob: Knob,
               values: metadata.Values, *, inactive: bool) -> None:
     """Set all disks, or pins; one that fails does not keep the others from
     it.
 
-    :param seen: what they hold now
+    :param snapshot: what they hold now
     :raises DriverError: libvirt does not take what one of them does not hold.
     """
-    held = domain_knobs.in_force(seen, knob)
+    held = domain_knobs.in_force(snapshot, knob)
     failed: errors.DriverError | None = None
     for texts in domain_knobs.parts(knob, values).values():
         try:
@@ -181,10 +183,10 @@ def _set_each(handle: domain_handle.Handle, seen: Snapshot, knob: Knob,
         raise failed
 
 
-def way_back(knob: Knob, seen: Snapshot, other: Snapshot | None
+def way_back(knob: Knob, snapshot: Snapshot, other: Snapshot | None
              ) -> tuple[dict[str, str], str]:
-    """What to set in a definition of a domain that has our record of a knob,
-    and what to tell the operator.
+    """Return what to set in a definition of a domain that has our record of a
+    knob, and what to tell the operator.
 
     What the record does not tell comes from the ``other`` definition: from
     its record, or, without one, from what it holds, since a cap of ours never
@@ -192,24 +194,24 @@ def way_back(knob: Knob, seen: Snapshot, other: Snapshot | None
     much for a background VM until its next hard reboot is the lesser evil, a
     cap that is never removed is for ever.
     """
-    values, lacking = domain_knobs.told(seen, knob, seen.records[knob])
+    values, lacking = domain_knobs.told(snapshot, knob, snapshot.records[knob])
     if not lacking:
         return values, ''
-    known: metadata.Values = {}
+    texts: metadata.Values = {}
     if other is not None:
-        known = (other.records[knob] if knob in other.records
+        texts = (other.records[knob] if knob in other.records
                  else domain_knobs.in_force(other, knob))
-    found = {key: text for key, text in domain_knobs.told(
-        seen, knob, known)[0].items()
+    filled = {key: text for key, text in domain_knobs.told(
+        snapshot, knob, texts)[0].items()
         if domain_knobs.part(knob, key) in lacking}
-    lacking -= {domain_knobs.part(knob, key) for key in found}
+    lacking -= {domain_knobs.part(knob, key) for key in filled}
     guess = 'it is now what the other definition of the domain says'
     if lacking:
-        found.update((key, text) for key, text in domain_knobs.free(
-            seen, knob).items() if domain_knobs.part(knob, key) in lacking)
+        filled.update((key, text) for key, text in domain_knobs.free(
+            snapshot, knob).items() if domain_knobs.part(knob, key) in lacking)
         guess = ('it has no limit now; if its flavor or its volumes have one, '
                  'openstack server reboot --hard sets that again')
-    now = domain_knobs.in_force(seen, knob)
-    if all(now.get(key) == text for key, text in found.items()):
+    now = domain_knobs.in_force(snapshot, knob)
+    if all(now.get(key) == text for key, text in filled.items()):
         return values, ''
-    return {**values, **found}, guess
+    return {**values, **filled}, guess

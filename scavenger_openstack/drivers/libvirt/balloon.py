@@ -108,12 +108,13 @@ class Balloons:
                               time.monotonic() + TOLD_S)
 
     def forget(self, uuid: str) -> None:
-        """The domain has ended."""
+        """Forget a domain that has ended."""
         self._rising.pop(uuid, None)
         self._runs.pop(uuid, None)
 
     def see(self, snapshot: Snapshot) -> bool:
-        """Whether the balloon driver has answered in this run of the domain.
+        """Return whether the balloon driver has answered in this run of the
+        domain.
 
         A guest that boots has none yet: its balloon stays as it is.
         """
@@ -127,17 +128,17 @@ class Balloons:
         return run.answered
 
     def follow(self, snapshot: Snapshot) -> int | None:
-        """Where a balloon rises to, in bytes, until it is there."""
+        """Return where a balloon rises to, in bytes, until it is there."""
         uuid = snapshot.domain.uuid
-        known = self._rising.get(uuid)
-        if known is None:
+        rising = self._rising.get(uuid)
+        if rising is None:
             return None
-        identity, size, told_s = known
+        identity, size, told_s = rising
         if identity == snapshot.identity and (
                 snapshot.domain.balloon_bytes < size
                 or time.monotonic() < told_s):
             return size
-        if self._rising.get(uuid) is known:
+        if self._rising.get(uuid) is rising:
             self._rising.pop(uuid, None)
         return None
 
@@ -168,7 +169,7 @@ class Balloons:
         :param limits: domains, and how many bytes each may have
         """
         before, self._ways = self._ways, {}
-        found = {}
+        by_uuid = {}
         for snapshot, cap in limits:
             domain = snapshot.domain
             if domain.fixed_memory is not None:
@@ -189,11 +190,11 @@ class Balloons:
             if now_s - way.since_s < (STILL_S if answered else SILENT_S):
                 continue
             if answered:
-                found[domain.uuid] = missing
+                by_uuid[domain.uuid] = missing
             if not way.told:
                 _warn(snapshot, missing, cap, answered=answered)
             way.told = True
-        return found
+        return by_uuid
 
 
 def _warn(snapshot: Snapshot, missing: int, cap: int, *, answered: bool

@@ -112,25 +112,25 @@ class Statistics:
         if answer is None:
             self._known = {}
             return
-        known: dict[str, tuple[Blocks | None, Blocks]] = {}
+        answered: dict[str, tuple[Blocks | None, Blocks]] = {}
         for uuid, now in answer.items():
-            told = self.of(uuid)
-            if told is None and uuid in self._known:
+            before = self.of(uuid)
+            if before is None and uuid in self._known:
                 wait_s, ops, size = self._known[uuid][1]
-                told = _stepped(wait_s), ops, size
-            known[uuid] = (told if told is not None and all(
-                a <= b for a, b in zip(told, now, strict=True)) else None,
+                before = _stepped(wait_s), ops, size
+            answered[uuid] = (before if before is not None and all(
+                a <= b for a, b in zip(before, now, strict=True)) else None,
                 now)
-        self._tell_missing(known, running)
-        self._known = known
+        self._count_missing(answered, running)
+        self._known = answered
 
-    def _tell_missing(self, known: Collection[str],
-                      running: Collection[str]) -> None:
+    def _count_missing(self, answered: Collection[str],
+                       running: Collection[str]) -> None:
         """Count the answers that lack a domain which was in one."""
         before = self._missing
         self._missing = {
-            uuid: 0 if uuid in known else before[uuid] + 1
-            for uuid in (*before, *known) if uuid in running}
+            uuid: 0 if uuid in answered else before[uuid] + 1
+            for uuid in (*before, *answered) if uuid in running}
         for uuid, count in self._missing.items():
             if count >= MISSING_ANSWERS:    # it is said once
                 self._health.domain_silent(uuid, 'disks')
@@ -140,7 +140,7 @@ class Statistics:
             self._health.gone(uuid)
 
     def forget(self, uuid: str) -> None:
-        """This run of the domain has ended: the next one counts from 0."""
+        """Forget a run of a domain that ended: the next one counts from 0."""
         self._known.pop(uuid, None)
         if uuid in self._missing:
             self._missing[uuid] = 0
@@ -153,7 +153,7 @@ class Statistics:
         self._health.suspect()
 
     def _ask(self) -> None:
-        self._left = [one for one in self._left if one.alive()]
+        self._left = [asker for asker in self._left if asker.alive()]
         if self._health.down:
             return
         if len(self._left) > calls.MOST:
@@ -187,7 +187,7 @@ class _Asker:
             self.call = self._calls.submit('block statistics', self._ask)
 
     def alive(self) -> bool:
-        """Whether its connection is in use."""
+        """Return whether its connection is in use."""
         return bool(self._calls.busy)
 
     def end(self) -> None:

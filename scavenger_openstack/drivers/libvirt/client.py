@@ -142,7 +142,7 @@ class Libvirt:
         self._idle: list[Any] = []
 
     @contextlib.contextmanager
-    def _said(self, doing: str) -> Iterator[None]:
+    def _converted(self, doing: str) -> Iterator[None]:
         """What libvirt raises, in our words."""
         try:
             yield
@@ -151,8 +151,8 @@ class Libvirt:
 
     def _error(self, exc: Any, doing: str) -> errors.DriverError:
         api, code = self._api, exc.get_error_code()
-        said = ' '.join(str(exc.get_error_message()).split())
-        text = f'{doing}: libvirt says: {said}'
+        message = ' '.join(str(exc.get_error_message()).split())
+        text = f'{doing}: libvirt says: {message}'
         if code == api.VIR_ERR_NO_DOMAIN:
             return errors.WorkloadGone(text)
         if code in (api.VIR_ERR_CONFIG_UNSUPPORTED, api.VIR_ERR_NO_SUPPORT,
@@ -177,13 +177,13 @@ class Libvirt:
         :raises Unreachable: there is no libvirtd, or it does not let us in.
         """
         try:
-            found = self._api.open(self.uri)
-            found.setKeepAlive(KEEPALIVE_S, KEEPALIVE_COUNT)
-            return found
+            connection = self._api.open(self.uri)
+            connection.setKeepAlive(KEEPALIVE_S, KEEPALIVE_COUNT)
+            return connection
         except self._api.libvirtError as exc:
-            said = ' '.join(str(exc.get_error_message()).split())
+            message = ' '.join(str(exc.get_error_message()).split())
             raise Unreachable(
-                f'{self.uri}: libvirt says: {said}; see that libvirtd (or '
+                f'{self.uri}: libvirt says: {message}; see that libvirtd (or '
                 'virtqemud) runs and that the agent may use its socket'
             ) from None
 
@@ -200,7 +200,8 @@ class Libvirt:
         self.versions = versions.Versions(
             self._version(self._api.getVersion),
             self._version(connection.getLibVersion), None)
-        return Watch(self._api, self._said, connection, changed, lost, ended)
+        return Watch(self._api, self._converted, connection, changed, lost,
+                     ended)
 
     def log_versions(self, watch: Watch) -> None:
         """Log which libvirt and QEMU there are, if they are new.
@@ -215,7 +216,7 @@ class Libvirt:
 
     @property
     def logged(self) -> bool:
-        """Whether its versions were logged."""
+        """Return whether its versions were logged."""
         return self._logged != versions.UNKNOWN
 
     def _version(self, ask: Callable[[], Any]) -> int | None:
@@ -246,9 +247,9 @@ class Libvirt:
         if connection is None:
             connection = self.open()
         try:
-            with self._said(f'domain {uuid}'):
+            with self._converted(f'domain {uuid}'):
                 domain = connection.lookupByUUIDString(uuid)
-            yield handle.Handle(self._api, self._said, domain, uuid,
+            yield handle.Handle(self._api, self._converted, domain, uuid,
                   self.no_quota_us)
         finally:
             alive = self._alive(connection)
@@ -260,7 +261,8 @@ class Libvirt:
                 self.end(connection)
 
     def blocks(self, connection: Any) -> dict[str, Blocks]:
-        """What the disks of each running domain have done since its start.
+        """Return what the disks of each running domain have done since its
+        start.
 
         A domain with a job, also one that hangs, is left out instead of being
         waited for.
@@ -268,12 +270,12 @@ class Libvirt:
         :raises DriverError: libvirt does not tell.
         """
         api = self._api
-        with self._said('block statistics'):
-            found = connection.getAllDomainStats(
+        with self._converted('block statistics'):
+            rows = connection.getAllDomainStats(
                 api.VIR_DOMAIN_STATS_BLOCK,
                 api.VIR_CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE
                 | api.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT)
-            return {domain.UUIDString(): blocks for domain, values in found
+            return {domain.UUIDString(): blocks for domain, values in rows
                     if (blocks := total(values)) is not None}
 
     def _alive(self, connection: Any) -> bool:
@@ -296,18 +298,18 @@ class Libvirt:
 
 
 def total(values: Mapping[str, Any]) -> Blocks | None:
-    """All disks of a domain together; ``None`` when they are not told."""
+    """Return the sums over all disks of a domain, ``None`` without any."""
     took_ns = ops = size = 0
-    known = False
+    counted = False
     for number in range(int(values.get('block.count', 0))):
         key = f'block.{number}.'
         for way in ('rd', 'wr'):
             if f'{key}{way}.reqs' in values:
-                known = True
+                counted = True
                 ops += values[f'{key}{way}.reqs']
                 size += values.get(f'{key}{way}.bytes', 0)
                 took_ns += values.get(f'{key}{way}.times', 0)
-    return (took_ns / NS_PER_S, ops, size) if known else None
+    return (took_ns / NS_PER_S, ops, size) if counted else None
 
 
 class Watch:
@@ -322,12 +324,12 @@ class Watch:
         and why it did; before ``changed``
     """
 
-    def __init__(self, api: Any, said: Callable[[str], Any], connection: Any,
-                 changed: Callable[[str, bool], None],
+    def __init__(self, api: Any, converted: Callable[[str], Any],
+                 connection: Any, changed: Callable[[str, bool], None],
                  lost: Callable[[bool], None],
                  ended: Callable[[str, str], None]) -> None:
         self._api = api
-        self._said = said
+        self._converted = converted
         self._connection = connection
         self._events: list[int] = []
 
@@ -335,26 +337,27 @@ class Watch:
                  getattr(api, f'VIR_DOMAIN_EVENT_STOPPED_{detail}')): why
                 for detail, why in domain_ends.WHY.items()}
 
-        def tell(_: Any, domain: Any, *more: Any) -> None:
+        def pass_on(_: Any, domain: Any, *more: Any) -> None:
             name = more[-1]
             if name == 'LIFECYCLE' and more[:2] in ends:
                 ended(domain.UUIDString(), ends[more[:2]])
             changed(domain.UUIDString(), EVENTS[name])
 
         try:
-            with said('events'):
+            with converted('events'):
                 connection.registerCloseCallback(lambda _, why, *__: lost(
                     why == api.VIR_CONNECT_CLOSE_REASON_KEEPALIVE), None)
                 for name in EVENTS:
                     self._events.append(connection.domainEventRegisterAny(
                         None, getattr(api, f'VIR_DOMAIN_EVENT_ID_{name}'),
-                        tell, name))
+                        pass_on, name))
         except errors.DriverError:
             self.close()
             raise
 
     def qemu_version(self) -> int:
-        """Of the QEMU that libvirt starts for this machine's CPUs.
+        """Return the version of the QEMU that libvirt starts for the CPUs of
+        this host.
 
         :raises libvirtError: libvirt does not tell.
         """
@@ -365,26 +368,26 @@ class Watch:
 
         :raises DriverError: libvirt does not tell.
         """
-        with self._said('list of domains'):
+        with self._converted('list of domains'):
             return [domain.UUIDString() for domain in
                     self._connection.listAllDomains(
                         self._api.VIR_CONNECT_LIST_DOMAINS_ACTIVE)]
 
     def look(self, uuid: str) -> handle.SeenDomain | None:
-        """What a domain is now; ``None`` when it does not run.
+        """Return what a domain is now; ``None`` when it does not run.
 
         :raises DriverError: libvirt does not tell.
         """
         try:
-            with self._said(f'domain {uuid}'):
+            with self._converted(f'domain {uuid}'):
                 domain = self._connection.lookupByUUIDString(uuid)
-            return handle.Handle(self._api, self._said, domain,
+            return handle.Handle(self._api, self._converted, domain,
                                  uuid).look()
         except errors.WorkloadGone:
             return None
 
     def close(self) -> None:
-        """Be told no more."""
+        """Deregister from all events."""
         for event in self._events:
             with contextlib.suppress(self._api.libvirtError):
                 self._connection.domainEventDeregisterAny(event)

@@ -83,28 +83,28 @@ def reserved(asked: nova_metadata.CpuRequest,
 
 
 def _one_to_one(pins: Mapping[int, frozenset[int]], vcpus: int) -> bool:
-    """Whether each vCPU has a CPU of its own."""
+    """Return whether each vCPU has a CPU of its own."""
     return (len(pins) >= vcpus and all(len(pin) == 1 for pin in pins.values())
             and len(frozenset().union(*pins.values())) == len(pins))
 
 
 def _mixed(pins: Mapping[int, frozenset[int]]) -> bool:
-    """Whether some vCPUs have a CPU of their own, beside others that share
-    several: what Nova makes of the policy ``mixed``."""
+    """Return whether some vCPUs have a CPU of their own, beside others that
+    share several: what Nova makes of the policy ``mixed``."""
     sizes = [len(pin) for pin in pins.values()]
     return 1 in sizes and max(sizes) > 1
 
 
 def realtime(tune: ElementTree.Element | None) -> str | None:
     """The real-time scheduler of some of its vCPUs, if they have one."""
-    for one in some(tune, metadata.MAX_VALUES):
-        if one.tag == 'vcpusched' and one.get('scheduler') in REALTIME:
-            return one.get('scheduler')
+    for element in some(tune, metadata.MAX_VALUES):
+        if element.tag == 'vcpusched' and element.get('scheduler') in REALTIME:
+            return element.get('scheduler')
     return None
 
 
 def number(tune: ElementTree.Element | None, tag: str) -> int | None:
-    """What an element below it says, if it is there."""
+    """Return the number in an element of ``cputune``, ``None`` without it."""
     text = None if tune is None else tune.findtext(tag)
     return None if text is None else count(text)
 

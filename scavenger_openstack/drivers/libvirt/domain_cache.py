@@ -66,7 +66,7 @@ class Snapshot(NamedTuple):
 
     @property
     def records(self) -> Mapping[Knob, Values]:
-        return self.domain.found.records
+        return self.domain.record.records
 
     @property
     def identity(self) -> tuple[int, int]:
@@ -101,17 +101,18 @@ class DomainCache:
         self._synced = threading.Event()
         self._mutex = threading.Lock()
         self._locks: dict[str, tuple[threading.Lock, int]] = {}
-        self._said: dict[str, tuple[str, ...]] = {}
+        self._warned: dict[str, tuple[str, ...]] = {}
         self._logged = log_once.LogOnce()   # which have no process
         self._calls = calls.Executor('domain-look', HANGS_S)
         self._thread = threading.Thread(target=self._run, daemon=True,
                                         name='domain-cache')
 
     def instances(self) -> Sequence[Instance]:
-        """All domains that run; the same object while nothing changes."""
+        """Return all domains that run; the same object until one changes."""
         listed = self.snapshots
         if listed is not self._listed:
-            self._instances = [one.domain.instance for one in listed.values()]
+            self._instances = [snapshot.domain.instance
+                               for snapshot in listed.values()]
             self._listed = listed
         return self._instances
 
@@ -138,7 +139,7 @@ class DomainCache:
             self._turn.notify()
 
     def refresh(self, uuid: str,
-                look: Callable[[], handle.SeenDomain | None]
+                read: Callable[[], handle.SeenDomain | None]
                 ) -> Snapshot | None:
         """Look at a domain and publish what is seen.
 
@@ -148,25 +149,25 @@ class DomainCache:
         :raises DriverError: nothing can be seen; what was known stays.
         """
         with self._one_at_a_time(uuid):
-            seen = look()
-            if seen is None:
-                self._said.pop(uuid, None)
+            answer = read()
+            if answer is None:
+                self._warned.pop(uuid, None)
                 self._logged.forget(uuid)
                 self._missing.pop(uuid, None)
-            found = None if seen is None else self._snapshot(seen)
+            snapshot = None if answer is None else self._snapshot(answer)
             with self._mutex:
-                known = dict(self.snapshots)
-                before = known.pop(uuid, None)
-                if found is not None:
+                snapshots = dict(self.snapshots)
+                before = snapshots.pop(uuid, None)
+                if snapshot is not None:
                     if before is not None \
-                            and before.identity == found.identity:
+                            and before.identity == snapshot.identity:
                         # One that was plugged in later is another disk.
-                        found = found._replace(unlimited=frozenset(
-                            disk.target for disk in found.domain.disks
+                        snapshot = snapshot._replace(unlimited=frozenset(
+                            disk.target for disk in snapshot.domain.disks
                             if disk.target in before.unlimited))
-                    known[uuid] = found
-                self.snapshots = known
-            return found
+                    snapshots[uuid] = snapshot
+                self.snapshots = snapshots
+            return snapshot
 
     def cannot_limit(self, uuid: str, disks: Mapping[str, Exception]
                      ) -> Snapshot | None:
@@ -209,40 +210,41 @@ class DomainCache:
         if self._thread.ident is not None:
             self._thread.join(1.0)
 
-    def _snapshot(self, seen: handle.SeenDomain) -> Snapshot | None:
+    def _snapshot(self, answer: handle.SeenDomain) -> Snapshot | None:
         try:
-            domain = self._parse(seen.xml)
+            domain = self._parse(answer.xml)
             pid = process.pid_of(domain.name, self._run_dir)
             started = proc.started_ticks(pid, self._root_dir)
         except errors.WorkloadGone as exc:
             # One that is just ending has no process either, for a moment.
             now_s = time.monotonic()
-            if now_s - self._missing.setdefault(seen.uuid, now_s) >= LOOK_S:
-                if self._logged.due(seen.uuid, str(exc), exc.cause):
+            if now_s - self._missing.setdefault(answer.uuid, now_s) >= LOOK_S:
+                if self._logged.due(answer.uuid, str(exc), exc.cause):
                     LOG.warning('%s', exc)
             else:
-                self.changed(seen.uuid)
+                self.changed(answer.uuid)
             return None
         except (errors.DriverError, ValueError) as exc:
-            self._say(seen.uuid, (f'domain {seen.uuid}: {exc}; it is not '
-                                  'looked at, its load counts as '
-                                  'foreground',))
+            self._warn(answer.uuid, (f'domain {answer.uuid}: {exc}; it is not '
+                                     'looked at, its load counts as '
+                                     'foreground',))
             return None
-        if domain.uuid != seen.uuid:
-            self._say(seen.uuid, (f'domain {seen.uuid} has the XML of '
-                                  f'{domain.uuid}; it is not looked at',))
+        if domain.uuid != answer.uuid:
+            self._warn(answer.uuid, (f'domain {answer.uuid} has the XML of '
+                                     f'{domain.uuid}; it is not looked at',))
             return None
-        self._missing.pop(seen.uuid, None)
-        self._logged.over(seen.uuid)
-        self._say(seen.uuid, (*domain.warnings, *(
-            f'domain {seen.uuid}: {one}' for one in domain.found.problems)))
-        return Snapshot(domain, pid, started, seen.held)
+        self._missing.pop(answer.uuid, None)
+        self._logged.over(answer.uuid)
+        self._warn(answer.uuid, (*domain.warnings, *(
+            f'domain {answer.uuid}: {problem}'
+            for problem in domain.record.problems)))
+        return Snapshot(domain, pid, started, answer.held)
 
-    def _say(self, uuid: str, warnings: tuple[str, ...]) -> None:
+    def _warn(self, uuid: str, warnings: tuple[str, ...]) -> None:
         for warning in warnings:
-            if warning not in self._said.get(uuid, ()):
+            if warning not in self._warned.get(uuid, ()):
                 LOG.warning('%s', warning)
-        self._said[uuid] = warnings
+        self._warned[uuid] = warnings
 
     # --- the thread
 
@@ -288,14 +290,14 @@ class DomainCache:
     def _sync(self, watch: client.Watch) -> None:
         running = watch.running()
         for uuid in dict.fromkeys((*self.snapshots, *running)):
-            self._look(watch, uuid)
+            self._ask_in_time(watch, uuid)
 
     def _follow(self, watch: client.Watch) -> None:
         while (uuid := self._next()) is not None:
-            self._look(watch, uuid)
+            self._ask_in_time(watch, uuid)
 
     def _next(self) -> str | None:
-        """Wait for a domain to look at; ``None``: it is over."""
+        """Wait for a domain that is to be read; ``None`` at the end."""
         with self._turn:
             while not (self._broken or self._closed):
                 now_s, due_s = time.monotonic(), None
@@ -314,7 +316,7 @@ class DomainCache:
                 self._turn.wait(None if due_s is None else due_s - now_s)
             return None
 
-    def _look(self, watch: client.Watch, uuid: str) -> None:
+    def _ask_in_time(self, watch: client.Watch, uuid: str) -> None:
         if uuid not in self._calls.busy:
             call = self._calls.submit(uuid, lambda: self._ask(watch, uuid))
             if call.done.wait(HANGS_S):
@@ -329,7 +331,7 @@ class DomainCache:
         self.changed(uuid)      # in a second
 
     def _ask(self, watch: client.Watch, uuid: str) -> None:
-        """Look at it now.
+        """Read a domain now.
 
         :raises Unreachable: libvirt is gone.
         """
@@ -338,13 +340,13 @@ class DomainCache:
         except client.Unreachable:
             raise
         except errors.DriverError as exc:
-            self._say(uuid, (f'{exc}; it is looked at again when it '
-                             'changes',))
+            self._warn(uuid, (f'{exc}; it is looked at again when it '
+                              'changes',))
         except Exception as exc:
             # What is odd about one is no matter of the others.
             LOG.debug('domain %s', uuid, exc_info=True)
-            self._say(uuid, (f'domain {uuid} cannot be understood '
-                             f'({type(exc).__name__}); it is looked at again '
-                             'when it changes',))
+            self._warn(uuid, (f'domain {uuid} cannot be understood '
+                              f'({type(exc).__name__}); it is looked at again '
+                              'when it changes',))
         finally:
             self._health.domain_heard(uuid, 'look')

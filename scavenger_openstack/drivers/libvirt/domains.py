@@ -111,7 +111,7 @@ class Domains:
 
     def sample(self, link_bytes: LinkBytes = domain_counters.NO_DEVICES
                ) -> tuple[WorkloadSample, ...]:
-        """What each domain that runs has used so far; never waits.
+        """Return what each domain that runs has used so far; never waits.
 
         :param link_bytes: by the network devices of this host
         """
@@ -120,22 +120,22 @@ class Domains:
         self._blocks.tick(snapshots)
         if snapshots is not self._followed:
             self._follow(snapshots)
-        found = []
-        for known in list(self._known.values()):
-            workload, counters = known.workload, known.counters
+        samples = []
+        for tracked in list(self._known.values()):
+            workload, counters = tracked.workload, tracked.counters
             blocks = self._blocks.of(workload.id) if workload.disks else None
             sample = counters.sample(
                 workload, blocks or domain_counters.NO_BLOCKS, link_bytes)
             if sample is None:
                 # libvirt will say so; until then it is not there.
-                self._ended(known)
+                self._ended(tracked)
                 self._cache.changed(workload.id)
                 self._followed = None
                 continue
             if counters.plugged():
                 self._cache.changed(workload.id, False)
-            found.append(sample)
-        return tuple(found)
+            samples.append(sample)
+        return tuple(samples)
 
     def _follow(self, snapshots: Mapping[str, Snapshot]) -> None:
         """Take over what is new; what fails is tried again next time."""
@@ -143,30 +143,30 @@ class Domains:
             self._ended(self._known[uuid])
         self._followed = snapshots
         for uuid, snapshot in snapshots.items():
-            known = self._known.get(uuid)
-            if (known is None or known.snapshot is not snapshot) and \
-                    self._meet(uuid, known, snapshot) is None:
+            tracked = self._known.get(uuid)
+            if (tracked is None or tracked.snapshot is not snapshot) and \
+                    self._meet(uuid, tracked, snapshot) is None:
                 self._followed = None
 
-    def _meet(self, uuid: str, known: KnownDomain | None, snapshot: Snapshot
+    def _meet(self, uuid: str, tracked: KnownDomain | None, snapshot: Snapshot
               ) -> KnownDomain | None:
         """Take over what is new of a domain."""
         domain = snapshot.domain
         self._changed.add(uuid)
         self._balloons.see(snapshot)
         workload = self._allowed.workload(snapshot)
-        if known is not None and \
-                known.snapshot.identity == snapshot.identity:
-            if workload != known.workload:
-                known.workload = workload
+        if tracked is not None and \
+                tracked.snapshot.identity == snapshot.identity:
+            if workload != tracked.workload:
+                tracked.workload = workload
                 self.changes += 1
-            known.counters.set_interfaces(domain.interfaces)
-            if domain.vcpus != known.snapshot.domain.vcpus:
-                known.counters.look_again()
-            known.snapshot = snapshot
-            return known
-        if known is not None:
-            self._ended(known)
+            tracked.counters.set_interfaces(domain.interfaces)
+            if domain.vcpus != tracked.snapshot.domain.vcpus:
+                tracked.counters.look_again()
+            tracked.snapshot = snapshot
+            return tracked
+        if tracked is not None:
+            self._ended(tracked)
         try:
             counters = domain_counters.DomainCounters(
                 snapshot.pid, uuid, self._mounts, domain.interfaces,
@@ -180,61 +180,62 @@ class Domains:
                             exc, log_once.SAME_CAUSE)
             return None
         self._logged.over(uuid)
-        known = self._known[uuid] = KnownDomain(
+        tracked = self._known[uuid] = KnownDomain(
             snapshot, workload, counters,
             file_knobs.Files(counters.machine, self._root_dir))
         self.ends.begins(uuid)
         self.changes += 1
-        return known
+        return tracked
 
-    def _ended(self, known: KnownDomain) -> None:
-        """That run of a domain is over, and its limits with it."""
-        uuid = known.snapshot.domain.uuid
+    def _ended(self, tracked: KnownDomain) -> None:
+        """Forget a run of a domain that is over, and its limits with it."""
+        uuid = tracked.snapshot.domain.uuid
         self.ends.over(uuid)
         self._health.gone(uuid)
         self._forget(uuid)
 
     def _forget(self, uuid: str) -> None:
-        known = self._known.pop(uuid, None)
+        tracked = self._known.pop(uuid, None)
         self._allowed.forget(uuid)
-        if known is not None:
+        if tracked is not None:
             self.changes += 1
-            known.counters.close()
+            tracked.counters.close()
             self._blocks.forget(uuid)
             self._balloons.forget(uuid)
 
     @property
     def machines(self) -> dict[str, domain_cgroup.DomainCgroup]:
         """The cgroups of each domain that has some, by its UUID."""
-        return {uuid: machine for uuid, known in self._known.items()
-                if (machine := known.counters.machine) is not None}
+        return {uuid: machine for uuid, tracked in self._known.items()
+                if (machine := tracked.counters.machine) is not None}
 
     def place(self, uuid: str) -> perf_event.Place | None:
-        """Where hardware counters see a domain; ``None``: nowhere."""
-        known = self._known.get(uuid)
-        machine = known.counters.machine if known else None
-        return (machine.place(known.snapshot.domain.virt_type)
-                if known and machine else None)
+        """Return where hardware counters see a domain; ``None``: nowhere."""
+        tracked = self._known.get(uuid)
+        machine = tracked.counters.machine if tracked else None
+        return (machine.place(tracked.snapshot.domain.virt_type)
+                if tracked and machine else None)
 
     @property
     def interfaces(self) -> dict[str, tuple[str, ...]]:
         """The network devices of each background domain on this host."""
-        return {uuid: known.workload.interfaces
-                for uuid, known in self._known.items()
-                if known.workload.priority is Priority.BACKGROUND}
+        return {uuid: tracked.workload.interfaces
+                for uuid, tracked in self._known.items()
+                if tracked.workload.priority is Priority.BACKGROUND}
 
     def unseen_interfaces(self, uuid: str) -> int:
-        """How many a domain has beside those."""
-        known = self._known.get(uuid)
-        return known.snapshot.domain.unseen_interfaces if known else 0
+        """Return how many network interfaces of a domain have no device
+        here."""
+        tracked = self._known.get(uuid)
+        return tracked.snapshot.domain.unseen_interfaces if tracked else 0
 
     # --- limits
 
     def allow(self, instances: Mapping[str, Floor]) -> None:
         """See :meth:`scavenger_openstack.drivers.base.Driver.allow`."""
         for uuid in self._allowed.ask(instances) & self._known.keys():
-            known = self._known[uuid]
-            known.workload = self._allowed.workload(known.snapshot)
+            tracked = self._known[uuid]
+            tracked.workload = self._allowed.workload(tracked.snapshot)
             self.changes += 1
 
     def queue(self, workload: str, knob: Knob) -> str:
@@ -273,7 +274,7 @@ class Domains:
         written = ours and state is not None and state.ours is not None
         if not written:
             with self._health.domain(workload) as handle:
-                snapshot = self._look(workload, handle)
+                snapshot = self._refresh(workload, handle)
                 if knob is Knob.MEMORY_BYTES:
                     snapshot = balloon.whole(snapshot,
                                              handle.inactive())
@@ -303,7 +304,7 @@ class Domains:
             return self._files(workload, knob).write(value, state)
         rule = domain_knobs.rule(knob)
         with self._health.domain(workload) as handle:
-            snapshot = self._look(workload, handle)
+            snapshot = self._refresh(workload, handle)
             if state is None or not self._is_ours(snapshot, knob):
                 raise self._other(snapshot, knob)
             now = rule.values(self._settled(snapshot, knob, state))
@@ -325,14 +326,14 @@ class Domains:
                     self._cache.cannot_limit(workload, cannot)
                     original = limiting.without(knob, original, cannot)
                     limiting.record(handle, knob, original)
-            if not self._is_ours(self._look(workload, handle), knob):
+            if not self._is_ours(self._refresh(workload, handle), knob):
                 # Our cap got into the new run; by this record it is removed.
                 limiting.record(handle, knob, original)
-                self._look(workload, handle)
+                self._refresh(workload, handle)
                 raise self._other(snapshot, knob)
             self._remover.arrived(workload, knob)
-        if (known := self._known.get(workload)) is not None:
-            known.counters.wake()
+        if (tracked := self._known.get(workload)) is not None:
+            tracked.counters.wake()
         if knob is Knob.MEMORY_BYTES:       # where its balloon goes to
             return int(wanted['balloon_kib']) * domain_knobs.BYTES_PER_KIB
         return self.read(workload, knob, state)
@@ -381,8 +382,8 @@ class Domains:
         """Begin to remove limits that domains came with.  To be written again
         are those of ours whose record does not say what their leases do, and
         CPU sets under which a vCPU has come or gone."""
-        known = self._cache.snapshots
-        for uuid, snapshot in known.items():
+        snapshots = self._cache.snapshots
+        for uuid, snapshot in snapshots.items():
             knobs = [knob for knob in snapshot.records
                      if (uuid, knob) not in held
                      and not self._is_ours(snapshot, knob)]
@@ -390,11 +391,11 @@ class Domains:
                 self._remover.remove(uuid, knobs)
         return {key for key, state in held.items()
                 if state.ours is not None
-                and (seen := known.get(key[0])) is not None
-                and self._is_ours(seen, key[1])
-                and not limiting.is_recorded(seen, key[1], state)} | {
-            (uuid, Knob.CPU_SET) for uuid, one in self._known.items()
-            if (uuid, Knob.CPU_SET) in held and one.files.plugged()}
+                and (current := snapshots.get(key[0])) is not None
+                and self._is_ours(current, key[1])
+                and not limiting.is_recorded(current, key[1], state)} | {
+            (uuid, Knob.CPU_SET) for uuid, tracked in self._known.items()
+            if (uuid, Knob.CPU_SET) in held and tracked.files.plugged()}
 
     def _unmet(self, held: Mapping[KnobKey, base.KnobState]
                ) -> dict[str, int]:
@@ -424,19 +425,20 @@ class Domains:
             raise errors.WorkloadGone(f'domain {uuid} does not run here')
         return snapshot
 
-    def _look(self, uuid: str, handle: domain_handle.Handle) -> Snapshot:
-        found = self._cache.refresh(uuid, handle.look)
-        if found is None:
+    def _refresh(self, uuid: str, handle: domain_handle.Handle) -> Snapshot:
+        snapshot = self._cache.refresh(uuid, handle.look)
+        if snapshot is None:
             raise errors.WorkloadGone(f'domain {uuid} does not run here')
-        return found
+        return snapshot
 
     def _is_ours(self, snapshot: Snapshot, knob: Knob) -> bool:
-        """Whether a knob of this run of a domain is ours."""
+        """Return whether a knob of this run of a domain is ours."""
         return self._runs.get((snapshot.domain.uuid, knob)
                               ) == domain_knobs.identity(snapshot, knob)
 
     def _other(self, snapshot: Snapshot, knob: Knob) -> errors.WorkloadGone:
-        """What to raise of a limit of another run, or of other devices."""
+        """Return what to raise of a limit of another run, or of other
+        devices."""
         run = self._runs.get((snapshot.domain.uuid, knob), ())
         return errors.WorkloadGone(
             'the VM has other vCPUs or disks now'
@@ -456,6 +458,6 @@ class Domains:
         return domain_knobs.for_libvirt(values, self._libvirt.no_quota_us)
 
     def _files(self, uuid: str, knob: Knob) -> file_knobs.File:
-        if (known := self._known.get(uuid)) is None:
+        if (tracked := self._known.get(uuid)) is None:
             raise errors.WorkloadGone(f'domain {uuid} does not run here')
-        return known.files.of(knob, known.snapshot.domain)
+        return tracked.files.of(knob, tracked.snapshot.domain)

@@ -27,26 +27,26 @@ class Ends:
         self._running: set[str] = set()
 
     def tell(self, uuid: str, why: str) -> None:
-        """A run of a domain ended."""
+        """Note that a run of a domain ended."""
         self._last[uuid] = why
 
     def begins(self, uuid: str) -> None:
-        """Another run of a domain is there."""
+        """Note that another run of a domain is there."""
         if len(self._last) + len(self._before) > MOST:
             self._last, self._before = {}, {}
         self._running.add(uuid)
         self._before[uuid] = self._last.pop(uuid, AGAIN)
 
     def over(self, uuid: str) -> None:
-        """It is not there any more."""
+        """Note that a domain does not run any more."""
         self._running.discard(uuid)
 
     def why(self, uuid: str) -> str | None:
-        """Why the last run that ended did; ``None``: not known yet."""
+        """Return why the last run that ended did; ``None``: not known yet."""
         return (self.again(uuid) if uuid in self._running
                 else self._last.get(uuid))
 
     def again(self, uuid: str) -> str:
-        """Why a domain that runs is not the run that it was."""
+        """Return why a domain that runs is not the run that it was."""
         why = self._last.get(uuid) or self._before.get(uuid, AGAIN)
         return why if why == AGAIN else f'{why}, and was started again'

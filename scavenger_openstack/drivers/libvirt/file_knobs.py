@@ -32,7 +32,7 @@ class Files:
         self._cpus: cpuset.CpuSet | None = None
 
     def of(self, knob: Knob, domain: xml.Domain) -> File:
-        """What reads and sets one of :data:`KNOBS`.
+        """Return what reads and sets one of :data:`KNOBS`.
 
         :raises Unsupported: the domain has no such cgroup, or CPUs of its
             own.
@@ -52,11 +52,11 @@ class Files:
         return self._cpus
 
     def is_idle(self) -> bool:
-        """Whether it is idle for the scheduler, as far as that is known."""
+        """Return whether the domain is idle for the scheduler, if known."""
         with contextlib.suppress(errors.ScavengerError):
             return self._idle is not None and self._idle.read() == 1
         return False
 
     def plugged(self) -> bool:
-        """Whether vCPUs came or went since its CPU set was written."""
+        """Return whether vCPUs came or went since its CPU set was written."""
         return self._cpus is not None and self._cpus.changed()

@@ -39,11 +39,11 @@ class Handle:
     could not be done, and why.
     """
 
-    def __init__(self, api: Any, said: Callable[[str], Any], domain: Any,
+    def __init__(self, api: Any, converted: Callable[[str], Any], domain: Any,
                  uuid: str, no_quota_us: int = -1) -> None:
         self._no_quota_us = no_quota_us
         self._api = api
-        self._said = said
+        self._converted = converted
         self._domain = domain
         self.uuid = uuid
 
@@ -55,17 +55,17 @@ class Handle:
         valid now, in the language of the host.
         """
         try:
-            with self._said(what):
+            with self._converted(what):
                 yield
         except errors.Denied as exc:
-            with self._said(what):
+            with self._converted(what):
                 runs = self._domain.isActive()
             if not runs:
                 raise errors.WorkloadGone(str(exc)) from None
             raise
 
     def look(self) -> SeenDomain | None:
-        """What it is now; ``None`` when it does not run."""
+        """Return what the domain is now; ``None`` when it does not run."""
         api = self._api
         with self._doing(f'domain {self.uuid}'):
             state, reason = self._domain.state()
@@ -77,7 +77,7 @@ class Handle:
                                              api.VIR_DOMAIN_PAUSED_MIGRATION))
 
     def inactive(self) -> str:
-        """The XML that it starts with the next time, '' for none."""
+        """Return the XML that the domain starts with next, '' for none."""
         with self._doing(f'definition of domain {self.uuid}'):
             if not self._domain.isPersistent():
                 return ''
@@ -100,7 +100,7 @@ class Handle:
                        'nothing is written until that has ended')
 
     def occupied(self) -> bool:
-        """Whether a call waits for its QEMU, and has for some time."""
+        """Return whether a call waits for its QEMU, and has for some time."""
         with self._doing(f'control of domain {self.uuid}'):
             state, _, since_ms = self._domain.controlInfo()
         return bool(state == self._api.VIR_DOMAIN_CONTROL_ERROR or (
@@ -113,7 +113,7 @@ class Handle:
 
     def set_quota(self, quota_us: int, period_us: int, *,
                   inactive: bool = False) -> None:
-        """Of each vCPU; a quota of -1 is none."""
+        """Set the quota of each vCPU; -1 is none."""
         if quota_us < 0:
             quota_us = self._no_quota_us
         with self._doing(f'CPU quota of domain {self.uuid}'):
@@ -123,13 +123,13 @@ class Handle:
 
     def set_iotune(self, disk: str, limits: Mapping[str, int | str], *,
                    inactive: bool = False) -> None:
-        """Limits of one disk, by the names that libvirt has for them."""
+        """Set limits of one disk, by the names that libvirt has for them."""
         with self._doing(f'disk {disk} of domain {self.uuid}'):
             self._domain.setBlockIoTune(disk, dict(limits),
                                         self._affect(inactive))
 
     def set_balloon(self, kib: int, *, inactive: bool = False) -> None:
-        """What the guest is to have; it gets there in its own time."""
+        """Set the memory of the guest, which gets there in its own time."""
         with self._doing(f'balloon of domain {self.uuid}'):
             self._domain.setMemoryFlags(kib, self._affect(inactive))
 

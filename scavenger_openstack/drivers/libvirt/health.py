@@ -90,24 +90,24 @@ class Health:
 
     @property
     def down(self) -> bool:
-        """Whether nothing can be had of libvirt, which was logged."""
+        """Return whether nothing can be had of libvirt, which was logged."""
         return LIBVIRT in self._faults
 
     def lost(self, why: str, reason: str = 'events') -> None:
-        """It cannot be reached in one way, until that works again."""
+        """Note that libvirt cannot be reached in one way, until that works."""
         self._begin(LIBVIRT, reason, LOST, why)
 
     def silent(self, reason: str = 'events') -> None:
-        """The same, and it is there."""
+        """Note that libvirt is there and does not answer in one way."""
         self._begin(LIBVIRT, reason, HANGS, self._libvirt.uri)
         self.suspect()
 
     def back(self, reason: str = 'events') -> None:
-        """That way works."""
+        """Note that libvirt can be reached in that way."""
         self._end(LIBVIRT, reason)
 
     def suspect(self) -> None:
-        """Some call hangs: see whether libvirt does."""
+        """Check whether libvirt hangs, as some call does."""
         with self._turn:
             self._suspected = True
             self._wake()
@@ -115,16 +115,16 @@ class Health:
     # --- domains
 
     def domain_silent(self, uuid: str, reason: object) -> None:
-        """A QEMU does not answer, as is seen by something."""
+        """Note that a QEMU does not answer, and by what that was seen."""
         self._begin(uuid, reason, self._silent(uuid), uuid)
 
     def domain_heard(self, uuid: str, reason: object) -> None:
-        """What was seen by that is over."""
+        """Note that the QEMU answers again, in what did not before."""
         self._end(uuid, reason)
 
     @contextlib.contextmanager
     def domain(self, uuid: str) -> Iterator[domain_handle.Handle]:
-        """One that can be written to now.
+        """Return a handle of a domain that can be written to now.
 
         A job would keep us waiting, and make it seem to be paused.
 
@@ -146,7 +146,7 @@ class Health:
             yield handle
 
     def gone(self, uuid: str) -> None:
-        """This run of a domain has ended."""
+        """Forget the faults of a run of a domain that has ended."""
         with self._turn:
             self._faults.pop(uuid, None)
             self._over_s.pop(uuid, None)
@@ -165,29 +165,29 @@ class Health:
         :param message: '' when another part logs it
         """
         with self._turn:
-            known = self._faults.get(LIBVIRT) or self._faults.get(key[0])
-            if known is not None:
-                known.keys.add(key)
-            if message and known is None:
-                self._pending = [one for one in self._pending
-                                 if one.done is not None
-                                 or key not in one.keys]
+            fault = self._faults.get(LIBVIRT) or self._faults.get(key[0])
+            if fault is not None:
+                fault.keys.add(key)
+            if message and fault is None:
+                self._pending = [pending for pending in self._pending
+                                 if pending.done is not None
+                                 or key not in pending.keys]
                 self._add(PendingFault([key], message, reset=reset))
             else:
                 LOG.debug('%s', message)
                 reset()
 
     def facts(self) -> dict[str, Any]:
-        """For the status: the state of libvirt, why it cannot be reached
+        """Return for the status the state of libvirt, why it cannot be reached
         ('' if it can), and for how many seconds; domains that do not answer
         and for how many; what waits; the versions."""
         now_s = time.monotonic()
         with self._turn:
             since = {what: round(now_s - fault.since_s)
                      for what, fault in self._faults.items()}
-            one = self._faults.get(LIBVIRT) or self._faults.get(SLOW)
-            message = one.message if one is not None else None
-            why = str(one.args[0]) if one and message is LOST else ''
+            worst = self._faults.get(LIBVIRT) or self._faults.get(SLOW)
+            message = worst.message if worst is not None else None
+            why = str(worst.args[0]) if worst and message is LOST else ''
             waits = sorted({' '.join(key) for fault in self._pending
                             if fault.hangs for key in fault.keys})
         slow_s, down_s = since.pop(SLOW, None), since.pop(LIBVIRT, None)
@@ -227,24 +227,25 @@ class Health:
         with self._turn:
             if self._closed or (what != LIBVIRT and self.down):
                 return
-            one = self._faults.setdefault(what, Fault(
+            current = self._faults.setdefault(what, Fault(
                 time.monotonic() - self._over_s.get(what, -QUIET_S)
                 < QUIET_S))
-            one.reasons.add(reason)
-            one.keys.update(keys)
+            current.reasons.add(reason)
+            current.keys.update(keys)
             if what == LIBVIRT:
                 for fault in self._pending:
-                    one.keys.update(fault.keys)
+                    current.keys.update(fault.keys)
                 # What failed did so for this, and is old when it is over.
                 self._drop([fault for fault in self._pending
                             if fault.done is None])
-            if one.message is message:
-                one.args = args     # why, by now
-            if one.message is None or message.level > one.message.level:
-                one.message, one.args = message, args
-                LOG.log(logging.DEBUG if one.quiet else message.level,
+            if current.message is message:
+                current.args = args     # why, by now
+            if (current.message is None
+                    or message.level > current.message.level):
+                current.message, current.args = message, args
+                LOG.log(logging.DEBUG if current.quiet else message.level,
                         message.text, *args)
-                if one.quiet:
+                if current.quiet:
                     self._wake()
 
     def _end(self, what: str, reason: object) -> None:
@@ -315,26 +316,27 @@ class Health:
         return at_once
 
     def _examine(self) -> None:
-        """Libvirt answers: find out the cause of each pending fault."""
+        """Find out the cause of each pending fault, as libvirt answers."""
         with self._turn:
             if self.down:
                 return      # in another way, still
-            for one in self._faults.values():
-                if one.quiet and one.message is not None \
-                        and time.monotonic() - one.since_s > QUIET_S:
-                    one.quiet = False
-                    LOG.log(one.message.level, one.message.text, *one.args)
+            for current in self._faults.values():
+                if current.quiet and current.message is not None \
+                        and time.monotonic() - current.since_s > QUIET_S:
+                    current.quiet = False
+                    LOG.log(current.message.level, current.message.text,
+                            *current.args)
             pending = list(self._pending)
             held_up = [what for what, fault in self._faults.items()
                        if OURS in fault.reasons and what != LIBVIRT]
-            known = set[object]().union(
+            reasons = set[object]().union(
                 *(fault.reasons for fault in self._faults.values()))
         for fault in pending:
             waited_s = time.monotonic() - max(fault.since_s, self._answered_s)
-            if fault.hangs and (fault in known
+            if fault.hangs and (fault in reasons
                                 or waited_s < self._timeout_s):
                 continue
-            if fault.done is None or fault.hangs or fault in known:
+            if fault.done is None or fault.hangs or fault in reasons:
                 self._find_out(fault)
             else:
                 with self._turn:
@@ -364,8 +366,8 @@ class Health:
 
     def _log(self, fault: PendingFault) -> None:
         """Log a failure: one line for all limits of a domain that failed."""
-        others = [one for one in self._pending if one is not fault
-                  and one.done is None and one.uuid == fault.uuid]
+        others = [pending for pending in self._pending if pending is not fault
+                  and pending.done is None and pending.uuid == fault.uuid]
         LOG.warning('%s%s', fault.message, f'; {len(others)} more of its '
                     'limits failed' if others else '')
         self._pending.remove(fault)
@@ -388,8 +390,8 @@ class Health:
         return SILENT_IDLE if self._idle(uuid) else SILENT
 
     def _state(self, uuid: str) -> DomainState:
-        """What libvirt says of a domain; of one that a call hangs on, no
-        other is made."""
+        """Return what libvirt says of a domain; of one that a call hangs on,
+        no other is made."""
         hanging = self._calls.busy - {LIBVIRT}
         if uuid in hanging:
             return DomainState.HELD_UP

@@ -80,27 +80,27 @@ def apply(handle: domain_handle.Handle, knob: Knob, values: Values, *,
 
 
 def _pause(handle: domain_handle.Handle, wanted: bool) -> None:
-    """Never resumes what stands still for another reason."""
-    seen = handle.look()
-    if seen is not None and seen.held != wanted:
+    """Pause or resume; never resumes what another program paused."""
+    domain = handle.look()
+    if domain is not None and domain.held != wanted:
         handle.pause(wanted)
 
 
 # --- CPU
 
-def _quota_values(seen: Snapshot) -> dict[str, str]:
-    domain = seen.domain
+def _quota_values(snapshot: Snapshot) -> dict[str, str]:
+    domain = snapshot.domain
     if domain.realtime is not None:
         raise errors.Unsupported(
             f'domain {domain.name} has real-time vCPUs ({domain.realtime}), '
             'which heed no CPU quota: none is set')
-    return _quota(seen)
+    return _quota(snapshot)
 
 
-def _quota(seen: Snapshot) -> dict[str, str]:
-    quota = seen.domain.quota_us
+def _quota(snapshot: Snapshot) -> dict[str, str]:
+    quota = snapshot.domain.quota_us
     return {'vcpu_quota': str(-1 if quota is None else quota),
-            'vcpu_period': str(seen.domain.period_us or DEFAULT_PERIOD_US)}
+            'vcpu_period': str(snapshot.domain.period_us or DEFAULT_PERIOD_US)}
 
 
 def _cores(values: Values, vcpus: int) -> float:
@@ -109,19 +109,19 @@ def _cores(values: Values, vcpus: int) -> float:
             else vcpus * quota / int(values['vcpu_period']))
 
 
-def _quota_value(seen: Snapshot) -> Value | None:
-    cores = _cores(_quota_values(seen), seen.domain.vcpus)
+def _quota_value(snapshot: Snapshot) -> Value | None:
+    cores = _cores(_quota_values(snapshot), snapshot.domain.vcpus)
     return None if cores == math.inf else cores
 
 
-def _quota_plan(seen: Snapshot, original: Values, value: Value
+def _quota_plan(snapshot: Snapshot, original: Values, value: Value
                 ) -> dict[str, str]:
     """The quota is of each vCPU: so that all together get the cap.
 
     A small cap needs a longer period; below what the longest allows it is
     that.
     """
-    vcpus = seen.domain.vcpus
+    vcpus = snapshot.domain.vcpus
     wanted = number(Knob.CPU_CORES, value)
     if _cores(original, vcpus) <= wanted:
         return dict(original)
@@ -142,30 +142,30 @@ def for_libvirt(values: Values, no_quota_us: int) -> dict[str, str]:
 
 # --- memory
 
-def _balloon_values(seen: Snapshot) -> dict[str, str]:
-    domain = seen.domain
+def _balloon_values(snapshot: Snapshot) -> dict[str, str]:
+    domain = snapshot.domain
     if domain.fixed_memory is not None:
         raise errors.Unsupported(
             f'domain {domain.name} has {domain.fixed_memory}: it can give no '
             'memory back, so its memory is not limited')
-    return _balloon(seen)
+    return _balloon(snapshot)
 
 
-def _balloon(seen: Snapshot) -> dict[str, str]:
-    if not seen.domain.has_balloon:
+def _balloon(snapshot: Snapshot) -> dict[str, str]:
+    if not snapshot.domain.has_balloon:
         raise errors.Unsupported(
-            f'domain {seen.domain.name} has no balloon: its memory cannot '
+            f'domain {snapshot.domain.name} has no balloon: its memory cannot '
             'be limited')
-    return {'balloon_kib': str(seen.domain.balloon_bytes // BYTES_PER_KIB)}
+    return {'balloon_kib': str(snapshot.domain.balloon_bytes // BYTES_PER_KIB)}
 
 
-def _balloon_value(seen: Snapshot) -> Value | None:
+def _balloon_value(snapshot: Snapshot) -> Value | None:
     """Never ``None``: the RAM of a VM is its own limit, so a limit above
     it is not tighter than the original and is not set."""
-    return int(_balloon_values(seen)['balloon_kib']) * BYTES_PER_KIB
+    return int(_balloon_values(snapshot)['balloon_kib']) * BYTES_PER_KIB
 
 
-def _balloon_plan(seen: Snapshot, original: Values, value: Value
+def _balloon_plan(snapshot: Snapshot, original: Values, value: Value
                   ) -> dict[str, str]:
     wanted = int(number(Knob.MEMORY_BYTES, value)) // BYTES_PER_KIB
     return {'balloon_kib': str(min(wanted, int(original['balloon_kib'])))}
@@ -173,7 +173,7 @@ def _balloon_plan(seen: Snapshot, original: Values, value: Value
 
 # --- disks
 
-def groups(seen: Snapshot, knob: Knob, original: Values) -> dict[str, str]:
+def groups(snapshot: Snapshot, knob: Knob, original: Values) -> dict[str, str]:
     """Disk -> the throttle group that it has to be in under a cap.
 
     The members of a group are all set as the one that was set last: so only
@@ -187,23 +187,23 @@ def groups(seen: Snapshot, knob: Knob, original: Values) -> dict[str, str]:
     what = 'bytes_sec' if knob is Knob.IO_BYTES_PER_S else 'iops_sec'
     limited = {key.partition('.')[0] for key, text in original.items()
                if int(text)}
-    disks = _disks(seen)
+    disks = _disks(snapshot)
     open_ = not any(what not in name for disk in disks
                     if disk.group == GROUP for name in disk.iotune)
-    found = {}
+    by_disk = {}
     for disk in disks:
         if disk.group == GROUP:
-            found[disk.target] = (disk.target if disk.target in limited
-                                  else GROUP)
+            by_disk[disk.target] = (disk.target if disk.target in limited
+                                    else GROUP)
         elif open_ and not disk.iotune and disk.group is None:
-            found[disk.target] = GROUP
-    return found
+            by_disk[disk.target] = GROUP
+    return by_disk
 
 
-def _disks(seen: Snapshot) -> list[Disk]:
-    """Those that libvirt can limit, as far as it was asked."""
-    return [disk for disk in seen.domain.disks
-            if disk.target not in seen.unlimited]
+def _disks(snapshot: Snapshot) -> list[Disk]:
+    """Return the disks that libvirt can limit, as far as it was asked."""
+    return [disk for disk in snapshot.domain.disks
+            if disk.target not in snapshot.unlimited]
 
 
 def _io_rule(knob: Knob) -> Rule:
@@ -211,32 +211,32 @@ def _io_rule(knob: Knob) -> Rule:
     base = tuple(f'{way}_{what}' for way in ('total', 'read', 'write'))
 
     def limits(disk: Disk) -> dict[str, int]:
-        found = {name: disk.iotune.get(name, 0) for name in base}
+        held = {name: disk.iotune.get(name, 0) for name in base}
         for name in base:
             for burst in (f'{name}_max', f'{name}_max_length'):
                 if burst in disk.iotune:
-                    found[burst] = disk.iotune[burst]
-        return found
+                    held[burst] = disk.iotune[burst]
+        return held
 
-    def values(seen: Snapshot) -> dict[str, str]:
-        disks = _disks(seen)
+    def values(snapshot: Snapshot) -> dict[str, str]:
+        disks = _disks(snapshot)
         if not disks:
             raise errors.Unsupported(
-                f'domain {seen.domain.name} has no disks'
-                + ' that libvirt can limit' * bool(seen.domain.disks))
+                f'domain {snapshot.domain.name} has no disks'
+                + ' that libvirt can limit' * bool(snapshot.domain.disks))
         return {f'{disk.target}.{name}': str(limit)
                 for disk in disks for name, limit in limits(disk).items()}
 
-    def value(seen: Snapshot) -> Value | None:
-        values(seen)
+    def value(snapshot: Snapshot) -> Value | None:
+        values(snapshot)
         loosest = 0.0
-        for disk in _disks(seen):
+        for disk in _disks(snapshot):
             total, read, write = (disk.iotune.get(name) or math.inf
                                   for name in base)
             loosest = max(loosest, min(total, max(read, write)))
         return None if loosest == math.inf else loosest
 
-    def plan(seen: Snapshot, original: Values, value_: Value
+    def plan(snapshot: Snapshot, original: Values, value_: Value
              ) -> dict[str, str]:
         """In the family of the original: libvirt takes a total limit, or
         one for each direction, not both.  Without one it is a total, so
@@ -247,31 +247,31 @@ def _io_rule(knob: Knob) -> Rule:
         split = {disk for key, text in original.items() if int(text)
                  for disk, _, name in [key.partition('.')]
                  if name in base[1:]}
-        found = {}
+        planned = {}
         for key, text in original.items():
             disk, _, name = key.partition('.')
             if name in base and (name == base[0]) != (disk in split):
-                found[key] = str(min(int(text) or wanted, wanted))
+                planned[key] = str(min(int(text) or wanted, wanted))
             else:
-                found[key] = '0'
-        for key in list(found):     # an original that is tighter keeps all
+                planned[key] = '0'
+        for key in list(planned):     # an original that is tighter keeps all
             disk, _, name = key.partition('.')
             if name not in base and all(
-                    found.get(one) == original.get(one)
-                    for one in (f'{disk}.{n}' for n in base)):
-                found[key] = original[key]
-        return found
+                    planned.get(sibling) == original.get(sibling)
+                    for sibling in (f'{disk}.{n}' for n in base)):
+                planned[key] = original[key]
+        return planned
 
     return Rule(values, value, plan)
 
 
 # --- pause
 
-def _state_values(seen: Snapshot) -> dict[str, str]:
-    return {'state': 'paused' if seen.paused else 'running'}
+def _state_values(snapshot: Snapshot) -> dict[str, str]:
+    return {'state': 'paused' if snapshot.paused else 'running'}
 
 
-def _state_plan(seen: Snapshot, original: Values, value: Value
+def _state_plan(snapshot: Snapshot, original: Values, value: Value
                 ) -> dict[str, str]:
     return ({'state': 'paused'} if number(Knob.PAUSED, value)
             else dict(original))
@@ -282,7 +282,7 @@ RULES: Mapping[Knob, Rule] = {
     Knob.MEMORY_BYTES: Rule(_balloon_values, _balloon_value, _balloon_plan),
     Knob.IO_BYTES_PER_S: _io_rule(Knob.IO_BYTES_PER_S),
     Knob.IO_OPS_PER_S: _io_rule(Knob.IO_OPS_PER_S),
-    Knob.PAUSED: Rule(_state_values, lambda seen: int(seen.paused),
+    Knob.PAUSED: Rule(_state_values, lambda snapshot: int(snapshot.paused),
                       _state_plan)}
 """What is set through libvirt."""
 
@@ -292,7 +292,7 @@ _UNCHECKED: Mapping[Knob, Callable[[Snapshot], dict[str, str]]] = {
 
 
 def rule(knob: Knob) -> Rule:
-    """What to do about a knob.
+    """Return what to do about a knob.
 
     :raises Unsupported: it is no limit of a domain.
     """
@@ -301,27 +301,28 @@ def rule(knob: Knob) -> Rule:
     return RULES[knob]
 
 
-def identity(seen: Snapshot, knob: Knob) -> tuple[object, ...]:
-    """What is limited: this run of a domain, and where disks are limited one
-    by one, these; what comes later is under no lease."""
+def identity(snapshot: Snapshot, knob: Knob) -> tuple[object, ...]:
+    """Return what is limited: this run of a domain, and where disks are
+    limited one by one, these; what comes later is under no lease."""
     if knob in (Knob.IO_BYTES_PER_S, Knob.IO_OPS_PER_S):
-        return (*seen.identity, *(disk.target for disk in seen.domain.disks))
-    return seen.identity
+        return (*snapshot.identity,
+                *(disk.target for disk in snapshot.domain.disks))
+    return snapshot.identity
 
 
 # --- without a cap of ours
 
-def in_force(seen: Snapshot, knob: Knob) -> dict[str, str]:
-    """What libvirt holds, also for a domain that is never limited."""
+def in_force(snapshot: Snapshot, knob: Knob) -> dict[str, str]:
+    """Return what libvirt holds, also for a domain that is never limited."""
     try:
-        return (_UNCHECKED.get(knob) or RULES[knob].values)(seen)
+        return (_UNCHECKED.get(knob) or RULES[knob].values)(snapshot)
     except errors.Unsupported:
         return {}
 
 
-def free(seen: Snapshot, knob: Knob) -> dict[str, str]:
-    """What libvirt holds for a knob without any limit."""
-    domain = seen.domain
+def free(snapshot: Snapshot, knob: Knob) -> dict[str, str]:
+    """Return what libvirt holds for a knob without any limit."""
+    domain = snapshot.domain
     if knob is Knob.CPU_CORES:
         return {'vcpu_quota': '-1', 'vcpu_period': str(DEFAULT_PERIOD_US)}
     if knob is Knob.PAUSED:
@@ -329,11 +330,11 @@ def free(seen: Snapshot, knob: Knob) -> dict[str, str]:
     text = '0'
     if knob is Knob.MEMORY_BYTES:
         text = str(domain.memory_allotment_bytes // BYTES_PER_KIB)
-    return dict.fromkeys(in_force(seen, knob), text)
+    return dict.fromkeys(in_force(snapshot, knob), text)
 
 
 def part(knob: Knob, key: str) -> str:
-    """What is set or left alone as a whole: a disk, else all."""
+    """Return what is set or left alone as a whole: a disk, else all."""
     if knob in (Knob.IO_BYTES_PER_S, Knob.IO_OPS_PER_S):
         return key.partition('.')[0]
     return ''
@@ -341,23 +342,23 @@ def part(knob: Knob, key: str) -> str:
 
 def parts(knob: Knob, values: Values) -> dict[str, dict[str, str]]:
     """The texts by what is set as a whole."""
-    found: dict[str, dict[str, str]] = {}
+    by_part: dict[str, dict[str, str]] = {}
     for key, text in values.items():
-        found.setdefault(part(knob, key), {})[key] = text
-    return found
+        by_part.setdefault(part(knob, key), {})[key] = text
+    return by_part
 
 
-def told(seen: Snapshot, knob: Knob, record: Values
+def told(snapshot: Snapshot, knob: Knob, record: Values
          ) -> tuple[dict[str, str], set[str]]:
-    """What a record tells of the domain as it is, and the parts of which it
-    does not tell enough.
+    """Return what a record tells of the domain as it is, and the parts of
+    which it does not tell enough.
 
     Of disks that are gone nothing is set.  Those that a record does not
     name, while it names others, came later: no cap was on them.
     """
-    there = {part(knob, key) for key in free(seen, knob)}
+    there = {part(knob, key) for key in free(snapshot, knob)}
     named = {part(knob, key) for key in record} & there
-    lacking = {part(knob, key) for key in free(seen, knob)
+    lacking = {part(knob, key) for key in free(snapshot, knob)
                if '_max' not in key and key not in record}
     lacking &= named if record else there
     return {key: text for key, text in record.items()

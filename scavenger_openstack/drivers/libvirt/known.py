@@ -39,9 +39,10 @@ class KnownDomain:
         self.files = files
 
 
-def is_idle(known: KnownDomain | None) -> bool:
-    """Whether a domain is idle for the scheduler; any thread may ask."""
-    return known is not None and known.files.is_idle()
+def is_idle(tracked: KnownDomain | None) -> bool:
+    """Return whether a domain is idle for the scheduler; any thread may
+    ask."""
+    return tracked is not None and tracked.files.is_idle()
 
 
 class Allowed:
@@ -72,7 +73,7 @@ class Allowed:
                 if self._made.get(uuid) != floor}
 
     def forget(self, uuid: str) -> None:
-        """It does not run any more."""
+        """Forget a domain that does not run any more."""
         self._made.pop(uuid, None)
 
     def of(self, workload: Workload, *, specs_known: bool) -> Workload:

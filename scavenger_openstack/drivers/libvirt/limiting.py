@@ -20,21 +20,22 @@ from scavenger_openstack.restore import grammar
 from scavenger_openstack.types import Knob
 
 
-def original(seen: Snapshot, knob: Knob, state: base.KnobState
+def original(snapshot: Snapshot, knob: Knob, state: base.KnobState
              ) -> dict[str, str]:
-    """What a knob held before us, by its lease: of the disks that libvirt can
-    limit, and without a quota as all versions of libvirt know it."""
+    """Return what a knob held before us, by its lease: of the disks that
+    libvirt can limit, and without a quota as all versions of libvirt know
+    it."""
     return {key: '-1' if text == str(grammar.FREE_QUOTA_US) else text
             for key, text in state.original.actions[0]['values'].items()
-            if knobs.part(knob, key) not in seen.unlimited}
+            if knobs.part(knob, key) not in snapshot.unlimited}
 
 
-def is_recorded(seen: Snapshot, knob: Knob, state: base.KnobState) -> bool:
-    """Whether the record in the domain says what the lease does."""
-    values = seen.records.get(knob)
+def is_recorded(snapshot: Snapshot, knob: Knob, state: base.KnobState) -> bool:
+    """Return whether the record in the domain says what the lease does."""
+    values = snapshot.records.get(knob)
     # Most are the very same, and this is asked in each tick.
     return (values == state.original.actions[0]['values']
-            or values == original(seen, knob, state))
+            or values == original(snapshot, knob, state))
 
 
 def record(handle: domain_handle.Handle, knob: Knob, values: Values) -> None:
@@ -46,7 +47,7 @@ def record(handle: domain_handle.Handle, knob: Knob, values: Values) -> None:
                       metadata.build(knob, values))
 
 
-def limit(handle: domain_handle.Handle, seen: Snapshot, knob: Knob,
+def limit(handle: domain_handle.Handle, snapshot: Snapshot, knob: Knob,
           wanted: Values, groups: Mapping[str, str]
           ) -> dict[str, errors.Unsupported]:
     """Set a limit on all disks that can have one, or on none.
@@ -54,10 +55,10 @@ def limit(handle: domain_handle.Handle, seen: Snapshot, knob: Knob,
     Returns those that can have none, and why: libvirt does not even take what
     they hold.  When another fails, those before it hold again what they held.
 
-    :param seen: what they hold now
+    :param snapshot: what they hold now
     :raises DriverError: libvirt does not take it.
     """
-    held = knobs.RULES[knob].values(seen)
+    held = knobs.RULES[knob].values(snapshot)
     cannot: dict[str, errors.Unsupported] = {}
     done: list[Values] = []
     try:
@@ -85,6 +86,6 @@ def limit(handle: domain_handle.Handle, seen: Snapshot, knob: Knob,
 
 def without(knob: Knob, values: Values, left_out: Collection[str]
             ) -> dict[str, str]:
-    """The texts of all parts but these."""
+    """Return the texts of all parts but those that are left out."""
     return {key: text for key, text in values.items()
             if knobs.part(knob, key) not in left_out}

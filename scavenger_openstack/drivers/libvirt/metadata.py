@@ -97,8 +97,8 @@ def _read(knob: Knob, element: ElementTree.Element
     if len(element) > MAX_VALUES:
         return {}, [f'the record of {knob} holds {len(element)} values, at '
                     f'most {MAX_VALUES}']
-    for one in element:
-        name, key, value = (one.get(attribute, '')
+    for entry in element:
+        name, key, value = (entry.get(attribute, '')
                             for attribute in ('knob', 'key', 'value'))
         if name == knob and key not in values and fits(knob, key, value):
             values[key] = value
@@ -110,7 +110,7 @@ def _read(knob: Knob, element: ElementTree.Element
 
 
 def fits(knob: Knob, key: str, value: str) -> bool:
-    """Whether a record may hold this."""
+    """Return whether a record may hold this."""
     pattern = GRAMMAR.get(knob)
     return (pattern is not None
             and pattern.fullmatch(f'{key}={value}') is not None)

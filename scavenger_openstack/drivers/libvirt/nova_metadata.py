@@ -110,7 +110,7 @@ def cpu_request(specs: Mapping[str, str], properties: Mapping[str, str],
 def _masked(mask: str, vcpus: int) -> frozenset[int] | None:
     """The vCPUs that a mask such as ``0-3,^1`` names; ``None`` if it is one
     that Nova does not take."""
-    parts = [one.strip() for one in mask.split(',', _MASK_PARTS)]
+    parts = [item.strip() for item in mask.split(',', _MASK_PARTS)]
     if parts[0].startswith('^'):
         parts.append(f'0-{vcpus - 1}')
     named: dict[str, set[int]] = {'': set(), '^': set()}
@@ -153,16 +153,16 @@ class NovaMetadata:
         element = instance.find(f'{nova}flavor/{nova}extraSpecs')
         self.known = element is not None
         specs = _named(element, f'{nova}extraSpec')
-        said = flavor_.read(specs)
-        self._specs(said)
+        flavor = flavor_.read(specs)
+        self._specs(flavor)
         properties = _named(instance.find(
             f'{nova}image/{nova}properties'), f'{nova}property')
         self.cpus = cpu_request(specs, properties, vcpus, known=self.known)
         for key, value in properties.items():
-            self._property(key, value, names=said.application is None)
+            self._property(key, value, names=flavor.application is None)
         root = instance.find(f'{nova}root')
         name = flavor_.application(
-            said.application, properties.get(_IMAGE_APPLICATION),
+            flavor.application, properties.get(_IMAGE_APPLICATION),
             image='' if root is None or root.get('type') != 'image'
             else root.get('uuid', ''),
             flavor='' if kind is None else kind.get('name', ''))
@@ -170,19 +170,19 @@ class NovaMetadata:
         self.application = (f'{self.project}/{name}'
                             if self.project and name else None)
 
-    def _specs(self, said: flavor_.Flavor) -> None:
-        for one in said.wrong:
-            self._wrong(*one)
+    def _specs(self, flavor: flavor_.Flavor) -> None:
+        for fault in flavor.wrong:
+            self._wrong(*fault)
         self.priority, self.source, _ = classify.classify(
-            flavor=said.priority)
-        if said.application is not None and self.project is None:
-            self._wrong(flavor_.APPLICATION, said.application,
+            flavor=flavor.priority)
+        if flavor.application is not None and self.project is None:
+            self._wrong(flavor_.APPLICATION, flavor.application,
                         'the project is not known')
-        self.floor.update(said.floor)
-        self.protect = said.protect
+        self.floor.update(flavor.floor)
+        self.protect = flavor.protect
 
     def _property(self, key: str, value: str, *, names: bool) -> None:
-        """Of an image, which tenants make: not for the log.
+        """Read a property of an image, which tenants make: not for the log.
 
         :param names: whether it may name the application
         """
@@ -206,7 +206,7 @@ class NovaMetadata:
 
 
 def _name(text: str) -> str:
-    """On one line, without what would move a terminal's cursor."""
+    """Return a name on one line, without what moves a terminal's cursor."""
     return printable(text.strip()[:_NAME_CHARS])[:_NAME_CHARS]
 
 

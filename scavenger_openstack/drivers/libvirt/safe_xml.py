@@ -50,7 +50,7 @@ def some(parent: ElementTree.Element | None, most: int
 
 
 def shown(text: str) -> str:
-    """On one line of a log, whatever a tenant wrote."""
+    """Return a text on one line for a log, whatever a tenant wrote."""
     return repr(text if len(text) <= _SHOWN_CHARS
                 else f'{text[:_SHOWN_CHARS]}...')
 
@@ -64,7 +64,7 @@ def count(text: str | None) -> int:
 
 
 def cpu_count(text: str) -> int:
-    """How many CPUs a list names, without the set of them.
+    """Return how many CPUs a list names, without the set of them.
 
     :raises ValueError: not a list of CPUs.
     """

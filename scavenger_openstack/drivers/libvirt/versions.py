@@ -33,20 +33,20 @@ UNKNOWN = Versions(None, None, None)
 
 
 def text(version: int | None) -> str:
-    """As people write it: ``9.0.0``."""
+    """Return a version as people write it: ``9.0.0``."""
     if version is None:
         return 'unknown'
     return f'{version // 1_000_000}.{version // 1000 % 1000}.{version % 1000}'
 
 
 def texts(versions: Versions) -> dict[str, str]:
-    """The same, for the status."""
+    """Return the versions as people write them, for the status."""
     return {name: text(version)
             for name, version in versions._asdict().items()}
 
 
 def no_quota_us(daemon: int | None, cgroup_version: int | None) -> int:
-    """What this libvirtd has to be told so that vCPUs have no quota.
+    """Return what this libvirtd has to be told so that vCPUs have no quota.
 
     :param daemon: its version
     :param cgroup_version: of the ``cpu`` controller; ``None``: there is none

@@ -71,8 +71,8 @@ class Disk(NamedTuple):
     group: str | None = None
 
     def family(self, what: str) -> str | None:
-        """Whether the limit on ``bytes`` or ``iops`` is a ``total`` or is
-        ``split`` into reads and writes; ``None`` without one."""
+        """Return whether the limit on ``bytes`` or ``iops`` is a ``total`` or
+        is ``split`` into reads and writes; ``None`` without one."""
         for family, words in (('total', ('total',)),
                               ('split', ('read', 'write'))):
             if any(f'{word}_{what}_sec' in self.iotune for word in words):
@@ -93,7 +93,7 @@ class Domain:
     emulator's, that it has to itself; ``None`` when it shares them all.
     ``whole_cores``: and the CPUs of the same cores.  ``realtime``: the
     scheduler of vCPUs that heed no CPU quota.  ``fixed_memory``: why none of
-    its memory can be given back.  ``found``: see :mod:`.metadata`.
+    its memory can be given back.  ``record``: see :mod:`.metadata`.
 
     ``interfaces`` are network devices of the host; ``unseen_interfaces``
     counts those that have none (SR-IOV, vhost-user).
@@ -126,7 +126,7 @@ class Domain:
     cpu_model: str | None
     virt_type: str
     specs_known: bool
-    found: domain_record.Found
+    record: domain_record.Found
     display_name: str
     flavor: str
     ignored: tuple[str, ...]
@@ -134,9 +134,9 @@ class Domain:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What to log of its extra specs."""
-        return tuple(f'instance {shown(self.name)} ({self.uuid}): {one}'
-                     for one in self.ignored)
+        """Return what to log of its extra specs."""
+        return tuple(f'instance {shown(self.name)} ({self.uuid}): {text}'
+                     for text in self.ignored)
 
     @property
     def instance(self) -> Instance:
@@ -149,7 +149,7 @@ class Domain:
 
     @property
     def dedicated(self) -> bool:
-        """Whether it has CPUs to itself."""
+        """Return whether the domain has CPUs to itself."""
         return self.dedicated_cpus is not None
 
     def workload(self, *, created_s: float) -> Workload:
@@ -200,7 +200,7 @@ def _domain(root: ElementTree.Element, floors: Mapping[Knob, float]
                          f'{MAX_VCPUS}')
     balloon = root.find('devices/memballoon')
     flavor = nova_metadata.NovaMetadata(root.find('metadata'), vcpus)
-    found = domain_record.find(root)
+    record = domain_record.find(root)
     tune = root.find('cputune')
     pins, emulator_pin = cputune.pins(tune)
     allowed = cpus(vcpu.get('cpuset'))
@@ -209,8 +209,9 @@ def _domain(root: ElementTree.Element, floors: Mapping[Knob, float]
         allowed = (None if unpinned and allowed is None else
                    frozenset().union(*set(pins.values()),
                                      allowed or () if unpinned else ()))
-    interfaces = [_interface(one) for one in root.findall('devices/interface')]
-    seen = tuple(filter(None, interfaces))
+    interfaces = [_interface(interface)
+                  for interface in root.findall('devices/interface')]
+    devices = tuple(filter(None, interfaces))
     return Domain(
         uuid=uuid, name=name, priority=flavor.priority, source=flavor.source,
         project=flavor.project, application=flavor.application,
@@ -220,8 +221,8 @@ def _domain(root: ElementTree.Element, floors: Mapping[Knob, float]
         # A guest writes it, and whatever it likes.
         balloon_bytes=min(_bytes(root.find('currentMemory')) or memory,
                           memory),
-        disks=tuple(_disks(root)), interfaces=seen,
-        unseen_interfaces=len(interfaces) - len(seen),
+        disks=tuple(_disks(root)), interfaces=devices,
+        unseen_interfaces=len(interfaces) - len(devices),
         pins=pins, allowed_cpus=allowed,
         numa_nodes=_numa_nodes(root),
         dedicated_cpus=cputune.reserved(flavor.cpus, pins, emulator_pin,
@@ -235,7 +236,7 @@ def _domain(root: ElementTree.Element, floors: Mapping[Knob, float]
                      and balloon.get('model') != 'none'),
         cpu_model=_cpu_model(root.find('cpu')),
         virt_type=root.get('type', ''), specs_known=flavor.known,
-        found=found, display_name=flavor.display_name, flavor=flavor.name,
+        record=record, display_name=flavor.display_name, flavor=flavor.name,
         ignored=tuple(flavor.ignored),
         ignored_properties=tuple(flavor.ignored_properties))
 
@@ -251,8 +252,8 @@ def _bytes(element: ElementTree.Element | None) -> int | None:
 
 
 def _fixed_memory(root: ElementTree.Element) -> str | None:
-    """What keeps QEMU from giving back memory that the guest does not use:
-    a page that is pinned, encrypted or huge stays where it is."""
+    """Return what keeps QEMU from giving back memory that the guest does not
+    use: a page that is pinned, encrypted or huge stays where it is."""
     if root.find('memoryBacking/hugepages') is not None:
         return 'huge pages'
     if root.find('memoryBacking/locked') is not None:
@@ -262,9 +263,9 @@ def _fixed_memory(root: ElementTree.Element) -> str | None:
         return f'encrypted memory ({shown(secure.get("type", ""))})'
     devices = root.find('devices')
     for tag, types in VFIO.items():
-        for one in some(devices, MAX_DEVICES):
-            if one.tag == tag and one.get('type') in types:
-                return f'a device passed through ({tag} {one.get("type")})'
+        for device in some(devices, MAX_DEVICES):
+            if device.tag == tag and device.get('type') in types:
+                return f'a device passed through ({tag} {device.get("type")})'
     return None
 
 
@@ -284,13 +285,13 @@ def _disks(root: ElementTree.Element) -> Iterator[Disk]:
                 or not source.attrib.keys() - {'index', 'startupPolicy'}):
             continue
         yield Disk(name, {
-            one.tag: limit for one in some(disk.find('iotune'), 64)
-            if one.tag != 'group_name' and (limit := count(one.text))},
+            element.tag: limit for element in some(disk.find('iotune'), 64)
+            if element.tag != 'group_name' and (limit := count(element.text))},
             disk.findtext('iotune/group_name'))
 
 
 def _interface(element: ElementTree.Element) -> str | None:
-    """Its network device on this host, if it has one."""
+    """Return the device of an interface on this host, if it has one."""
     target = element.find('target')
     name = '' if target is None else target.get('dev', '')
     return (name if element.get('type') not in _NO_DEVICE
@@ -298,7 +299,7 @@ def _interface(element: ElementTree.Element) -> str | None:
 
 
 def _cpu_model(cpu: ElementTree.Element | None) -> str | None:
-    """What kind of CPU the guest sees: a model, or whose it is."""
+    """Return what kind of CPU the guest sees: a model, or whose it is."""
     if cpu is None:
         return None
     model = cpu.findtext('model', '').strip()[:_MODEL_CHARS]

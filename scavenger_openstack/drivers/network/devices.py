@@ -31,7 +31,7 @@ class Devices:
 
     def find(self, interface: Interface
              ) -> tuple[rtnetlink.Rtnetlink, tap.Links]:
-        """Where to ask for the devices, and which ones they are.
+        """Return where to ask for the devices, and which ones they are.
 
         :raises OSError: there is no such namespace, or none of the devices
         """
@@ -58,7 +58,7 @@ class Devices:
         return [self._found[device].ifindex for device in devices]
 
     def namespace(self, netns: str) -> rtnetlink.Rtnetlink:
-        """Where to ask about a network namespace, '' for our own.
+        """Return where to ask about a network namespace, '' for our own.
 
         :raises OSError: there is none of this name, or it cannot be entered
         """
@@ -78,7 +78,7 @@ class Devices:
         return kept
 
     def taps(self, device: str) -> tap.Taps:
-        """Those of the namespace of a device that was found."""
+        """Return the taps in the namespace of a device that was found."""
         netns = split(device)[0]
         if netns not in self._taps:
             self._taps[netns] = tap.Taps(self._sockets[netns])
@@ -93,15 +93,15 @@ class Devices:
                 self.forget(device)
 
     def forget(self, device: str) -> None:
-        """Look for it again when it is needed next."""
-        found = self._found.pop(device, None)
+        """Forget a device: it is searched again when it is needed next."""
+        link = self._found.pop(device, None)
         taps = self._taps.get(split(device)[0])
-        if found and taps:
-            taps.forget(found.ifindex)
+        if link and taps:
+            taps.forget(link.ifindex)
 
     def failure(self, interface: Interface, exc: Exception
                  ) -> errors.DriverError:
-        """What to tell of a call that the kernel did not like."""
+        """Return what to tell of a call that the kernel did not like."""
         if isinstance(exc, errors.DriverError):
             return exc
         number = exc.errno if isinstance(exc, OSError) else None
@@ -109,9 +109,9 @@ class Devices:
         device = ' and '.join(every)
         netns = split(every[0])[0]
         if number == errno.ENODEV:
-            for one in every:
-                self.forget(one)
-            missing = ' or no '.join(split(one)[1] for one in every)
+            for name in every:
+                self.forget(name)
+            missing = ' or no '.join(split(name)[1] for name in every)
             return errors.WorkloadGone(
                 f'network device {device}: there is no {missing} '
                 + (f'in namespace {netns}' if netns else 'here')

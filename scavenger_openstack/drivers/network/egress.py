@@ -66,7 +66,7 @@ class Network:
         self._interfaces[workload] = interface
 
     def detach(self, workload: str) -> None:
-        """The workload has ended, or its interface was unplugged.
+        """Forget a workload that has ended, or was unplugged.
 
         Its limit is removed by the restore actions of its lease, not by this.
         """
@@ -79,11 +79,11 @@ class Network:
             self._logged.forget((workload, device))
 
     def ended(self, workload: str) -> None:
-        """That run of the workload is over: what its limit withheld, too."""
+        """Forget what the limit of a run that is over has withheld."""
         self._withheld.pop(workload, None)
 
     def follow_links(self, links: Mapping[str, float | None]) -> None:
-        """From now on these devices are shared."""
+        """Take these devices as the shared links from now on."""
         self._links = dict(links)
 
     def capacities(self) -> dict[str, float]:
@@ -97,7 +97,7 @@ class Network:
         capacities = {}
         for name, capacity in self._links.items():
             if capacity is None and (again or name not in self._speeds):
-                speed = self._speed(name, known=name in self._speeds)
+                speed = self._speed(name, had_speed=name in self._speeds)
                 if speed is not None:
                     self._speeds[name] = speed
                     self._logged.over(f'speed of {name}')
@@ -114,25 +114,25 @@ class Network:
             namespace, links = self._devices.find(device)
             sent = namespace.tx_bytes(_only(links).ifindex)
         except (OSError, errors.DriverError) as exc:
-            self._complain(device, self._devices.failure(device, exc))
+            self._warn(device, self._devices.failure(device, exc))
             return None
         self._logged.over(device)
         return sent
 
     def link_bytes(self) -> rtnetlink.LinkBytes:
-        """What each device of this process's namespace has counted.
+        """Return what each device of this process's namespace has counted.
 
         One question to the kernel; empty when it does not answer, which is
         logged once.
         """
         try:
-            found = self._devices.namespace('').link_bytes()
+            by_index = self._devices.namespace('').link_bytes()
         except OSError as exc:
-            self._complain('', errors.DriverError(
+            self._warn('', errors.DriverError(
                 f'what network devices have sent is unknown: {exc}'))
             return {}
         self._logged.over('')
-        return found
+        return by_index
 
     def withheld(self, link_bytes: rtnetlink.LinkBytes
                  ) -> dict[str, int | None]:
@@ -143,9 +143,9 @@ class Network:
 
         :param link_bytes: by all devices of the namespace of the taps
         """
-        found: dict[str, int | None] = {}
+        by_workload: dict[str, int | None] = {}
         for workload in self._withheld:
-            found[workload] = self._withheld[workload]
+            by_workload[workload] = self._withheld[workload]
             interface = self._interfaces.get(workload)
             if interface is None:
                 continue        # limited no more: what was withheld stays so
@@ -159,21 +159,21 @@ class Network:
                 self._withheld[workload] += self._devices.taps(
                     device).withheld(links, link_bytes)
             except (OSError, errors.DriverError) as exc:
-                self._complain(device, self._devices.failure(interface, exc))
-                found[workload] = None
+                self._warn(device, self._devices.failure(interface, exc))
+                by_workload[workload] = None
                 continue
             self._logged.over(device)
-            found[workload] = self._withheld[workload]
-        return found
+            by_workload[workload] = self._withheld[workload]
+        return by_workload
 
     def link_tx(self) -> dict[str, int]:
         """Bytes sent so far over each shared link that is there."""
-        found = {}
+        sent_bytes = {}
         for name in self._links:
             sent = self.tx_bytes(name)
             if sent is not None:
-                found[name] = sent
-        return found
+                sent_bytes[name] = sent
+        return sent_bytes
 
     def read(self, workload: str, knob: Knob,
              state: base.KnobState | None = None) -> float | None:
@@ -264,8 +264,8 @@ class Network:
     def _find(self, interface: devices.Interface, workload: str,
               state: base.KnobState | None
               ) -> tuple[rtnetlink.Rtnetlink, tap.Links, tap.SeenTaps | None]:
-        """Where to ask for the devices that can be limited, and which ones
-        they are; of taps also what is there.
+        """Return where to ask for the devices that can be limited, and which
+        ones they are; of taps also what is there.
 
         :raises WorkloadGone: they are not the devices of the lease
         :raises Unsupported: no tap can be limited
@@ -299,7 +299,7 @@ class Network:
                       taps: tap.SeenTaps) -> str:
         """Log once which taps of a VM are left out of its limit; all of it,
         for a message."""
-        found = ''
+        refusals = ''
         for device in devices.names(interface):
             about = workload, device
             name = devices.split(device)[1]
@@ -308,16 +308,16 @@ class Network:
                 continue
             why = (f'{taps.refused[name]}' if name in taps.refused else
                    f'network device {device}: there is no {name} here')
-            found += f'; {why}'
-            self._complain(about, errors.DriverError(
+            refusals += f'; {why}'
+            self._warn(about, errors.DriverError(
                 f'{workload}: {device} is not limited, its other interfaces '
                 f'are: {why}'))
-        return found
+        return refusals
 
-    def _speed(self, name: str, *, known: bool) -> float | None:
+    def _speed(self, name: str, *, had_speed: bool) -> float | None:
         """Speed that a device of our own namespace reports, bytes/s.
 
-        :param known: it did so before: it is down for a while
+        :param had_speed: it reported a speed before: it is down for a while
         """
         netns, device = devices.split(name)
         megabits = 0
@@ -326,17 +326,17 @@ class Network:
                 megabits = int((self._sys / device / 'speed').read_text())
             except (OSError, ValueError):
                 megabits = 0
-        if megabits <= 0 and known:
+        if megabits <= 0 and had_speed:
             return None
         if megabits <= 0:
-            self._complain(f'speed of {name}', errors.DriverError(
+            self._warn(f'speed of {name}', errors.DriverError(
                 f'network link {name}: its speed is not known here; write '
                 f'{name}=BYTES_PER_S in [network] links, until then egress '
                 'over it is not regulated'))
             return None
         return megabits * 1e6 / BITS_PER_BYTE
 
-    def _complain(self, about: Hashable, exc: errors.DriverError) -> None:
+    def _warn(self, about: Hashable, exc: errors.DriverError) -> None:
         """Log a problem when it is new."""
         if self._logged.due(about, str(exc), exc.cause):
             LOG.warning('%s', exc)

@@ -51,7 +51,7 @@ class SharedLinks:
         return True
 
     def follow(self, taps: Sequence[tuple[str, ...]]) -> None:
-        """The network devices that VMs have now."""
+        """Take over the network devices that VMs have now."""
         if taps != self._taps:
             self._taps = taps
             self.link_of = self._links_of()
@@ -59,9 +59,9 @@ class SharedLinks:
     def _uplink(self) -> dict[str, float | None]:
         """The one device by which all leaves; while none is up, it is that of
         before."""
-        found = uplinks.find(self._root_dir)
-        return (dict.fromkeys(found) if len(found) == 1 else
-                {} if found else self.now)
+        names = uplinks.find(self._root_dir)
+        return (dict.fromkeys(names) if len(names) == 1 else
+                {} if names else self.now)
 
     def _links_of(self) -> dict[str, str]:
         """The link of each device, where it is known.
@@ -69,9 +69,9 @@ class SharedLinks:
         All taps of VMs, the foreground's too, lead to the only link.
         """
         only = next(iter(self.now)) if len(self.now) == 1 else ''
-        found = {**dict.fromkeys(itertools.chain.from_iterable(self._taps),
+        links = {**dict.fromkeys(itertools.chain.from_iterable(self._taps),
                                  only),
                  **{device: link or only
                     for device, link in self._interfaces.values()}}
-        return {device: link for device, link in found.items()
+        return {device: link for device, link in links.items()
                 if link in self.now}

@@ -140,10 +140,10 @@ class Taps:
         _, ifb, targets, _ = taps
         if ifb is None or set(targets) != {ifb.ifindex}:
             return None
-        found = self._namespace.root_qdisc(ifb.ifindex)
-        if found is None or found.handle != HANDLE or found.rate is None:
+        qdisc = self._namespace.root_qdisc(ifb.ifindex)
+        if qdisc is None or qdisc.handle != HANDLE or qdisc.rate is None:
             return None
-        return float(found.rate)
+        return float(qdisc.rate)
 
     def set_rate(self, taps: SeenTaps, bucket: TokenBucket) -> None:
         """Set the rate; packets that wait stay.
@@ -195,7 +195,7 @@ class Taps:
         return withheld
 
     def forget(self, ifindex: int) -> None:
-        """The tap is gone."""
+        """Forget a tap that is gone."""
         self._meters.pop(ifindex, None)
 
     def close(self) -> None:
@@ -204,7 +204,7 @@ class Taps:
 
     def _target(self, device: str, link: rtnetlink.Link, *, ours: bool
                 ) -> int | None:
-        """Where our filter at a tap redirects to.
+        """Return where our filter at a tap redirects to.
 
         :param ours: whether the VM has an IFB of ours
         :raises Unsupported: another program's is there
@@ -215,11 +215,12 @@ class Taps:
                 f'{device} is a {link.kind}: what its VM sends leaves by '
                 'it; have it limited as a device, not as a tap')
         target, foreign = None, self._nftables(device)
-        for found in ingress.filters(self._talk, link.ifindex):
-            if found.target is None:
-                foreign = f'a filter ({found.kind}, pref {found.preference})'
+        for filter_ in ingress.filters(self._talk, link.ifindex):
+            if filter_.target is None:
+                foreign = (f'a filter ({filter_.kind}, '
+                           f'pref {filter_.preference})')
             else:
-                target = found.target
+                target = filter_.target
         if target is None and not foreign:
             kind = ingress.qdisc(self._talk, link.ifindex)
             if kind and (not ours or kind != 'ingress'):
@@ -322,10 +323,10 @@ class Taps:
                         self._namespace.delete_link(ifb.ifindex)
 
     def _serves(self, ifb: int) -> bool:
-        """Whether a redirect leads to an IFB."""
-        return any(found.target == ifb
+        """Return whether a redirect leads to an IFB."""
+        return any(filter_.target == ifb
                    for link in self._namespace.links().values()
-                   for found in ingress.filters(self._talk, link.ifindex))
+                   for filter_ in ingress.filters(self._talk, link.ifindex))
 
 
 def _ifb_name(links: Links) -> str:

@@ -32,8 +32,8 @@ def find(root_dir: str = '/') -> list[str]:
         names = sorted(os.listdir(top))
     except OSError:
         return []
-    found = {_whole(top, name) for name in names if _is_hardware(top / name)}
-    return sorted(name for name in found if name and _is_up(top / name))
+    devices = {_whole(top, name) for name in names if _is_hardware(top / name)}
+    return sorted(name for name in devices if name and _is_up(top / name))
 
 
 def _is_hardware(device: pathlib.Path) -> bool:

@@ -22,7 +22,7 @@ class Duty:
         self._began_s: float | None = None
 
     def next_is_measured(self, now: float) -> bool:
-        """Whether the tick that begins ``now`` is."""
+        """Return whether the tick that begins ``now`` is."""
         if self._period_s <= self._sample_s:
             return True
         if self._began_s is None or not (

@@ -66,7 +66,7 @@ class Grade(NamedTuple):
 
 
 def choose(events: Sequence[Event], max_counters: int) -> tuple[Event, ...]:
-    """Which of the events that are there to count, in their order.
+    """Return which of the events that are there to count, in their order.
 
     Most wanted first: instructions, clock cycles to divide by them
     (reference cycles: these do not follow the frequency), misses, the other
@@ -83,16 +83,16 @@ def choose(events: Sequence[Event], max_counters: int) -> tuple[Event, ...]:
 
 
 def signals(events: Sequence[Event]) -> tuple[str, ...]:
-    """What these events tell, for people."""
+    """Return what these events tell, for people."""
     fields = {event.field for event in events}
-    found = []
+    names = []
     if 'ref_cycles' in fields:
-        found.append('cpi')
+        names.append('cpi')
     elif 'cycles' in fields:
-        found.append('cpi of core cycles (follows the clock frequency)')
+        names.append('cpi of core cycles (follows the clock frequency)')
     if 'llc_misses' in fields:
-        found.append('llc_misses')
-    return tuple(found)
+        names.append('llc_misses')
+    return tuple(names)
 
 
 def none(why: str) -> Grade:
@@ -101,7 +101,8 @@ def none(why: str) -> Grade:
 
 
 def advice(number: int | None, root_dir: str) -> str:
-    """What an operator should know about an error of the system call."""
+    """Return what an operator should know about an error of the system
+    call."""
     more = number in NOT_PERMITTED and perf_event.demands_more(root_dir)
     if more:
         return f'not permitted: {more}'

@@ -61,7 +61,7 @@ _ENABLED, _RUNNING = WorkloadSample._fields.index('counter_enabled_s'), \
 
 
 def _nowhere(workload: str) -> None:
-    """Without VMs there are none but cgroups."""
+    """Return no place: without VMs all workloads are cgroups."""
 
 
 class Settings(NamedTuple):
@@ -133,15 +133,16 @@ class Perf:
 
     @property
     def grade(self) -> Grade:
-        """What this host can tell at this moment."""
+        """Return what this host can tell at this moment."""
         if self._standstill.why:
             return perf_grade.none(self._standstill.why)
         return self._grade
 
     @property
     def measured(self) -> int:
-        """How many workloads have counters now."""
-        return sum(one.counters is not None for one in self._known.values())
+        """Return how many workloads have counters now."""
+        return sum(entry.counters is not None
+                   for entry in self._known.values())
 
     def facts(self) -> dict[str, object]:
         """The grade and its reasons, for the status."""
@@ -151,7 +152,7 @@ class Perf:
                 'measured_workloads': self.measured, 'workloads': self._of}
 
     def _log_grade(self) -> None:
-        """Say the grade at the first tick, and when it changes."""
+        """Log the grade at the first tick, and when it changes."""
         grade = self.grade
         if grade != self._logged_grade:
             LOG.log(logging.WARNING if self._standstill.why else logging.INFO,
@@ -185,16 +186,16 @@ class Perf:
                 Place(self._mount), (perf_event.DUMMY,))
             self._clock.cover(self._cpus.now, enabled=True)
         except OSError as exc:
-            self._say('clock', 'cannot keep the clock of hardware counters '
-                      'running: %s; a workload alone on a CPU is measured '
-                      'late', perf_grade.advice(exc.errno, self._root_dir))
+            self._warn('clock', 'cannot keep the clock of hardware counters '
+                       'running: %s; a workload alone on a CPU is measured '
+                       'late', perf_grade.advice(exc.errno, self._root_dir))
 
     @property
     def _clock_files(self) -> int:
         """Descriptors that keep the clock running."""
         return self._clock.descriptors if self._clock is not None else 0
 
-    def _say(self, key: str, text: str, *args: object) -> None:
+    def _warn(self, key: str, text: str, *args: object) -> None:
         """Warn about one thing once."""
         if self._logged.due(('perf', key)):
             LOG.warning(text, *args)
@@ -232,54 +233,56 @@ class Perf:
         if not was:
             self._enable(True)
         self._open_new(samples, now, place_of or _nowhere)
-        found = self._read(samples)
+        measured = self._read(samples)
         if not self._measuring:
             self._enable(False)
-        return found
+        return measured
 
     def _follow(self, samples: Sequence[WorkloadSample]) -> None:
         """Forget what is gone or was made again, take down what is new."""
-        known = self._known
-        for name in known.keys() - {s[0].id for s in samples}:
-            known.pop(name).forget()
+        entries = self._known
+        for name in entries.keys() - {s[0].id for s in samples}:
+            entries.pop(name).forget()
         for sample in samples:
             workload = sample[0]
-            one = known.get(workload.id)
-            if one is None or one.created_s != workload.created_s:
-                if one is not None:
-                    one.forget()
-                known[workload.id] = _Measured(workload.created_s)
+            entry = entries.get(workload.id)
+            if entry is None or entry.created_s != workload.created_s:
+                if entry is not None:
+                    entry.forget()
+                entries[workload.id] = _Measured(workload.created_s)
 
     def _enable(self, on: bool) -> None:
-        for one in self._known.values():
-            if one.counters is not None:
-                one.counters.enable(on)
-                one.base = None
+        for entry in self._known.values():
+            if entry.counters is not None:
+                entry.counters.enable(on)
+                entry.base = None
 
     def _cover_all(self) -> None:
-        """Groups on the CPUs that are online now, and on no other."""
+        """Count on the CPUs that are online now, and on no other."""
         self._start_clock()
-        for name, one in self._known.items():
-            if one.counters is not None:
-                one.base = None
+        for name, entry in self._known.items():
+            if entry.counters is not None:
+                entry.base = None
                 try:
-                    one.counters.cover(self._cpus.now,
-                                       enabled=self._measuring)
+                    entry.counters.cover(self._cpus.now,
+                                         enabled=self._measuring)
                 except OSError as exc:
-                    self._not_measured(name, one, exc)
+                    self._not_measured(name, entry, exc)
 
     # --- opening
 
     def _place(self, name: str, place_of: PlaceOf) -> Place | None:
-        """Where a workload is counted; it is said when that is nowhere."""
+        """Return where a workload is counted; it is said when that is
+        nowhere."""
         if name.startswith('/'):
             return Place(f'{self._mount}{name}',
                          domain_cgroup.is_machine(name))
         place = place_of(name)
         if place is None:
-            self._say('place', '%s: hardware counters: libvirt put it into '
-                      'no cgroup of its own below %s; not measured until '
-                      'that changes%s', name, self._mount, log_once.SAME_CAUSE)
+            self._warn('place', '%s: hardware counters: libvirt put it into '
+                       'no cgroup of its own below %s; not measured until '
+                       'that changes%s', name, self._mount,
+                       log_once.SAME_CAUSE)
         return place
 
     def _open_new(self, samples: Sequence[WorkloadSample], now: float,
@@ -295,11 +298,11 @@ class Perf:
         each = 1 + len(self._cpus.now) * len(self._grade.events)
         room = int(FD_SHARE * resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         room -= self._clock_files + sum(
-            one.counters.descriptors for one in self._known.values()
-            if one.counters is not None)
+            entry.counters.descriptors for entry in self._known.values()
+            if entry.counters is not None)
         for workload in waiting:
-            one = self._known[workload.id]
-            one.retry_s = now + RETRY_S
+            entry = self._known[workload.id]
+            entry.retry_s = now + RETRY_S
             if room < each:
                 self._out_of_files(each)
                 continue
@@ -307,11 +310,11 @@ class Perf:
             if place is None:
                 continue
             try:
-                one.counters = perf_event.CgroupCounters(
+                entry.counters = perf_event.CgroupCounters(
                     place, self._grade.events)
-                one.counters.cover(self._cpus.now, enabled=True)
+                entry.counters.cover(self._cpus.now, enabled=True)
             except OSError as exc:
-                self._not_measured(workload.id, one, exc)
+                self._not_measured(workload.id, entry, exc)
                 continue
             room -= each
             if time.monotonic() > until:
@@ -319,14 +322,14 @@ class Perf:
 
     def _out_of_files(self, each: int) -> None:
         need = int((self._clock_files + each * self._of) / FD_SHARE) + 1
-        self._say(
+        self._warn(
             'files', 'only %s of %s workloads are measured: each takes %s '
             'descriptors for its hardware counters; raise LimitNOFILE of '
             'the agent to %s', self.measured, self._of, each, need)
 
-    def _not_measured(self, name: str, one: _Measured, exc: OSError) -> None:
-        path = one.counters.path if one.counters is not None else None
-        one.forget()
+    def _not_measured(self, name: str, entry: _Measured, exc: OSError) -> None:
+        path = entry.counters.path if entry.counters is not None else None
+        entry.forget()
         if exc.errno in cgroup_files.OUT_OF_FILES:
             self._out_of_files(1 + len(self._cpus.now)
                                * len(self._grade.events))
@@ -338,15 +341,15 @@ class Perf:
                        'creator has to make it there, too')
             elif (path is None or not os.path.isdir(path)
                     or exc.errno == errno.ENODEV):
-                one.retry_s = 0.0   # it vanished meanwhile, or a CPU did
+                entry.retry_s = 0.0   # it vanished meanwhile, or a CPU did
                 return
             else:
                 why = ('perf does not know this cgroup; enable any '
                        'controller for it, such as echo +cpu > '
                        f'{self._mount}/cgroup.subtree_control')
-        self._say(f'{exc.errno} {path is None}', '%s: hardware counters: %s; '
-                  'not measured until that changes, as others with the same '
-                  'fault', name, why)
+        self._warn(f'{exc.errno} {path is None}', '%s: hardware counters: %s; '
+                   'not measured until that changes, as others with the same '
+                   'fault', name, why)
 
     # --- reading
 
@@ -358,20 +361,20 @@ class Perf:
         instructions = 2 + [event.field for event in self._grade.events
                             ].index('instructions')
         sums = [0, 0, 0]
-        found = []
+        measured = []
         for sample in samples:
-            one = self._known[sample[0].id]
-            if one.counters is None:
-                found.append(sample)
+            entry = self._known[sample[0].id]
+            if entry.counters is None:
+                measured.append(sample)
                 continue
-            words = one.counters.read()
+            words = entry.counters.read()
             if words is None:       # its CPU went away and came back
-                one.forget()
-                one.retry_s = 0.0
-                found.append(sample)
+                entry.forget()
+                entry.retry_s = 0.0
+                measured.append(sample)
                 continue
-            totals = one.totals = one.totals or [0] * len(words)
-            base, one.base = one.base, words
+            totals = entry.totals = entry.totals or [0] * len(words)
+            base, entry.base = entry.base, words
             if base is not None:
                 growth = [after - before for before, after
                           in zip(base, words, strict=True)]
@@ -381,7 +384,7 @@ class Perf:
                     sums[1] += running
                     sums[2] += growth[instructions]
                     if running and running >= share * enabled:
-                        one.totals = totals = [
+                        entry.totals = totals = [
                             a + b for a, b in zip(totals, growth,
                                                   strict=True)]
             values = list(sample)
@@ -389,15 +392,15 @@ class Perf:
             values[_RUNNING] = totals[1] / 1e9
             for field, total in zip(fields, totals[2:], strict=True):
                 values[field] = total
-            found.append(WorkloadSample._make(values))
+            measured.append(WorkloadSample._make(values))
         if self._standstill.judge(*sums):
             self._log_grade()
-        return tuple(found)
+        return tuple(measured)
 
     def close(self) -> None:
         """Close what is kept open."""
-        for one in self._known.values():
-            one.forget()
+        for entry in self._known.values():
+            entry.forget()
         self._known = {}
         if self._clock is not None:
             self._clock.close()

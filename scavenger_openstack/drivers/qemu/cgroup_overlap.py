@@ -35,7 +35,7 @@ class DomainCgroups:
         self._logged = log_once.LogOnce()
 
     def follow(self, machines: Mapping[str, DomainCgroup]) -> None:
-        """The domains that there are now, by their UUIDs."""
+        """Take over the domains that there are now, by their UUIDs."""
         if machines == self.machines:
             return
         self.machines = dict(machines)
@@ -59,10 +59,11 @@ class DomainCgroups:
 
     def without(self, samples: tuple[WorkloadSample, ...]
                 ) -> tuple[WorkloadSample, ...]:
-        """Those cgroups that are no matter of any domain."""
+        """Return the samples of cgroups that belong to no domain."""
         if not self.own:
             return samples
-        return tuple(one for one in samples if not self._is_ours(one.workload))
+        return tuple(sample for sample in samples
+                     if not self._is_ours(sample.workload))
 
     def _is_ours(self, who: Workload) -> bool:
         uuid = self._holding.get(who.id) or self._holding.get(who.group or '')

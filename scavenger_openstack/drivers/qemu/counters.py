@@ -104,18 +104,18 @@ class DomainCounters:
         return 0.0 if self._vcpus is None else self._vcpus.run_ns / NS_PER_S
 
     def plugged(self) -> bool:
-        """Whether there are more vCPUs, or fewer, than at the last call:
-        libvirt has no event for that."""
+        """Return whether there are more vCPUs, or fewer, than at the last
+        call: libvirt has no event for that."""
         before = self._count
         self._count = 0 if self._vcpus is None else len(self._vcpus)
         return before != self._count
 
     def look_again(self) -> None:
-        """vCPUs came or went: see to it in the next tick."""
+        """Have the vCPUs listed in the next tick: some came or went."""
         self._again = True
 
     def set_interfaces(self, names: Sequence[str]) -> None:
-        """The network devices that the domain has from now on."""
+        """Take over the network devices that the domain has from now on."""
         self._taps.set(names)
 
     def wake(self) -> None:
@@ -143,11 +143,11 @@ class DomainCounters:
                 self._again or not len(vcpus)
                 or (self._limited or not self._tick % PLUG_TICKS)
                 and (not self._tick % LOOK_TICKS or vcpus.changed())
-                ) and not self._look(vcpus):
+                ) and not self._find_parts(vcpus):
             return None
         if not vcpus.read():
             self._again = True
-            if not self._look(vcpus):
+            if not self._find_parts(vcpus):
                 return None
             vcpus.read()
         cpu_s = own_s = memory = None
@@ -175,16 +175,16 @@ class DomainCounters:
             None, None, None, None, None, None, None, *blocks,
             sent, received, psi_cpu_s, psi_io_s, psi_memory_s, memory)
 
-    def _look(self, vcpus: Vcpus) -> bool:
+    def _find_parts(self, vcpus: Vcpus) -> bool:
         """See which vCPUs and taps there are; false: the process is gone."""
         try:
             self._taps.look()
             if self._counters is not None and self._again:
                 self._counters.wake()
-            found = vcpus.look(again=self._again)
+            has_vcpus = vcpus.look(again=self._again)
             self._again = False
             self._logged.over(('QEMU', self.pid))
-            return found or self._lives()
+            return has_vcpus or self._lives()
         except OSError as exc:
             if exc.errno in GONE:
                 return self._lives()
@@ -195,7 +195,7 @@ class DomainCounters:
             return True
 
     def _lives(self) -> bool:
-        """Whether the process is there, as far as that can be told."""
+        """Return whether the process is there, as far as that can be told."""
         try:
             return self._process.alive()
         except OSError:
@@ -204,7 +204,7 @@ class DomainCounters:
     def close(self) -> None:
         """Give the descriptors back."""
         self._logged.forget(('QEMU', self._process.pid))
-        for one in (self._counters, self._vcpus, self._process):
-            if one is not None:
-                one.close()
+        for reader in (self._counters, self._vcpus, self._process):
+            if reader is not None:
+                reader.close()
         self._vcpus = None

@@ -74,15 +74,15 @@ class CpuSet:
     def read(self) -> Value | None:
         """The CPUs that any of it may use, ``None`` for no limit."""
         if not self._parts:
-            self._look()
+            self._find_parts()
         cpus: frozenset[int] = frozenset().union(*self._each(
             lambda part: part.cpus.read()))
         allowed = self.allowed or cpus
         return format_cpus(cpus & allowed or cpus or allowed) or None
 
     def actions(self) -> list[base.RestoreAction]:
-        """What brings back the sets of this moment."""
-        self._look()
+        """Return what brings back the sets of this moment."""
+        self._find_parts()
         return self._each(lambda part: part.directory.action(
             _ENTRY, format_cpus(part.cpus.read()) or self._no_cpus))
 
@@ -115,7 +115,7 @@ class CpuSet:
         return self.read()
 
     def changed(self) -> bool:
-        """Whether parts came or went since it was written."""
+        """Return whether parts came or went since it was written."""
         return (self._version == 1
                 and self._directory.links() != self._written)
 
@@ -126,12 +126,12 @@ class CpuSet:
         return _Part(directory, cpuset_tree.FastCpuSet(directory,
                                                        self._root_dir))
 
-    def _look(self) -> None:
+    def _find_parts(self) -> None:
         """See which parts there are."""
         links = self._directory.links()
         if self._version == 2 or links == self._links:
             return
-        found = {}
+        parts = {}
         for name in sorted(self._directory.subdirectories()):
             if not domain_cgroup.is_part(name):
                 continue
@@ -143,24 +143,24 @@ class CpuSet:
                 links = -1
                 continue
             if cpus:
-                found[name] = part
+                parts[name] = part
             else:
                 links = -1      # libvirt is about to let it have CPUs
-        self._parts, self._links = found, links
+        self._parts, self._links = parts, links
 
     def _each(self, do: Callable[[_Part], T]) -> list[T]:
-        """Of those parts that are still there.
+        """Call ``do`` for each part that is still there.
 
         :raises WorkloadGone: none is.
         """
-        found = []
+        results = []
         for name, part in list(self._parts.items()):
             try:
-                found.append(do(part))
+                results.append(do(part))
             except errors.WorkloadGone:
                 del self._parts[name]
                 self._links = self._written = -1
-        if not found:
+        if not results:
             raise errors.WorkloadGone(
                 f'{self._directory.path}: its cgroups are gone')
-        return found
+        return results

@@ -47,7 +47,7 @@ class DomainCgroup(NamedTuple):
         return None if mount is None else f'{mount.path}/{self.name}'
 
     def place(self, virt_type: str) -> Place | None:
-        """Where hardware counters see it; ``None``: nowhere.
+        """Return where hardware counters see the domain; ``None``: nowhere.
 
         What the host does for a guest is not the guest's work, unless QEMU
         is the CPU, too: of an emulated guest nothing runs as a guest.
@@ -59,12 +59,13 @@ class DomainCgroup(NamedTuple):
 
 
 def is_part(name: str) -> bool:
-    """Whether a cgroup is, by its name, that of some threads of a domain."""
+    """Return whether a cgroup is, by its name, that of some threads of a
+    domain."""
     return _PART.fullmatch(name) is not None
 
 
 def is_machine(path: str) -> bool:
-    """Whether a cgroup is, by its name, all of a domain of QEMU."""
+    """Return whether a cgroup is, by its name, all of a domain of QEMU."""
     name = path.removesuffix('/libvirt').rpartition('/')[2]
     return _NAME.fullmatch(name) is not None
 
@@ -96,18 +97,19 @@ def machine(text: str, mounts: Mapping[str, Mount]) -> DomainCgroup | None:
 
 
 def sources(place: DomainCgroup, *, pressure: bool) -> list[Source]:
-    """What to read in the machine's own cgroup: not its I/O, since libvirt
-    knows more about disks."""
+    """Return what to read in the machine's own cgroup: not its I/O, since
+    libvirt knows more about disks."""
     mounts = {name: mount for name, mount in place.above.items()
               if name != 'blkio'}
-    found = counters.sources(mounts, (), pressure=pressure)
+    files = counters.sources(mounts, (), pressure=pressure)
     unified = mounts.get('unified')
-    if unified is not None and all(CPU_S not in one.fields for one in found):
+    if unified is not None and all(CPU_S not in source.fields
+                                   for source in files):
         # libvirt leaves cpuacct alone when the v2 tree counts CPU time.
-        found.append(Source(unified.path, ('cpu.stat',), usage_us, (CPU_S,)))
-    return found
+        files.append(Source(unified.path, ('cpu.stat',), usage_us, (CPU_S,)))
+    return files
 
 
 def usage_us(data: bytes, values: counters.Values) -> None:
-    """v2 ``cpu.stat``, where another hierarchy tells what was throttled."""
+    """Parse v2 ``cpu.stat``; another hierarchy tells what was throttled."""
     values[CPU_S] = rows.number(data, b'usage_usec ') / US_PER_S

@@ -96,7 +96,7 @@ class Process:
         return os.open(path, READ_ONLY | flags, dir_fd=self.fd)
 
     def read(self, file: str) -> bytes:
-        """All of a file that is read once.
+        """Return all of a file that is read once.
 
         :raises OSError: it is not there (any more).
         """
@@ -111,7 +111,7 @@ class Process:
             os.close(fd)
 
     def alive(self) -> bool:
-        """Whether it has not ended, waited for or not."""
+        """Return whether the process has not ended, waited for or not."""
         try:
             data = self._again('stat')
         except OSError as exc:

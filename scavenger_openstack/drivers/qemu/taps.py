@@ -23,7 +23,7 @@ class _Tap:
         self.swapped = False
 
     def look(self) -> None:
-        """Its index is 0 when this host has no such device (yet)."""
+        """Read its index, 0 when this host has no such device (yet)."""
         try:
             with open(f'{self.path}/ifindex', 'rb') as file:
                 self.index = int(file.read())
@@ -47,7 +47,7 @@ class Taps:
         self.set(names)
 
     def set(self, names: Sequence[str]) -> None:
-        """The devices that there are from now on."""
+        """Take over the devices that there are from now on."""
         for name in self._taps.keys() - set(names):
             del self._taps[name]
         for name in names:
@@ -55,7 +55,7 @@ class Taps:
         self.look()
 
     def look(self) -> None:
-        """Find those that came."""
+        """Find the taps that came."""
         for tap in self._taps.values():
             if not tap.index:
                 tap.look()
@@ -68,17 +68,17 @@ class Taps:
         """
         if not self._taps or not link_bytes:
             return None, None
-        known = True
+        complete = True
         for tap in self._taps.values():
             now = link_bytes.get(tap.index)
             if now is None:
                 if tap.index:
                     tap.look()      # taken out; another may get its name
-                known = known and bool(tap.seen)
+                complete = complete and bool(tap.seen)
                 continue
             sent, received = now[::-1] if tap.swapped else now
             if tap.seen == tap.index:
                 self._sent += sent - tap.sent
                 self._received += received - tap.received
             tap.seen, tap.sent, tap.received = tap.index, sent, received
-        return (self._sent, self._received) if known else (None, None)
+        return (self._sent, self._received) if complete else (None, None)

@@ -44,7 +44,7 @@ class _Vcpu:
         self.off = False
 
     def throttled(self) -> float:
-        """By how much its throttled time grew, in seconds."""
+        """Return by how many seconds its throttled time grew."""
         before = self.throttled_s
         self.off = False
         try:
@@ -99,13 +99,14 @@ class Vcpus:
     @property
     def threads(self) -> dict[int, int]:
         """vCPU -> thread, as they were seen last."""
-        return {number: one.tid for number, one in self._known.items()}
+        return {number: vcpu.tid for number, vcpu in self._known.items()}
 
     @property
     def delay_s(self) -> float | None:
-        """How long they waited for a CPU, unknown while one does not say."""
-        known = self._known.values()
-        return (None if not known or any(one.run_ns < 0 for one in known)
+        """Return how long they waited for a CPU, unknown while one does not
+        say."""
+        vcpus = self._known.values()
+        return (None if not vcpus or any(vcpu.run_ns < 0 for vcpu in vcpus)
                 else self.delay_ns / NS_PER_S)
 
     def read(self) -> bool:
@@ -114,40 +115,40 @@ class Vcpus:
         full = (not self._tick % _FULL_READ_TICKS
                 or self._tick <= self._awake_until)
         pread = os.pread
-        for one in self._known.values():
+        for vcpu in self._known.values():
             try:
-                data = pread(one.sched, 64, 0)
+                data = pread(vcpu.sched, 64, 0)
             except OSError:
                 return False
-            if data == one.data and not full:
+            if data == vcpu.data and not full:
                 continue    # a throttled one adds up when it runs again
-            if data != one.data:
-                one.data = data
+            if data != vcpu.data:
+                vcpu.data = data
                 try:
                     run_ns, delay_ns = map(int, data.split()[:2])
                 except ValueError:
-                    one.run_ns = -1
+                    vcpu.run_ns = -1
                     continue
-                if one.run_ns >= 0:
-                    self.run_ns += run_ns - one.run_ns
-                    self.delay_ns += delay_ns - one.delay_ns
-                one.run_ns, one.delay_ns = run_ns, delay_ns
-            if one.stat is not None and (full or not one.off):
-                self.throttled_s += one.throttled()
-                if one.stat is None:
+                if vcpu.run_ns >= 0:
+                    self.run_ns += run_ns - vcpu.run_ns
+                    self.delay_ns += delay_ns - vcpu.delay_ns
+                vcpu.run_ns, vcpu.delay_ns = run_ns, delay_ns
+            if vcpu.stat is not None and (full or not vcpu.off):
+                self.throttled_s += vcpu.throttled()
+                if vcpu.stat is None:
                     self._links = -1    # look for it again
         return True
 
     def throttled(self, machine_s: float | None) -> float | None:
-        """How long they were kept from running by quotas of their own and,
-        ``machine_s``, of the machine's cgroup."""
-        known = machine_s is not None
-        for one in self._known.values():
-            if one.stat is not None:
-                if one.throttled_s is None:
+        """Return how long they were kept from running by quotas of their own
+        and, ``machine_s``, of the machine's cgroup."""
+        limited = machine_s is not None
+        for vcpu in self._known.values():
+            if vcpu.stat is not None:
+                if vcpu.throttled_s is None:
                     return None
-                known = True
-        return (machine_s or 0.0) + self.throttled_s if known else None
+                limited = True
+        return (machine_s or 0.0) + self.throttled_s if limited else None
 
     def wake(self) -> None:
         """Read all files the next times: a quota was set, of which the
@@ -155,7 +156,7 @@ class Vcpus:
         self._awake_until = self._tick + _WAKE_TICKS
 
     def changed(self) -> bool:
-        """Whether one came or went since they were looked at, as far as
+        """Return whether one came or went since they were looked at, as far as
         they have cgroups."""
         return (self._parts != 'task'
                 and os.fstat(self._fd).st_nlink != self._links)
@@ -172,19 +173,19 @@ class Vcpus:
         if links == self._links and not again:
             return bool(self._known)
         groups = {} if self._parts == 'task' else self._groups()
-        found = groups or self._named()
-        for number, one in list(self._known.items()):
-            if one.tid != found.get(number):
+        threads = groups or self._named()
+        for number, vcpu in list(self._known.items()):
+            if vcpu.tid != threads.get(number):
                 del self._known[number]
-                one.close()
-        for number, tid in found.items():
+                vcpu.close()
+        for number, tid in threads.items():
             if tid and number not in self._known:
                 self._meet(number, tid)
         if groups and self._quota:
-            for number, one in self._known.items():
-                self._find_stat(number, one)
+            for number, vcpu in self._known.items():
+                self._find_stat(number, vcpu)
         # One that is being made has no thread yet: look again.
-        self._links = links if len(self._known) == len(found) else -1
+        self._links = links if len(self._known) == len(threads) else -1
         return bool(self._known)
 
     def _groups(self) -> dict[int, int]:
@@ -232,18 +233,18 @@ class Vcpus:
             return              # it ended meanwhile, or nothing counts it
         self._known[number] = _Vcpu(tid, sched)
 
-    def _find_stat(self, number: int, one: _Vcpu) -> None:
+    def _find_stat(self, number: int, vcpu: _Vcpu) -> None:
         """A thread is there before its cgroup."""
-        if one.stat is None:
+        if vcpu.stat is None:
             with contextlib.suppress(FileNotFoundError):
-                one.stat = os.open(f'vcpu{number}/cpu.stat', READ_ONLY,
-                                   dir_fd=self._fd)
-                one.data = b''      # to be read the next time
+                vcpu.stat = os.open(f'vcpu{number}/cpu.stat', READ_ONLY,
+                                    dir_fd=self._fd)
+                vcpu.data = b''      # to be read the next time
 
     def close(self) -> None:
         """Give the descriptors back."""
-        for one in self._known.values():
-            one.close()
+        for vcpu in self._known.values():
+            vcpu.close()
         if self._fd >= 0:
             os.close(self._fd)
         self._known, self._fd = {}, -1

@@ -76,7 +76,7 @@ class ListAudit(command.Lister):
 
 
 def _shape(row: listing.Row) -> listing.Row:
-    """In a table of few columns only what is not as it was before."""
+    """Return a row that shows, of what is set, only what is new."""
     row = {**row, 'actor': table.named(row, 'actor', 'actor_name')}
     before, after = row.get('before') or {}, row.get('after')
     if not isinstance(after, dict) or not isinstance(before, dict):

@@ -143,11 +143,11 @@ class SetCap(command.ShowOne):
             value = typed_amounts.parse(parsed_args.knob, parsed_args.value)
         except ValueError as exc:
             raise exceptions.CommandError(f'{exc}.') from exc
-        found = http.of(self.app).one(
+        override = http.of(self.app).one(
             'override', 'PUT', _path(self.app, parsed_args),
             {'value': value, 'reason': parsed_args.reason,
              'expires_at': parsed_args.expires})
-        return table.one(parsed_args, OVERRIDES_LONG, found, _shape)
+        return table.one(parsed_args, OVERRIDES_LONG, override, _shape)
 
 
 class UnsetCap(command.Command):

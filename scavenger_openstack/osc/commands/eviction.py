@@ -71,20 +71,21 @@ class EvictAntagonist(command.ShowOne):
     def take_action(self, parsed_args: argparse.Namespace
                     ) -> tuple[Sequence[str], Sequence[Any]]:
         client = http.of(self.app)
-        found = client.one('eviction', 'POST', PATH, {
+        eviction = client.one('eviction', 'POST', PATH, {
             'instance': names.instance(self.app, parsed_args.instance),
             'how': parsed_args.how,
             'reason': parsed_args.reason, 'dry_run': parsed_args.dry_run})
         deadline = time.monotonic() + parsed_args.timeout
-        while (found['state'] not in ENDED and not parsed_args.no_wait
+        while (eviction['state'] not in ENDED and not parsed_args.no_wait
                and time.monotonic() < deadline):
             time.sleep(AGAIN_S)
-            found = client.one('eviction', 'GET',
-                               http.path_of('evictions', found['id']))
-        if found['state'] == 'failed':
+            eviction = client.one('eviction', 'GET',
+                                  http.path_of('evictions', eviction['id']))
+        if eviction['state'] == 'failed':
             raise exceptions.CommandError(
-                f'{parsed_args.instance} was not evicted: {found["detail"]}')
-        return table.one(parsed_args, LONG, _shape(found))
+                f'{parsed_args.instance} was not evicted: '
+                f'{eviction["detail"]}')
+        return table.one(parsed_args, LONG, _shape(eviction))
 
 
 class ListEvictions(command.Lister):

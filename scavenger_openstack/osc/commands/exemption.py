@@ -57,12 +57,12 @@ class CreateExemption(command.ShowOne):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
-        found = http.of(self.app).one(
+        exemption = http.of(self.app).one(
             'exemption', 'POST', PATH,
             {**scope.of(self.app, parsed_args),
              'reason': parsed_args.reason})
-        scope.warn_of_none(self.app, found)
-        return table.one(parsed_args, SET, found, _shape)
+        scope.warn_of_none(self.app, exemption)
+        return table.one(parsed_args, SET, exemption, _shape)
 
 
 class DeleteExemption(command.Command):
@@ -79,10 +79,10 @@ class DeleteExemption(command.Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         failed = []
-        for one in parsed_args.exemption:
+        for exemption in parsed_args.exemption:
             try:
                 http.of(self.app).request(
-                    'DELETE', http.path_of('exemptions', one),
+                    'DELETE', http.path_of('exemptions', exemption),
                     query={'reason': parsed_args.reason})
             except exceptions.CommandError as exc:
                 failed.append(str(exc))

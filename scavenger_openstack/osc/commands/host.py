@@ -22,23 +22,24 @@ from scavenger_openstack import typed_amounts
 
 def _precision(value: Any) -> str:
     """Confirmed trials of those that were confirmed or refuted."""
-    found = []
+    texts = []
     for name, counts in sorted((value or {}).items()):
         confirmed = counts.get('confirmed', 0)
         ended = confirmed + counts.get('refuted', 0)
-        found.append(f'{name} {confirmed}/{ended}'
+        texts.append(f'{name} {confirmed}/{ended}'
                      + (f' ({confirmed / ended:.0%})' if ended else ''))
-    return ', '.join(found) or '-'
+    return ', '.join(texts) or '-'
 
 
 def _suffering(value: Any) -> str:
-    """Each workload that suffers without an incident, and why it has none."""
-    return '; '.join(f'{one.get("name") or one.get("workload")}: '
-                     f'{one.get("why")}' for one in value or ()) or '-'
+    """Return which workloads suffer without an incident, and why."""
+    return '; '.join(f'{workload.get("name") or workload.get("workload")}: '
+                     f'{workload.get("why")}'
+                     for workload in value or ()) or '-'
 
 
 def _remembered(value: Any) -> str:
-    """Each antagonist that disturbs nothing now, and since when."""
+    """Return the antagonists that disturb nothing now, and since when."""
     return '; '.join(
         f'{row.get("name") or row.get("workload")}: limit removed '
         f'{table.duration(row.get("age_s"))} ago'
@@ -69,13 +70,13 @@ def _of_fact(name: str, value: Any) -> str:
         table.plain(value)
 
 
-def _modes(found: Mapping[str, Any], rest: Mapping[str, str]) -> table.Cell:
+def _modes(host: Mapping[str, Any], rest: Mapping[str, str]) -> table.Cell:
     """The modes that a host reported last, and those that are asked for.
 
     :param rest: what it does not follow
     """
-    reported = found.get('modes') or {}
-    asked = (found.get('settings') or {}).get('modes') or {}
+    reported = host.get('modes') or {}
+    asked = (host.get('settings') or {}).get('modes') or {}
     return table.Cell(reported, *[
         f'{name}={reported.get(name, "not known")}' + (
             f' at the last report; {asked[name]} is asked for, and '
@@ -86,21 +87,21 @@ def _modes(found: Mapping[str, Any], rest: Mapping[str, str]) -> table.Cell:
         for name in sorted({**reported, **asked})])
 
 
-def shape(found: Mapping[str, Any]) -> dict[str, Any]:
+def shape(host: Mapping[str, Any]) -> dict[str, Any]:
     """A host with cells of several lines."""
-    facts, rest = (found.get(name) or {} for name in ('facts',
-                                                      'not_followed'))
+    facts, rest = (host.get(name) or {} for name in ('facts',
+                                                     'not_followed'))
     return {
-        **found,
+        **host,
         'facts': table.Cell(facts, *(
             f'{_UNIT.sub("", name).replace("_", " ")}: '
             f'{_of_fact(name, value)}'
             for name, value in sorted(facts.items()))),
-        'modes': _modes(found, rest),
+        'modes': _modes(host, rest),
         'not_followed': table.Cell(rest, *([
             f'{what}: {why}' for what, why in sorted(rest.items())] or '-')),
-        'missing': table.Cell(found.get('missing'), *(
-            found.get('missing') or ('-',)))}
+        'missing': table.Cell(host.get('missing'), *(
+            host.get('missing') or ('-',)))}
 
 
 COLUMNS = (
@@ -169,9 +170,9 @@ class ShowHost(command.ShowOne):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
-        found = http.of(self.app).one(
+        host = http.of(self.app).one(
             'host', 'GET', http.path_of('hosts', parsed_args.host))
-        return table.one(parsed_args, SHOWN, found, shape)
+        return table.one(parsed_args, SHOWN, host, shape)
 
 
 class SetHost(command.ShowOne):
@@ -189,10 +190,10 @@ class SetHost(command.ShowOne):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
-        found = http.of(self.app).one(
+        host = http.of(self.app).one(
             'host', 'PATCH', http.path_of('hosts', parsed_args.host),
             changes(parsed_args))
-        return table.one(parsed_args, SHOWN, found, shape)
+        return table.one(parsed_args, SHOWN, host, shape)
 
 
 def add_changes(parser: argparse.ArgumentParser) -> None:

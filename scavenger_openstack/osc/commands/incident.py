@@ -156,8 +156,9 @@ def _shape(row: listing.Row, now: float) -> listing.Row:
         'threshold': _measured(row, 'threshold'),
         'antagonists': table.Cell(
             row.get('antagonists'), ', '.join(
-                _name(one) + ' (earlier)' * bool(one.get('earlier'))
-                for one in row.get('antagonists') or ()) or '-'),
+                _name(antagonist)
+                + ' (earlier)' * bool(antagonist.get('earlier'))
+                for antagonist in row.get('antagonists') or ()) or '-'),
         'duration_s': None if begun is None else _lasted(begun, ended, now)}
 
 
@@ -176,7 +177,7 @@ def _whole(row: Mapping[str, Any], now: float) -> dict[str, Any]:
             *map(_suspect, row.get('suspects') or ())),
         'grounds': table.Cell(
             row.get('grounds'),
-            *(_ground(one, row) for one in row.get('grounds') or ())),
+            *(_ground(ground, row) for ground in row.get('grounds') or ())),
         'caps': table.Cell(
             row.get('caps'), *map(_limit, row.get('caps') or ())),
         'evidence': table.Cell(row.get('evidence'), _amount_of(evidence))}
@@ -188,38 +189,39 @@ def _measured(row: Mapping[str, Any], field: str) -> table.Cell:
                       typed_amounts.human(row.get('signal') or '', value))
 
 
-def _name(one: Mapping[str, Any]) -> str:
-    return str(one.get('name') or one.get('workload') or 'another workload')
+def _name(workload: Mapping[str, Any]) -> str:
+    return str(workload.get('name') or workload.get('workload')
+               or 'another workload')
 
 
-def _suspect(one: Mapping[str, Any]) -> str:
-    score = one.get('score')
-    return (f'{_name(one)}: ' + ('no score' if score is None
+def _suspect(suspect: Mapping[str, Any]) -> str:
+    score = suspect.get('score')
+    return (f'{_name(suspect)}: ' + ('no score' if score is None
                            else f'score {score:.2f}')
-            + (', disturbed earlier' if one.get('earlier')
-               else ', antagonist' * bool(one.get('antagonist')))
-            + ', foreground: never limited' * bool(one.get('foreground')))
+            + (', disturbed earlier' if suspect.get('earlier')
+               else ', antagonist' * bool(suspect.get('antagonist')))
+            + ', foreground: never limited' * bool(suspect.get('foreground')))
 
 
-def _ground(one: Mapping[str, Any], incident: Mapping[str, Any]) -> str:
+def _ground(ground: Mapping[str, Any], incident: Mapping[str, Any]) -> str:
     from scavenger_openstack.amounts import of_incident_ground
-    return of_incident_ground(one, incident)
+    return of_incident_ground(ground, incident)
 
 
-def _limit(one: Mapping[str, Any]) -> str:
-    knob = one.get('knob') or ''
-    ended = one.get('removed_at')
-    values = [step.get('value') for step in one.get('steps') or ()]
-    return (f'{_name(one)}: {knob} ' + ', then '.join(
+def _limit(limit: Mapping[str, Any]) -> str:
+    knob = limit.get('knob') or ''
+    ended = limit.get('removed_at')
+    values = [step.get('value') for step in limit.get('steps') or ()]
+    return (f'{_name(limit)}: {knob} ' + ', then '.join(
         typed_amounts.human(knob, value)
-        for value in values or [one.get('value')]) + ' '
-            f'from {table.time(one.get("set_at"))} '
+        for value in values or [limit.get('value')]) + ' '
+            f'from {table.time(limit.get("set_at"))} '
             + (f'to {table.time(ended)}' if ended else 'on'))
 
 
 def _amount_of(evidence: Iterable[Mapping[str, Any]]) -> str:
     from scavenger_openstack.amounts import counted
-    workloads = {one.get('workload') for one in evidence}
-    values = sum(len(one.get('values') or ()) for one in evidence)
+    workloads = {series.get('workload') for series in evidence}
+    values = sum(len(series.get('values') or ()) for series in evidence)
     return (f'{counted(values, "measurement")} of '
             f'{counted(len(workloads), "workload")}')

@@ -64,7 +64,7 @@ class SetPriority(command.ShowOne):
         scope.add_arguments(parser, *SCOPES)
         parser.add_argument(
             'priority', metavar='<priority>',
-            choices=[one.value for one in Priority],
+            choices=[priority.value for priority in Priority],
             help='foreground: protected, never limited; or background.')
         parser.add_argument(
             '--application', metavar='<application>', default='',
@@ -76,14 +76,14 @@ class SetPriority(command.ShowOne):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
-        found = http.of(self.app).one(
+        rule = http.of(self.app).one(
             'priority', 'POST', PATH,
             {**scope.of(self.app, parsed_args),
              'value': parsed_args.priority,
              'application': parsed_args.application,
              'reason': parsed_args.reason})
-        scope.warn_of_none(self.app, found)
-        return table.one(parsed_args, SET, found, _shape)
+        scope.warn_of_none(self.app, rule)
+        return table.one(parsed_args, SET, rule, _shape)
 
 
 class UnsetPriority(command.Command):

@@ -55,20 +55,20 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _switch(on: command.ShowOne, arguments: argparse.Namespace,
             enabled: bool) -> table.Answer:
-    found = http.of(on.app).one(
+    answer = http.of(on.app).one(
         'protection', 'PUT', PATH,
         {**scope.of(on.app, arguments), 'enabled': enabled,
          'reason': arguments.reason})
     with table.understood():
-        if found['silent']:
+        if answer['silent']:
             from scavenger_openstack import amounts
             on.app.stderr.write(
-                f'Silent: {found["silent"]} of '
-                f'{amounts.counted(found["hosts"], "host")}; each follows '
+                f'Silent: {answer["silent"]} of '
+                f'{amounts.counted(answer["hosts"], "host")}; each follows '
                 'when it reaches a conductor. The last report of all came at '
-                f'{table.time(found["last_seen_at"])} (UTC). On a host itself '
-                '"scavenger-agent stop-all" works at once.\n')
-    return table.one(arguments, SET, found)
+                f'{table.time(answer["last_seen_at"])} (UTC). On a host '
+                'itself "scavenger-agent stop-all" works at once.\n')
+    return table.one(arguments, SET, answer)
 
 
 class DisableProtection(command.ShowOne):

@@ -51,7 +51,7 @@ class ListWorkloads(command.Lister):
             help='Only workloads of this application: those that do the same '
                  'job. Default: all. Example: --application web')
         parser.add_argument(
-            '--priority', choices=[one.value for one in Priority],
+            '--priority', choices=[priority.value for priority in Priority],
             help='Only foreground or only background. Default: both.')
         parser.add_argument(
             '--gone', action='store_const', const=True, default=None,

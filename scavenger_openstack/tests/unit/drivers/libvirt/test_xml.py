@@ -63,7 +63,7 @@ class TestDomain(testtools.TestCase):
         self.assertEqual((True, 'Skylake-Server', 'kvm', True,
                           metadata.NOTHING, ()),
                          (one.has_balloon, one.cpu_model, one.virt_type,
-                          one.specs_known, one.found, one.warnings))
+                          one.specs_known, one.record, one.warnings))
 
     def test_no_metadata_is_foreground(self) -> None:
         text = domain().replace('<metadata></metadata>', '')
