@@ -28,7 +28,9 @@ ACTIONS = (
     'eviction.recommended', 'exemption.delete', 'exemption.set',
     'governor.set', 'host.update', 'kill', 'override.delete', 'override.set',
     'priority.delete', 'priority.set', 'profile.delete', 'profile.set',
-    'protection.set', 'report.refused', 'specs')
+    'profiles.estimate', 'profiling.ask', 'profiling.delete',
+    'profiling.done', 'profiling.failed', 'protection.set',
+    'report.refused', 'specs')
 
 _ID = re.compile('[0-9a-f]{32,64}')
 

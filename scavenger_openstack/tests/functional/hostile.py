@@ -64,7 +64,7 @@ TEXTS = ('', '0', '0-1', '1', '0,0', '0-99999999', '-', 'x', 'nan', '-inf',
 FIELDS = sorted(
     f'{kind.__name__}.{field}' for kind in (
         wire.Directives, wire.Tag, wire.Override, wire.Spec, wire.Budget,
-        wire.Answer) for field in kind.__struct_fields__)
+        wire.ProfilingOrder, wire.Answer) for field in kind.__struct_fields__)
 """All of an answer."""
 ANSWER = inspect.type_info(wire.Answer)
 DIRECTIVES = inspect.type_info(wire.Directives)
