@@ -232,7 +232,8 @@ def _measure(host: run.Host, starts: Sequence[arguments.Start],
             for start, (_, levels) in zip(starts, jobs, strict=True):
                 bar.show_time(f'{start.soi.name}: its rate alone')
                 rates.append(run.calibrate(host, start))
-                work.append((start, run.calibrated_words(rates[-1], levels)))
+                work.append((start, run.level_words(
+                    levels, chunk_s=rates[-1]['chunk_s'])))
         results = run.play(
             host, work, on_turn=lambda kernels: bar.show_time(', '.join(
                 _state(kernel.result) for kernel in kernels)))

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import shlex
+import subprocess
 
+from scavenger_openstack import errors
 from scavenger_openstack.ibench.host import cgroup as cgroup_
 from scavenger_openstack.ibench import interrupt as interrupt_
 from scavenger_openstack.ibench.profile import injection
@@ -40,10 +41,13 @@ def start_load(stack: contextlib.ExitStack, work: work_.Work,
             cgroup.favour()
 
     def start(text: str, printing: bool, cpus: tuple[int, ...] = ()
-              ) -> signals.Program:
-        return signals.Program(
-            shlex.split(text), printing=printing,
-            prepare=functools.partial(_prepare, cgroup, cpus))
+              ) -> subprocess.Popen[bytes]:
+        try:
+            return run.start_process(
+                shlex.split(text), cgroup, cpus, stderr=None,
+                stdout=subprocess.PIPE if printing else subprocess.DEVNULL)
+        except errors.ConfigError as exc:
+            raise workload_.Unfit(str(exc)) from exc
 
     printed = qos.signal not in (signals.DURATION, *signals.COUNTED)
     signal: signals.Signal
@@ -53,33 +57,22 @@ def start_load(stack: contextlib.ExitStack, work: work_.Work,
             start, wish.command, False, work.cpus.workload))
         stack.callback(signal.close)
         return signal
-    program = None
+    process = None
     if wish.command is not None:
-        program = start(wish.command, printed and wish.meter is None,
+        process = start(wish.command, printed and wish.meter is None,
                         work.cpus.workload)
-        stack.callback(program.end)
-        workload = workload_.of_group(program.name, program.process.pid)
+        stack.callback(run.end_process, process)
+        workload = workload_.of_group(signals.name_of(process), process.pid)
     if wish.meter is not None:
-        program = start(wish.meter, printed)
-        stack.callback(program.end)
+        process = start(wish.meter, printed)
+        stack.callback(run.end_process, process)
     if printed:
-        assert program is not None
-        signal = signals.PrintedSignal(program)
-        _wait_for_lines(work.host, signal)
+        assert process is not None
+        signal = signals.PrintedSignal(process)
+        # The first number: a load takes some time to begin.
+        injection.alone(work.host, signal, interrupt_.SLICE_S)
         return signal
     assert workload is not None
     signal = signals.CountedSignal(qos.signal, workload)
     stack.callback(signal.close)
     return signal
-
-
-def _prepare(cgroup: cgroup_.Cgroup | None, cpus: tuple[int, ...]) -> None:
-    if cgroup is not None:
-        cgroup.join()
-    if cpus:
-        os.sched_setaffinity(0, cpus)
-
-
-def _wait_for_lines(host: run.Host, signal: signals.PrintedSignal) -> None:
-    """Wait for the first number: a load takes some time to begin."""
-    injection.alone(host, signal, interrupt_.SLICE_S)

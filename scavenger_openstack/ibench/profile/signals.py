@@ -195,46 +195,6 @@ class Elapsed:
         self._epoll.close()
 
 
-class Program:
-    """A program that belongs to a profile: the workload or its meter.
-
-    It and what it starts end with the profile.
-
-    :param prepare: called in it before it begins, to move it into a cgroup
-    """
-
-    def __init__(self, words: list[str], *, printing: bool,
-                 prepare: Callable[[], None]) -> None:
-        self.words = words
-        try:
-            self.process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, start_new_session=True,
-                stdout=subprocess.PIPE if printing else subprocess.DEVNULL,
-                preexec_fn=prepare)
-        except (OSError, subprocess.SubprocessError) as exc:
-            raise Unfit(f'{words[0]} cannot be started: '
-                        f'{getattr(exc, "strerror", None) or exc}') from exc
-
-    @property
-    def name(self) -> str:
-        """What the operator calls it."""
-        return os.path.basename(self.words[0])
-
-    def end(self) -> None:
-        """End it and its process group; ended already is fine.
-
-        What an ended one has left is in its cgroup, where it has one.
-        """
-        for number in (signal_.SIGTERM, signal_.SIGKILL):
-            if self.process.poll() is not None:
-                break
-            os.killpg(self.process.pid, number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(run.END_S)
-        if self.process.stdout is not None:
-            self.process.stdout.close()
-
-
 class PrintedSignal:
     """The median of the numbers that a program prints in a turn, one in each
     line.
@@ -243,10 +203,10 @@ class PrintedSignal:
     time before, too.
     """
 
-    def __init__(self, program: Program) -> None:
-        self._program = program
-        assert program.process.stdout is not None
-        self._fd = program.process.stdout.fileno()
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        assert process.stdout is not None
+        self._fd = process.stdout.fileno()
         os.set_blocking(self._fd, False)
         self._rest = b''
         self._values: list[float] = []
@@ -268,7 +228,7 @@ class PrintedSignal:
         if self._values:
             return statistics.median(self._values[1:] or self._values)
         if passed_s > max(SILENT_S, 2 * self._seconds):
-            raise Unfit(f'{self._program.name} printed no number in '
+            raise Unfit(f'{name_of(self._process)} printed no number in '
                         f'{passed_s:.0f} s: it is to print one per line, and '
                         'to flush each')
         return None
@@ -281,7 +241,7 @@ class PrintedSignal:
             except BlockingIOError:
                 return
             if not data:
-                raise Unfit(_ended(self._program))
+                raise Unfit(_ended(self._process))
             *lines, self._rest = (self._rest + data).split(b'\n')
             for line in lines:
                 with contextlib.suppress(ValueError, IndexError):
@@ -294,9 +254,9 @@ class DurationSignal:
     :param start: starts it
     """
 
-    def __init__(self, start: Callable[[], Program]) -> None:
+    def __init__(self, start: Callable[[], subprocess.Popen[bytes]]) -> None:
         self._start = start
-        self._program: Program | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._epoll = select.epoll()
         self._descriptor: int | None = None
         self._durations: list[float] = []
@@ -312,12 +272,12 @@ class DurationSignal:
         self._begin_run()
 
     def read(self, now_s: float) -> float | None:
-        program = self._program
-        if program is None or program.process.poll() is None:
+        process = self._process
+        if process is None or process.poll() is None:
             return None
         self._durations.append(now_s - self._run_s)
-        if program.process.returncode:
-            raise Unfit(_ended(program))
+        if process.returncode:
+            raise Unfit(_ended(process))
         self.end_run()
         if now_s - self._begin_s < self._seconds:
             self._begin_run()
@@ -326,8 +286,8 @@ class DurationSignal:
 
     def _begin_run(self) -> None:
         self._run_s = time.monotonic()
-        self._program = self._start()
-        self._descriptor = os.pidfd_open(self._program.process.pid)
+        self._process = self._start()
+        self._descriptor = os.pidfd_open(self._process.pid)
         self._epoll.register(self._descriptor, select.EPOLLIN)
 
     def end_run(self) -> None:
@@ -335,21 +295,27 @@ class DurationSignal:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
-        if self._program is not None:
-            self._program.end()
-            self._program = None
+        if self._process is not None:
+            run.end_process(self._process)
+            self._process = None
 
     def close(self) -> None:
         self.end_run()
         self._epoll.close()
 
 
-def _ended(program: Program) -> str:
-    status = program.process.wait()
+def name_of(process: subprocess.Popen[bytes]) -> str:
+    """Return how messages name a program that a profile has started."""
+    return os.path.basename(process.args[0])    # type: ignore[index,arg-type]
+
+
+def _ended(process: subprocess.Popen[bytes]) -> str:
+    status = process.wait()
     how = (f'was ended by {signal_.Signals(-status).name}' if status < 0
            else f'ended with status {status}')
-    return (f'{program.name} {how} in the middle of the profile: it is to '
-            + ('end with status 0' if status else 'run until it is ended')
+    return (f'{name_of(process)} {how} in the middle of the profile: it is '
+            'to ' + ('end with status 0' if status else
+                     'run until it is ended')
             + ', its own errors are above')
 
 

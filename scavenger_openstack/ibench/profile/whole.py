@@ -171,11 +171,10 @@ def _measure_alone(work: work_.Work, soi: Soi, probe: work_.Probe, *,
     work.step(f'{soi.name} alone')
     wish = work.wish
     try:
-        calibrated = (
-            run.calibrate(work.host, probe.start, wish_.SHORT_S)
-            if wish.short else injection.calibrate(
-                work.host, probe.start, seconds=run.CALIBRATE_S,
-                times=CALIBRATIONS))
+        calibrated = run.calibrate(
+            work.host, probe.start,
+            seconds=wish_.SHORT_S if wish.short else run.CALIBRATE_S,
+            times=1 if wish.short else CALIBRATIONS)
         probe.chunk_s = calibrated['chunk_s']
         if own_load:
             with contextlib.closing(signals.Elapsed()) as elapsed:
