@@ -28,6 +28,7 @@ from msgspec import Meta
 
 from scavenger_openstack import grounds
 from scavenger_openstack.wire.patterns import LAST_S
+from scavenger_openstack.wire.profile import MAX_PROFILE_BYTES
 from scavenger_openstack.wire.texts import CpuList
 from scavenger_openstack.wire.texts import GivenName
 from scavenger_openstack.wire.texts import GivenSentence
@@ -58,8 +59,6 @@ MAX_PARTS = 50
 MAX_GROUNDS = grounds.MOST
 MAX_THREADS = 8
 """Threads of the host in one ground."""
-MAX_PROFILE = 16 << 10
-"""Characters of a profile."""
 MAX_REFUSED = 200
 """Sentences of one report; there may be more."""
 
@@ -294,7 +293,7 @@ class Profiling(Entry, frozen=True, tag='profiling'):
     workload: Name
     seconds: NotNegative = 0.0
     detail: Sentence = ''
-    profile: Annotated[str, Meta(max_length=MAX_PROFILE)] = ''
+    profile: Annotated[str, Meta(max_length=MAX_PROFILE_BYTES)] = ''
 
 
 AnyEntry = Incident | Limit | Kill | AgentEvent | Statistics | Profiling

@@ -26,6 +26,7 @@ from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Workload
 from scavenger_openstack.wire import fit
+from scavenger_openstack.wire import profile
 from scavenger_openstack.wire import report
 
 LOG = log.getLogger(__name__)
@@ -202,7 +203,7 @@ class Profiling:
     def _end(self, now: float, wall_s: float) -> list[ProfilingEvent]:
         assert self._process is not None and self._order is not None
         status = self._process.status()
-        profile, complaint = self._process.texts()
+        document, complaint = self._process.texts()
         self._process.close()
         order, self._order, self._process = self._order, None, None
         seconds = max(0.0, now - self._began_s)
@@ -211,16 +212,17 @@ class Profiling:
             complaint = (f'the program that measures was ended by '
                          f'{signal.Signals(-status).name}')
             self._clean()
-        is_measured = status == 0 and not self._why and bool(profile)
-        if is_measured and len(profile) > report.MAX_PROFILE:
+        is_measured = status == 0 and not self._why and bool(document)
+        if is_measured and len(document) > profile.MAX_PROFILE_BYTES:
             is_measured = False
-            complaint = f'a profile of more than {report.MAX_PROFILE} bytes'
+            complaint = ('a profile of more than '
+                         f'{profile.MAX_PROFILE_BYTES} bytes')
         events = [ProfilingEvent(
             wall_s, 'measured' if is_measured else 'ended', order.id,
             order.workload, seconds,
             '' if is_measured else fit.sentence(
                 self._why or complaint or 'it wrote no profile'),
-            profile if is_measured else '')]
+            document if is_measured else '')]
         if self._cleaner is None:
             return events
         self._waiting = events
@@ -280,7 +282,7 @@ def why_not(now: float, order: orders_.ProfilingOrder, situation: Situation,
     """
     if now >= order.until_s:
         return 'the request came too late, it is no longer valid'
-    if order.form not in ('long', 'short'):
+    if order.form not in profile.FORMS:
         return f'this agent measures no form {order.form!a:.80}'
     workload = situation.workloads.get(order.workload)
     if workload is None or (order.instance

@@ -21,7 +21,6 @@ from oslo_log import log
 from scavenger_openstack.algorithms import profile_estimate
 from scavenger_openstack.algorithms.profile_estimate import Estimated
 from scavenger_openstack.algorithms.profile_estimate import Target
-from scavenger_openstack.algorithms import profiles
 from scavenger_openstack.conductor import periodic
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import newest
@@ -177,16 +176,9 @@ def document(target: Target, estimated: Estimated, now: float
     """
     return profile.of_json({
         **target._asdict(), 'source': profile.ESTIMATED, 'measured_s': now,
-        'tolerated': _estimates(estimated.profile.tolerated),
-        'caused': _estimates(estimated.profile.caused),
+        **{part: profile.estimates_as_json(estimates) for part, estimates
+           in estimated.profile._asdict().items()},
         'missing': dict(estimated.missing)})
-
-
-def _estimates(estimates: Mapping[str, profiles.Estimate]
-               ) -> dict[str, dict[str, float]]:
-    return {soi: {name: round(number, 4) for name, number
-                  in estimate._asdict().items()}
-            for soi, estimate in estimates.items()}
 
 
 def store(connection: connect.Connection, target: Target,
