@@ -102,16 +102,17 @@ class View:
         self.known = known
         self.drawn = drawn
         self.now_s = 0.0
-        self._kept: dict[Node, tuple[Any, Profile, profiles.Levels]] = {}
+        self._kept: dict[Node, tuple[Any, _Sides, profiles.Levels]] = {}
 
     def residents(self, node: Node, late_s: float = 0.0
-                  ) -> tuple[Profile, profiles.Levels]:
+                  ) -> tuple[_Sides, profiles.Levels]:
         names = tuple(each.app.name for each in node.running
                       if each.began_s <= self.now_s - late_s)
         kept = self._kept.get(node)
         if kept is None or kept[0] != names:
-            whole = profiles.together(self.known[name] for name in names)
-            kept = names, whole, _levels(whole)
+            whole = profiles.together(_sides(self.known[name])
+                                      for name in names)
+            kept = names, whole, profiles.levels(*whole)
             self._kept[node] = kept
         return kept[1:]
 
@@ -121,22 +122,28 @@ class View:
 
     def distance(self, app: App, node: Node) -> float:
         """Equation (1) to the letter, in both directions."""
-        own, others = self.known[app.name], self.residents(node)[0]
-        others = Profile({**_FULL, **others.tolerated},
-                         {**_NONE, **others.caused})
-        return sum(profiles.distance(profiles.values(one.tolerated),
-                                     profiles.values(other.caused))
+        own = _sides(self.known[app.name])
+        tolerated, caused = self.residents(node)[0]
+        others = {**_FULL, **tolerated}, {**_NONE, **caused}
+        return sum(profiles.distance(one[0], other[1])
                    for one, other in ((own, others), (others, own)))
 
 
+_Sides = tuple[dict[str, float], dict[str, float]]
+
+
+def _sides(profile: Profile) -> _Sides:
+    return (profiles.values(profile.tolerated),
+            profiles.values(profile.caused))
+
+
 def _levels(profile: Profile) -> profiles.Levels:
-    return profiles.levels(profiles.values(profile.tolerated),
-                           profiles.values(profile.caused))
+    return profiles.levels(*_sides(profile))
 
 
 _NAMES = ('memory_capacity', *(soi.name for soi in cluster.SOIS))
-_FULL = dict.fromkeys(_NAMES, profiles.Estimate(1.0, 1.0, 1.0))
-_NONE = dict.fromkeys(_NAMES, profiles.Estimate(0.0, 0.0, 0.0))
+_FULL = dict.fromkeys(_NAMES, 1.0)
+_NONE = dict.fromkeys(_NAMES, 0.0)
 
 Choose = Callable[[App, Sequence[Node], View], Node]
 

@@ -171,5 +171,5 @@ class Residents:
         if before is not None and before.ids == ids:
             return _Host(digest, labels, ids, before.shown)
         return _Host(digest, labels, ids, self._show(
-            *algorithm.values_together(
+            *algorithm.together(
                 self._profiles[id_].sides for id_ in ids)) if ids else None)
