@@ -54,7 +54,7 @@ class Host(NamedTuple):
     """
 
     program: pathlib.Path
-    interrupt: interrupt_.Stop
+    interrupt: interrupt_.Interrupt
     cgroup: cgroup_.Cgroup | None = None
     enter: tuple[str, ...] = ()
 
@@ -204,7 +204,7 @@ def end_process(process: subprocess.Popen[bytes]) -> None:
 
 
 def wait_serving(process: subprocess.Popen[bytes],
-                 interrupt: interrupt_.Stop) -> None:
+                 interrupt: interrupt_.Interrupt) -> None:
     """Wait until a remote end says that it listens.
 
     :raises ConfigError: it cannot; its sentence.

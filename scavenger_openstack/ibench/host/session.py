@@ -24,7 +24,7 @@ from scavenger_openstack.types import parse_cpus
 
 
 @contextlib.contextmanager
-def opened(*, interrupt: interrupt_.Stop, parent: str | None,
+def opened(*, interrupt: interrupt_.Interrupt, parent: str | None,
            alone: bool, favour: bool = False
            ) -> Iterator[tuple[run.Host, list[str]]]:
     """Compile the kernels and make a cgroup for them.

@@ -93,14 +93,10 @@ def page(document: report.Document, notes: Iterable[str], workload: str
 
     :param workload: its name
     """
-    return page_.page(
-        'scavenger-ibench: profile', '', [
-            f'<h1>Interference profile of {html.escape(workload)}</h1>',
-            f'<p>{html.escape(_qos_line(document))}.</p>',
-            *(f'<p>{html.escape(note)}.</p>' for note in notes),
-            "<div class='card'>",
-            heat.svg(workload, heat.rows(document)), '</div>',
-            page_.table(TITLES, _rows(document))])
+    return heat.page(workload, document, [
+        *(f'<p>{html.escape(line)}.</p>'
+          for line in (_qos_line(document), *notes)),
+        page_.table(TITLES, _rows(document))])
 
 
 def _qos_line(document: report.Document) -> str:
@@ -112,12 +108,11 @@ def _qos_line(document: report.Document) -> str:
 def _rows(document: report.Document) -> list[Sequence[str]]:
     rows: list[Sequence[str]] = []
     for soi in catalogue.SOIS:
-        estimates = [document[part].get(soi.name)
-                     for part in ('tolerated', 'caused')]
+        estimates = [heat.estimate(document[part].get(soi.name))
+                     for part in heat.COLUMNS]
         reason = document['missing'].get(soi.name, '')
         if reason or any(estimates):
             rows.append((soi.number, soi.name, *(
-                '-' if estimate is None else heat.amount(
-                    (estimate['value'], estimate['low'], estimate['high']))
+                '-' if estimate is None else heat.amount(estimate)
                 for estimate in estimates), reason))
     return rows

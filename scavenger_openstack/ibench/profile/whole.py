@@ -49,7 +49,7 @@ START_S = 0.15
 LONGEST_REASON = 200
 
 
-def make_profile(wish: wish_.Wish, interrupt: interrupt_.Stop,
+def make_profile(wish: wish_.Wish, interrupt: interrupt_.Interrupt,
                  show: Callable[[str], None] = print
                  ) -> tuple[report.Document, list[str]]:
     """Return the document of a profile, and notes for the operator.
