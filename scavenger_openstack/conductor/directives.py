@@ -196,12 +196,12 @@ def profiling(wanted: rows.Wanted, asker: Asker
               ) -> report.ProfilingOrder | None:
     """The profile that is to be measured on a host, as long as its aggregate
     allows that."""
-    one = wanted.profilings.get(asker.host_id)
-    if one is None or not wanted.allows_profiling(asker.name):
+    row = wanted.profilings.get(asker.host_id)
+    if row is None or not wanted.allows_profiling(asker.name):
         return None
-    return report.ProfilingOrder(
-        id=one.uuid, workload=one.workload, instance=one.instance,
-        form=one.form, seconds=one.seconds, until_s=one.until_s)
+    return report.ProfilingOrder(id=row['uuid'], **{
+        name: row[name] for name in ('workload', 'instance', 'form',
+                                     'seconds', 'until_s')})
 
 
 def _cut(content: dict[str, Any]) -> dict[str, Any]:

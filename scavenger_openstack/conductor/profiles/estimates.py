@@ -44,7 +44,6 @@ EVERY_S = 3600.0
 
 DAYS = 30
 """What began earlier says little of what workloads are now."""
-DAY_S = 86400.0
 
 BATCH = 100
 """Incidents of one transaction: each may have 100 KiB of evidence."""
@@ -80,7 +79,7 @@ def refresh(engine: connect.Engine, now: float
     after: tuple[float, int] | None = None
     while len(read) < MOST_INCIDENTS:
         some, times, after = connect.read(engine, functools.partial(
-            _read, since_s=now - DAYS * DAY_S, after=after))
+            _read, since_s=now - DAYS * periodic.DAY_S, after=after))
         read += some
         ended = times | ended       # the newest come first
         if after is None:
@@ -190,9 +189,9 @@ def store(connection: connect.Connection, target: Target,
     except errors.WireError as exc:
         LOG.debug('no profile of %s is estimated: %s', target, exc)
         return False
-    [*there] = rows.page(connection, **target._asdict(), limit=1)
-    values = profile.as_json(after)
-    if there and {**there[0]['document'], 'measured_s': now} == values:
+    before = rows.of_target(connection, *target)
+    if before is not None and profile.as_json(after) == {
+            **before['document'], 'measured_s': now}:
         return False
     return rows.set_profile(connection, after, created_by=ACTOR,
                             now_s=now) is not None

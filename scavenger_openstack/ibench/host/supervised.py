@@ -21,9 +21,7 @@ from typing import Any
 
 from scavenger_openstack import errors
 from scavenger_openstack.ibench import catalogue
-from scavenger_openstack.ibench.host import cgroup
-from scavenger_openstack.ibench.host import link
-from scavenger_openstack.ibench.host import scratch
+from scavenger_openstack.ibench.host import session
 from scavenger_openstack.ibench import interrupt as interrupt_
 from scavenger_openstack.ibench.profile import whole
 from scavenger_openstack.ibench.profile import wish
@@ -95,7 +93,7 @@ def main(argv: Sequence[str] | None = None,
                               options.seconds)
     try:
         if options.clean:
-            _clean()
+            session.remove_leftovers()
             return 0
         supervision.check()
         profile = (measure or measure_profile)(options, supervision)
@@ -123,13 +121,6 @@ def measure_profile(options: argparse.Namespace,
         short=is_short, cgroup=options.cgroup, instance=options.instance),
         interrupt, show=lambda words: None)
     return document
-
-
-def _clean() -> None:
-    """End and remove what runs have left that were killed."""
-    cgroup.Cgroup().remove_leftovers()
-    scratch.remove_leftovers()
-    link.remove_leftovers()
 
 
 def _parser() -> argparse.ArgumentParser:

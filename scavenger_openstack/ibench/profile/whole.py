@@ -152,13 +152,8 @@ def _show_time(work: work_.Work) -> None:
         f'{amounts.counted(sois, "SoI")}, those of the core on the CPUs '
         f'{format_cpus(work.cpus.core)}, others on '
         f'{format_cpus(work.cpus.beside)}, turns of {work.seconds:.3g} s: '
-        f'about {_minutes(least_s)}, {_minutes(most_s)} where each of them '
-        'breaks the QoS')
-
-
-def _minutes(seconds: float) -> str:
-    return (f'{seconds:.0f} s' if seconds < 100
-            else f'{seconds / 60:.0f} minutes')
+        f'about {amounts.of_duration(least_s)}, '
+        f'{amounts.of_duration(most_s)} where each of them breaks the QoS')
 
 
 def _measure_alone(work: work_.Work, soi: Soi, probe: work_.Probe, *,
