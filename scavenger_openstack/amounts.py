@@ -70,14 +70,26 @@ def of_signal(signal: str, value: float) -> str:
         else of_knob(name, value)
 
 
+def name_of_signal(signal: str) -> str:
+    """Return what a signal measures, to be read in a sentence."""
+    name, _, device = signal.partition(' ')
+    return printable(_SIGNAL_NAMES.get(name, name)
+                     + (f' ({device})' if device else ''))
+
+
 def unit(name: str) -> tuple[float, str]:
     """Return (size, name) of the unit in which a signal or a knob is read."""
     return _SIGNAL_UNITS.get(name) or _unit_of_knob(name)
 
 
 def _unit_of_knob(knob: str) -> tuple[float, str]:
-    return (KNOBS[Knob(knob)].unit if knob in set(Knob) else
-            MB_PER_S if knob.endswith('_bytes_per_s') else (1.0, ''))
+    if knob in set(Knob):
+        return KNOBS[Knob(knob)].unit
+    if knob.endswith('_bytes_per_s'):
+        return MB_PER_S
+    if knob.endswith('_s') and not knob.endswith('_per_s'):
+        return 1e-3, 'ms'
+    return 1.0, ''
 
 
 def _in_unit(value: float, size: float, words: str) -> str:
@@ -90,6 +102,13 @@ _SIGNAL_UNITS: dict[str, tuple[float, str]] = {
     'llc_misses_per_s': (1e6, 'M misses/s'),
     'link_use': (1.0, 'of what the link can send'),
     'memory_wait': (1.0, 's waited for memory per s')}
+
+
+_SIGNAL_NAMES = {
+    'run_delay': 'the CPU wait', 'cpi': 'the CPI',
+    'io_wait': 'the disk wait', 'throttled_share': 'the throttled share',
+    'llc_misses_per_s': 'the rate of cache misses',
+    'link_use': 'the link use', 'memory_wait': 'the memory wait'}
 
 
 def of_duration(seconds: float) -> str:
@@ -149,7 +168,7 @@ def of_ground(ground: Ground, victim: str, signal: str,
         return (f'{holder} used {part} of {use} in {waited}: taken from '
                 'shares of use')
     if ground.kind == GroundKind.TIMING:
-        return (f'{printable(signal)} of {waiter} follows what {holder} '
+        return (f'{name_of_signal(signal)} of {waiter} follows what {holder} '
                 f'uses of {use}'
                 + ('' if share is None else f': r = {of_number(share)}')
                 + ('' if chance is None else
@@ -162,8 +181,8 @@ def of_ground(ground: Ground, victim: str, signal: str,
             for value in (ground.before, ground.after))
         if ground.before is None and ground.after is None:
             return (f'{holder} is limited for some seconds at a time, to '
-                    f'see whether {printable(signal)} of {waiter} falls')
-        return (f'{printable(signal)} of {waiter} was {before} without a '
+                    f'see whether {name_of_signal(signal)} of {waiter} falls')
+        return (f'{name_of_signal(signal)} of {waiter} was {before} without a '
                 f'limit on {holder}, and {after} with one')
     return f'{holder}: evidence of the kind {printable(ground.kind)}'
 

@@ -84,6 +84,10 @@ class Denied(DriverError):
     """The host takes no such write, and hardly would a moment later."""
 
 
+class Overtaken(DriverError):
+    """Another program has set the knob that was about to be written."""
+
+
 class LeaseError(ScavengerError):
     """A lease cannot be had or has run out: do not write."""
 

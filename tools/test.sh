@@ -129,7 +129,7 @@ cat >"$scratch/first" <<END
 - worker: ['functional\.test_libvirt_kills\.', 'tests\.unit\.[a-c]']
 - worker: ['functional\.test_$control\.']
 END
-load='test_(demo|demo_who|attribution|attribution_odd|delay_.*|embedded'
+load='test_(demo|attribution|attribution_odd|delay_.*|embedded'
 load+='|running|cpu_waits|d(irect|isk)_evidence|disk_waits)\.'
 vms='test_(libvirt_(limits|lines|host|counters|odd|xml)|hypervisor)\.'
 libvirtd='test_(conductor_faults'

@@ -15,6 +15,7 @@ import time
 from typing import Protocol
 
 import running_agent
+from scavenger_openstack.ibench import build
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import hypervisor
@@ -97,7 +98,7 @@ class Stage(Protocol):
 
 
 class Containers:
-    """memcached, and stress-ng."""
+    """memcached, and a source of interference."""
 
     def __init__(self, stack: contextlib.ExitStack, where: str) -> None:
         self._tree = stack.enter_context(base.CgroupTree())
@@ -117,7 +118,8 @@ class Containers:
               '127.0.0.1', '-t', '2', '-p', str(PORT))
 
     def work(self) -> None:
-        start(self._bg, self._group + JOB, 'stress-ng', '--cpu', str(HOGS))
+        start(self._bg, self._group + JOB, str(build.build()), 'integer',
+              f'threads={HOGS}', 'chunk_s=1', 'every_s=3600', 'levels=100:1e6')
 
     def _weight(self, text: str) -> None:
         self._bg.put('weight', self._group, text)

@@ -12,7 +12,7 @@ import math
 import statistics
 from typing import Any
 
-from scavenger_openstack.demo.table import number
+from scavenger_openstack.demo.result import number
 from scavenger_openstack.text import columns
 
 BEFORE, AFTER = 'before', 'after'

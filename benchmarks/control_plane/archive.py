@@ -135,7 +135,7 @@ def play(connection: Any, day_s: float, hosts: int, chance: random.Random
             limits.append({
                 'host_id': host, 'workload': 'batch-0', 'knob': 'cpu_cores',
                 'value': 0.5, 'owner': 'attribution', 'reason': '',
-                'why': '', 'incident': uuid, 'set_s': begun_s,
+                'why': '', 'incidents': uuid, 'set_s': begun_s,
                 'changed_s': ended_s, 'removed_s': ended_s})
             hour_s = int(begun_s // 3600 * 3600)
             pairs[hour_s, host, 'batch-0', f'web-{victim}'] = {

@@ -30,11 +30,14 @@ import time
 from typing import Any
 
 import listings
+import sqlalchemy
 
 from scavenger_openstack.db import connect
+from scavenger_openstack.db.resources import profiles
 from scavenger_openstack.db import schema
 from scavenger_openstack.tests.functional.openstack import packages
 from scavenger_openstack.tests.functional.servers import process
+from scavenger_openstack.wire import profile
 
 VIEWS = pathlib.Path(__file__).with_name('panel_views.py')
 MOST_S = 0.3
@@ -42,7 +45,8 @@ MOST_S = 0.3
 VIEWS_S = 3600.0
 
 
-def evaluate(port: int, options: argparse.Namespace) -> list[dict[str, Any]]:
+def evaluate(port: int, times: int, wanted: list[dict[str, Any]]
+             ) -> list[dict[str, Any]]:
     """Return what :mod:`panel_views` measured, by page."""
     environment = packages.environment()
     with tempfile.TemporaryDirectory() as top:
@@ -51,8 +55,8 @@ def evaluate(port: int, options: argparse.Namespace) -> list[dict[str, Any]]:
             [str(environment / 'bin/python'), '-P', '-W', 'ignore', '-c',
              'import panel_views, sys; sys.exit(panel_views.main())',
              json.dumps({
-                 'url': f'http://127.0.0.1:{port}', 'times': options.times,
-                 'pages': pages(options.incidents)})],
+                 'url': f'http://127.0.0.1:{port}', 'times': times,
+                 'pages': wanted})],
             cwd=top, stdout=subprocess.PIPE, text=True, timeout=VIEWS_S,
             stdin=subprocess.DEVNULL, env={
                 'PATH': '/usr/sbin:/usr/bin:/sbin:/bin', 'HOME': top,
@@ -65,7 +69,23 @@ def evaluate(port: int, options: argparse.Namespace) -> list[dict[str, Any]]:
     return measured
 
 
-def pages(incidents: int) -> list[dict[str, Any]]:
+def store_profiles(engine: sqlalchemy.Engine) -> list[str]:
+    """Store profiles of two applications of each project; return their ids.
+    """
+    estimate = {'value': 0.4, 'low': 0.3, 'high': 0.5}
+    with engine.begin() as connection:
+        changes = [profiles.set_profile(connection, profile.of_json({
+            'kind': 'application', 'target': name, 'source': 'measured',
+            'project': listings.project_of(number), 'measured_s': time.time(),
+            'tolerated': dict.fromkeys(profile.SOI_NAMES, estimate),
+            'caused': dict.fromkeys(profile.SOI_NAMES, estimate)}),
+            created_by='panel_pages', now_s=time.time())
+            for number in range(listings.PROJECTS)
+            for name in ('shop', 'batch')]
+    return [change.after['uuid'] for change in changes if change]
+
+
+def pages(incidents: int, profile_ids: list[str]) -> list[dict[str, Any]]:
     """Return the pages: what is printed, the name of the URL, and arguments,
     queries and projects of the user, of which each request takes the next.
     """
@@ -98,6 +118,11 @@ def pages(incidents: int) -> list[dict[str, Any]]:
          'arguments': [[one] for one in newest]},
         {'name': 'an incident of last month', 'url': f'{admin}incident',
          'arguments': [[one] for one in oldest]},
+        tab('profiles'),
+        {'name': 'a profile', 'url': f'{admin}profile',
+         'arguments': [[one] for one in profile_ids]},
+        {'name': 'a tenant: profiles', 'url': f'{project}profiles',
+         'projects': [listings.project_of(one) for one in range(20)]},
         {'name': 'a tenant: its instances', 'url': f'{project}index',
          'projects': [listings.project_of(one) for one in range(20)]}]
 
@@ -145,11 +170,13 @@ def main() -> None:
         schema.upgrade(engine)
         listings.fill(engine, options.incidents, options.evidence,
                       time.time())
+        profile_ids = store_profiles(engine)
         engine.dispose()
         print(f'{options.database}, {options.incidents:,} incidents, written '
               f'in {time.monotonic() - began_s:.0f} s', flush=True)
         with listings.api(url, options.cpu) as port:
-            show(evaluate(port, options))
+            show(evaluate(port, options.times,
+                          pages(options.incidents, profile_ids)))
     finally:
         server.close()
 

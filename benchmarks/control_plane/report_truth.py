@@ -120,7 +120,8 @@ class Host:
             self._transitions, self._simulator.now, wall_s,
             None if tick.sample is None else tick.incidents,
             self._actuator.in_force,
-            {key: held.original for key, held in self._leases.held().items()})
+            {key: state.original.value
+             for key, state in self._leases.held().items()})
         self._entries += [reports.entry(reports.Happened(event))
                           for event in events]
         for event in events:

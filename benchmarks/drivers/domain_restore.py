@@ -122,7 +122,7 @@ def each_knob(host: hypervisor.Hypervisor, agent: virtual_host.Agent,
         for _ in range(rounds):
             for way in times:
                 agent.tick({guest.uuid: {knob: value}})
-                step, = agent.leases.held()[guest.uuid, knob].actions
+                step, = agent.leases.held()[guest.uuid, knob].original.actions
                 if way == 'first':
                     virsh.SESSIONS.close()
                 if way == 'three':

@@ -61,7 +61,7 @@ def measure(kind: str, seconds: float, rounds: int) -> list[dict[str, Any]]:
         driver = egress.Network({}, {'bench': interface})
         stack.callback(driver.close)
         for rate in RATES:
-            driver.write('bench', RATE, rate, ())
+            driver.write('bench', RATE, rate)
             got = [goodput(seconds) for _ in range(rounds)]
             found.append({
                 'kind': kind, 'rate_bytes_per_s': rate,
@@ -87,11 +87,11 @@ def measure_calls(kind: str) -> dict[str, Any]:
         stack.callback(driver.close)
         for _ in range(REMOVALS):
             step, = driver.restore_actions('bench', RATE)
-            timed('set', lambda: driver.write('bench', RATE, 1e6, ()))
+            timed('set', lambda: driver.write('bench', RATE, 1e6))
             timed('remove', lambda step=step: actions.run(step, []))
         for number in range(CHANGES):
             timed('change', lambda number=number: driver.write(
-                'bench', RATE, 1e6 + number, ()))
+                'bench', RATE, 1e6 + number))
             timed('read', lambda: driver.read('bench', RATE))
     return {'kind': kind, **{
         f'{name}_s': {'count': len(all_), 'p50': statistics.median(all_),
@@ -115,7 +115,7 @@ def measure_removals(count: int) -> dict[str, float]:
             for line in range(count):
                 held.hold(str(line), RATE,
                           driver.restore_actions(str(line), RATE), None)
-                driver.write(str(line), RATE, 2 * wires.MTU, ())
+                driver.write(str(line), RATE, 2 * wires.MTU)
             wires.send(FRAMES)
             began_s = time.perf_counter()
             if way == 'together':

@@ -104,5 +104,5 @@ def rising(values: list[float]) -> bool:
 
 def limited(knob: Knob, value: float | str, name: str = 'bully') -> Set:
     def set_(simulator: Simulator) -> None:
-        simulator.write(name, knob, value, ())
+        simulator.write(name, knob, value)
     return set_

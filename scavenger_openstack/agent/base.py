@@ -18,8 +18,9 @@ from typing import Any
 from typing import Protocol
 
 from scavenger_openstack.decision.settle import FastLoopState
+from scavenger_openstack.drivers.base import KnobState
 from scavenger_openstack.drivers.base import RestoreAction
-from scavenger_openstack.restore.records import Lease
+from scavenger_openstack.drivers.base import Setting
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
@@ -29,7 +30,7 @@ from scavenger_openstack.types import Value
 
 
 class Leases(Protocol):
-    """The one memory of what each limited knob held before us.
+    """The one memory of each limited knob.
 
     What each method raises: see :class:`~.lease.leases.Leases`.
     """
@@ -43,6 +44,10 @@ class Leases(Protocol):
                 actions: Sequence[RestoreAction],
                 original: Value | None) -> None:
         """Another program wrote the knob: that is what it goes back to."""
+        ...
+
+    def wrote(self, workload: str, knob: Knob, ours: Setting | None) -> None:
+        """Remember what a knob holds after our write."""
         ...
 
     def writing(self, workload: str, knob: Knob
@@ -62,12 +67,8 @@ class Leases(Protocol):
         """Remove every limit; return what did not come back, and why."""
         ...
 
-    def original(self, workload: str, knob: Knob) -> Value | None:
-        """What the knob held before us, ``None`` for no limit or no lease."""
-        ...
-
-    def held(self) -> Mapping[KnobKey, Lease]:
-        """All that is held now."""
+    def held(self) -> Mapping[KnobKey, KnobState]:
+        """All that is held now; later changes do not show in it."""
         ...
 
     def lost(self) -> set[KnobKey]:
@@ -94,12 +95,12 @@ class Leases(Protocol):
 class Leaser(Protocol):
     """Leases knobs that another thread will write: the actuator."""
 
-    def hold(self, workload: str, knob: Knob) -> None:
-        """Lease a knob, and what was born below it since."""
-        ...
+    def hold(self, workload: str, knob: Knob,
+             theirs: frozenset[int] | None = None) -> None:
+        """Lease a knob, and what was born below it since.
 
-    def adopt(self, workload: str, knob: Knob, text: str) -> None:
-        """Another program set a CPU set that the fast loop writes."""
+        :param theirs: the CPU set that another program has set, over ours
+        """
         ...
 
 

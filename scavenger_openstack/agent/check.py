@@ -69,37 +69,37 @@ def _line(found: Sequence[Finding], document: Mapping[str, Any], now: float
 
 def _findings(document: Mapping[str, Any], now: float) -> list[Finding]:
     watcher = document['watcher']
-    found = []
+    findings = []
     if status.is_stale(document, now):
-        found.append(Finding(CRITICAL, status.stale_state(document, now)))
+        findings.append(Finding(CRITICAL, status.stale_state(document, now)))
     elif document['stopped']:
-        found.append(Finding(WARNING, document['state']))
+        findings.append(Finding(WARNING, document['state']))
     elif document['state'].startswith('cannot '):
-        found.append(Finding(CRITICAL, f'the agent {document["state"]}'))
+        findings.append(Finding(CRITICAL, f'the agent {document["state"]}'))
     if not watcher['running']:
-        found.append(Finding(
+        findings.append(Finding(
             CRITICAL if document['caps'] or _enforces(document) else WARNING,
             'the watcher is ' + status.watcher(watcher)))
     elif watcher['cannot_restore']:
-        found.append(Finding(WARNING, 'the watcher is '
-                             + status.watcher(watcher)))
-    found += [Finding(WARNING, f'refused lease {name}: its limit may be in '
+        findings.append(Finding(WARNING, 'the watcher is '
+                                + status.watcher(watcher)))
+    findings += [Finding(WARNING, f'refused lease {name}: its limit may be in '
                                'force') for name in document['refused']]
     if status.is_stale(document, now):
-        return found            # the rest is as old
+        return findings            # the rest is as old
     for name, one in document['controllers'].items():
         fault = (one.get('facts') or {}).get('fault')
         if fault:
-            found.append(Finding(WARNING, f'{name} failed: {fault}'))
+            findings.append(Finding(WARNING, f'{name} failed: {fault}'))
     libvirt = document.get('libvirt') or {}
     if libvirt.get('since_s') is not None:
-        found.append(Finding(WARNING, f'libvirt {libvirt["state"]} for '
+        findings.append(Finding(WARNING, f'libvirt {libvirt["state"]} for '
                                       f'{libvirt["since_s"]} s'))
     for name in ('history', 'conductor'):
         fault = (document.get(name) or {}).get('fault')
         if fault:
-            found.append(Finding(WARNING, f'{name}: {fault}'))
-    return [*found,
+            findings.append(Finding(WARNING, f'{name}: {fault}'))
+    return [*findings,
             *(Finding(WARNING, text) for text in document['problems']),
             *(Finding(WARNING, f'missing: {text}')
               for text in document.get('missing', ()))]

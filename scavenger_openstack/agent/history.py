@@ -58,7 +58,7 @@ KINDS: dict[str, tuple[type, dict[str, Check]]] = {
         'owner': text, 'reason': text, 'original': lambda one, _: one,
         'value': lambda one, _: one, 'lowest': lambda one, _: one,
         'highest': lambda one, _: one, 'since_s': number, 'why': text,
-        'incident': text}),
+        'incidents': json_fields.texts}),
     'incident': (IncidentEvent, {
         'what': text, 'controller': text, 'incident': json_fields.incident,
         'begun_s': number}),
@@ -137,12 +137,12 @@ class History:
         self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND
                            | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK,
                            0o600)
-        found = os.fstat(self._fd)
-        if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+        info = os.fstat(self._fd)
+        if not stat.S_ISREG(info.st_mode) or info.st_nlink != 1:
             raise OSError(0, 'not a regular file with one name')
-        if found.st_uid not in (0, os.geteuid()):
-            raise OSError(0, f'it belongs to user {found.st_uid}')
-        self._size = found.st_size
+        if info.st_uid not in (0, os.geteuid()):
+            raise OSError(0, f'it belongs to user {info.st_uid}')
+        self._size = info.st_size
         if self._size and os.pread(self._fd, 1, self._size - 1) != b'\n':
             self._size += os.write(self._fd, b'\n')     # after a kill -9
 
@@ -194,7 +194,7 @@ def of_line(document: Any) -> Event:
     if not isinstance(kind, str) or kind not in KINDS:
         raise json_fields.bad('type', kind, 'one of ' + ', '.join(KINDS))
     cls, checks = KINDS[kind]
-    found = json_fields.fields(
+    fields = json_fields.fields(
         {name: value for name, value in document.items()
          if name not in ('type', 'names')},
         '', {'wall_time_s': number, **checks},
@@ -202,10 +202,10 @@ def of_line(document: Any) -> Event:
               if name not in cls._field_defaults))  # type: ignore[attr-defined]
     if cls is LimitEvent:
         for name in ('original', 'value', 'lowest', 'highest'):
-            if found.get(name) is not None:
-                found[name] = json_fields.knob_value(found[name], name,
-                                                     found['knob'])
-    event: Event = cls(**found)
+            if fields.get(name) is not None:
+                fields[name] = json_fields.knob_value(fields[name], name,
+                                                      fields['knob'])
+    event: Event = cls(**fields)
     return event
 
 

@@ -61,10 +61,10 @@ def rows(instances: Sequence[Instance], rates: Rates | None
     """One for each VM, by its name; of what it uses, what is known."""
     uses = {one.workload.id: one for one in (rates.workloads if rates else ())
             } if instances else {}
-    return [{**_tagged(one, uses.get(one.uuid))._asdict(),
+    return [{**_tagged(instance, uses.get(instance.uuid))._asdict(),
              **{name: value for name in USE if (value := getattr(
-                 uses.get(one.uuid), name, None)) is not None}}
-            for one in sorted(instances, key=lambda one: one.name)]
+                 uses.get(instance.uuid), name, None)) is not None}}
+            for instance in sorted(instances, key=lambda one: one.name)]
 
 
 def _tagged(one: Instance, use: WorkloadRates | None) -> Instance:

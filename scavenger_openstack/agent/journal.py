@@ -13,7 +13,6 @@ import os
 import time
 
 from scavenger_openstack.agent.apply import actuator as actuator_
-from scavenger_openstack.agent.apply import originals
 from scavenger_openstack.agent import base
 from scavenger_openstack.agent import history as history_
 from scavenger_openstack.agent import loop as loop_
@@ -21,6 +20,7 @@ from scavenger_openstack.agent import transitions
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.decision.changes import knob_of
 from scavenger_openstack.decision import removal
+from scavenger_openstack.drivers.base import MADE_AGAIN
 from scavenger_openstack.types import Action
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import HostSample
@@ -106,7 +106,7 @@ class Journal:
             wall_s,
             # Not known is not over.
             None if tick.sample is None else tick.incidents, in_force,
-            {key: one.original for key, one in held.items()},
+            {key: state.original.value for key, state in held.items()},
             lambda cap: self._why(cap, state, tick),
             pending | self._unexplained(tick, held))
         events += [transitions.KillEvent(wall_s, action, count)
@@ -123,7 +123,7 @@ class Journal:
         if key in self._gone:
             gone = self._gone[key]
             # Of a VM it is known why its files are others.
-            return (gone if gone != originals.MADE_AGAIN
+            return (gone if gone != MADE_AGAIN
                     else self._ended(key[0]) or gone)
         if key not in self._went and key[0] in _workloads(tick.sample):
             if key in self._lost or key in tick.lost:
@@ -157,7 +157,7 @@ class Journal:
         self.add([
             *self._transitions.limits(
                 now, wall_s, {},
-                {key: one.original for key, one in held.items()},
+                {key: state.original.value for key, state in held.items()},
                 lambda _: 'the agent ends'),
             *self._transitions.incidents(now, wall_s, {}),
             transitions.AgentEvent(
@@ -178,14 +178,14 @@ def of_tick(before: transitions.Transitions, now: float, wall_time_s: float,
     :param incidents: those that are open, ``None`` when that is not known
     """
     events: list[transitions.Event] = []
+    answered = {key: answered_by(cap, incidents) for key, cap
+                in in_force.items()} if incidents else {}
     if incidents is not None:
         events += before.incidents(
-            now, wall_time_s, incidents, {
-                answered(cap, incidents) for cap in in_force.values()
-                } if incidents else ())
-    return events + before.limits(
-        now, wall_time_s, in_force, originals, why, pending,
-        lambda cap: answered(cap, incidents or {}))
+            now, wall_time_s, incidents,
+            {name for names in answered.values() for name in names})
+    return events + before.limits(now, wall_time_s, in_force, originals, why,
+                                  pending, answered)
 
 
 def limits_in(in_force: Mapping[KnobKey, Cap], held: Sequence[KnobKey],
@@ -203,18 +203,20 @@ def limits_in(in_force: Mapping[KnobKey, Cap], held: Sequence[KnobKey],
                for key in held}, **in_force}
 
 
-def answered(cap: Cap, incidents: Mapping[tuple[str, str], Incident]) -> str:
-    """The id of the incident that a limit answers, '' if none does."""
+def answered_by(cap: Cap, incidents: Mapping[tuple[str, str], Incident]
+                ) -> tuple[str, ...]:
+    """Return the ids of the incidents that a limit answers: all that name its
+    workload, else the one that has evidence against it."""
     own = {name: incident for (controller, name), incident
            in incidents.items() if controller == cap.owner
            and knob_of(incident) in (None, cap.knob)}
-    return next((name for name, incident in own.items()
-                 if cap.workload in incident.antagonists), next(
-        (name for name, incident in own.items() if cap.workload in (
-            ground.workload for ground in incident.grounds)), ''))
+    return tuple(name for name, incident in own.items()
+                 if cap.workload in incident.antagonists) or tuple(
+        name for name, incident in own.items() if cap.workload in (
+            ground.workload for ground in incident.grounds))[:1]
 
 
 def _workloads(sample: HostSample) -> set[str]:
     """The ids of all that are there, and of their groups."""
-    return {name for one in sample.workloads
-            for name in (one.workload.id, one.workload.group)}
+    return {name for rated in sample.workloads
+            for name in (rated.workload.id, rated.workload.group)}

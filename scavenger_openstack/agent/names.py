@@ -51,8 +51,8 @@ class Names:
         """
         if instances is not self._followed:
             self._followed = instances
-            for one in instances:
-                self.learn(one.uuid, one.name, one.display_name)
+            for instance in instances:
+                self.learn(instance.uuid, instance.name, instance.display_name)
 
     def read(self, document: Any) -> None:
         """Learn what :meth:`of` returned.
@@ -89,10 +89,10 @@ class Names:
 
 def of_status(document: Mapping[str, Any]) -> Names:
     """Those of the VMs in a status."""
-    found = Names()
+    names = Names()
     for row in document.get('instances') or ():
-        found.learn(row['uuid'], row['name'], row['display_name'])
-    return found
+        names.learn(row['uuid'], row['name'], row['display_name'])
+    return names
 
 
 def complete(document: Mapping[str, Any]) -> None:

@@ -48,7 +48,7 @@ def load_controllers(conf: cfg.ConfigOpts,
     :param params_of: the ``Params`` of a section, of this class
     :raises ConfigError: one of them does not exist.
     """
-    found = []
+    controllers = []
     for name in conf.agent.controllers:
         cls = controller_type(name, '[agent] controllers')
         try:
@@ -61,11 +61,11 @@ def load_controllers(conf: cfg.ConfigOpts,
                 '[%s] mode: enforce: %s limits what its paper names and does '
                 'not check that a limit helps; set mode = observe, and let '
                 'attribution enforce, which checks', name, name)
-        found.append((cls(params, interval_s=conf.agent.interval_s,
-                          host=conf.agent.host,
-                          boot_id=records.boot_id()),
-                      mode))
-    return found
+        controllers.append((cls(params, interval_s=conf.agent.interval_s,
+                                host=conf.agent.host,
+                                boot_id=records.boot_id()),
+                            mode))
+    return controllers
 
 
 def controller_type(name: str, where: str) -> Any:

@@ -380,8 +380,8 @@ class Service:
     def _count(tick: loop_.Tick) -> dict[str, int]:
         counts = dict.fromkeys(map(str, Priority), 0)
         if tick.rates:
-            for one in tick.rates.workloads:
-                counts[one.workload.priority] += 1
+            for rated in tick.rates.workloads:
+                counts[rated.workload.priority] += 1
         return counts
 
     def _orders(self) -> orders.Orders:

@@ -165,14 +165,14 @@ def open_file(path: pathlib.Path) -> BinaryIO:
                  | os.O_NONBLOCK)
     file = open(fd, 'rb')
     try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
+        info = os.fstat(fd)
+        if not stat.S_ISREG(info.st_mode):
             raise errors.ScavengerError(f'{path}: not a regular file')
         owners = {0, os.geteuid(), os.stat(path.parent).st_uid}
-        if found.st_uid not in owners or found.st_mode & 0o022:
+        if info.st_uid not in owners or info.st_mode & 0o022:
             raise errors.ScavengerError(
-                f'{path}: owner {found.st_uid}, mode '
-                f'{stat.S_IMODE(found.st_mode):o}: others may have written '
+                f'{path}: owner {info.st_uid}, mode '
+                f'{stat.S_IMODE(info.st_mode):o}: others may have written '
                 'it, so it is not shown; look at it and delete it')
     except BaseException:
         file.close()

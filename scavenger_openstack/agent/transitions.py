@@ -44,6 +44,8 @@ CHANGE_SHARE = 0.1
 """A limit that moves by less than this is the same limit: most follow a
 noisy mean, and each tick moves them a little."""
 
+NONE: Mapping[KnobKey, tuple[str, ...]] = {}
+
 Times = collections.deque[float]
 IncidentKey = tuple[str, str]
 """The controller and the id."""
@@ -63,8 +65,8 @@ class LimitEvent(NamedTuple):
 
     ``lowest`` and ``highest``: what it was since the line before.
     ``since_s`` is the wall time when it was set, or when its owner took it
-    over: to the control plane that is another limit.  ``incident`` is the id
-    of the one that it answers, '' for none.
+    over: to the control plane that is another limit.  ``incidents`` are the
+    ids of those that it answers.
     """
 
     wall_time_s: float
@@ -79,7 +81,7 @@ class LimitEvent(NamedTuple):
     highest: Value | None = None
     since_s: float = 0.0
     why: str = ''
-    incident: str = ''
+    incidents: tuple[str, ...] = ()
 
 
 class IncidentEvent(NamedTuple):
@@ -113,7 +115,8 @@ class _Limit:
     """A limit as it is, and what the last line said of it.
 
     ``moved``: it may have changed since that was looked at last.  ``owned_s``
-    and ``owned_wall_s``: when its owner took it over.
+    and ``owned_wall_s``: when its owner took it over.  ``answers_more``: it
+    answers an incident that is not in ``incidents`` of the last line.
     """
 
     cap: Cap
@@ -127,7 +130,8 @@ class _Limit:
     present: bool = True
     moved: bool = False
     told: Cap | None = None
-    incident: str = ''
+    incidents: tuple[str, ...] = ()
+    answers_more: bool = False
     times: Times = dataclasses.field(
         default_factory=lambda: collections.deque(maxlen=BURST))
 
@@ -158,7 +162,7 @@ class Transitions:
                originals: Mapping[KnobKey, Value | None],
                why: Callable[[Cap], str] = lambda cap: '',
                pending: Collection[KnobKey] = (),
-               answered: Callable[[Cap], str] = lambda cap: ''
+               answered: Mapping[KnobKey, tuple[str, ...]] = NONE
                ) -> list[Event]:
         """The lines about limits.
 
@@ -169,7 +173,7 @@ class Transitions:
         :param why: why a limit is removed now
         :param pending: what is being written: what came of it is seen, and
             told with the rest of that workload, when that has ended
-        :param answered: the id of the incident that a limit answers
+        :param answered: the ids of the incidents that each limit answers
         """
         for key, cap in in_force.items():
             if key in pending:
@@ -201,10 +205,14 @@ class Transitions:
                 continue
             limit.present = limit.seen_s == now or (limit.present
                                                     and key in originals)
+            limit.answers_more = key in answered and not set(
+                limit.incidents).issuperset(answered[key])
             if limit.present and limit.told is not None and (
-                    not limit.moved or not _due(limit, now)):
+                    not (limit.moved or limit.answers_more)
+                    or not _due(limit, now)):
                 continue    # most of them: no change, or too early for one
-            event = self._limit(limit, now, wall_time_s, why, answered)
+            event = self._limit(limit, now, wall_time_s, why,
+                                answered.get(key, ()))
             if event is not None:
                 found.append(event)
             elif (not limit.present and limit.told is None
@@ -214,7 +222,7 @@ class Transitions:
 
     @staticmethod
     def _limit(limit: _Limit, now: float, wall_time_s: float,
-               why: Callable[[Cap], str], answered: Callable[[Cap], str]
+               why: Callable[[Cap], str], incidents: tuple[str, ...]
                ) -> LimitEvent | None:
         cap = limit.cap
         if limit.told is None:
@@ -222,7 +230,8 @@ class Transitions:
         elif not limit.present:
             what = 'removed'
         else:
-            what = 'changed' if _changed(limit, limit.told) else ''
+            what = 'changed' if (limit.answers_more or _changed(
+                limit, limit.told)) else ''
         limit.moved = False
         # Each limit whose begin had a line has one for its end.
         if not what or (what != 'removed' and not _room(limit.times, now)
@@ -234,12 +243,12 @@ class Transitions:
             else:       # the line is about the limit that has had one
                 cap = limit.told
         if what != 'removed':
-            limit.incident = answered(cap)
+            limit.incidents = incidents
         event = LimitEvent(
             wall_time_s, what, cap.workload, cap.knob, cap.owner, cap.reason,
             limit.original, cap.value, limit.lowest, limit.highest,
             limit.since_s, why(cap) if what == 'removed' else '',
-            limit.incident)
+            limit.incidents)
         limit.times.append(now)
         limit.told = cap if limit.present else None
         limit.lowest = limit.highest = cap.value
@@ -294,11 +303,13 @@ def _room(times: Times, now: float) -> bool:
 
 
 def _due(limit: _Limit, now: float) -> bool:
-    """Whether a change may have a line now: another owner has one early, if
-    it has had the limit for :data:`AGAIN_S`."""
-    return now - limit.times[-1] >= REST_S or (
-        limit.told is not None and limit.told.owner != limit.cap.owner
-        and now - limit.owned_s >= AGAIN_S and _room(limit.times, now))
+    """Whether a change may have a line now: another incident that the limit
+    answers has one early, and so has another owner, if it has had the limit
+    for :data:`AGAIN_S`."""
+    return now - limit.times[-1] >= REST_S or _room(limit.times, now) and (
+        limit.answers_more
+        or limit.told is not None and limit.told.owner != limit.cap.owner
+        and now - limit.owned_s >= AGAIN_S)
 
 
 def _recent(times: Times, now: float) -> bool:
@@ -363,15 +374,15 @@ def sentences(events: Sequence[Event]) -> list[str]:
         key = ((event.what, event.workload)
                if isinstance(event, LimitEvent) else (index,))
         groups.setdefault(key, []).append(event)
-    return [sentence(found[0]) if len(found) == 1 else
-            status.shown(_of_limits([one for one in found if isinstance(
+    return [sentence(group[0]) if len(group) == 1 else
+            status.shown(_of_limits([one for one in group if isinstance(
                 one, LimitEvent)])).replace('\n', '\\n')
-            for found in groups.values()]
+            for group in groups.values()]
 
 
 def _of_limits(events: Sequence[LimitEvent]) -> str:
     first, removed = events[0], events[0].what == 'removed'
-    reasons = dict.fromkeys(one.why for one in events if one.why)
+    reasons = dict.fromkeys(event.why for event in events if event.why)
     limits = ', '.join(
         f'{event.knob} ' + (_original(event) if removed else
                             f'= {amounts.of_knob(event.knob, event.value)}')
@@ -399,6 +410,8 @@ def _of_limit(event: LimitEvent) -> str:
                 f'for {event.wall_time_s - event.since_s:.0f} s'
                 + (f': {event.why}' if event.why else '')
                 + f' ({event.owner})')
+    answers = '' if len(event.incidents) < 2 else (
+        f', for {len(event.incidents)} incidents')
     return (f'{what} = {value}'
             + (f', before: {before}' if event.what == 'set' else '')
-            + f'{spread}: {event.reason} ({event.owner})')
+            + f'{spread}{answers}: {event.reason} ({event.owner})')

@@ -35,10 +35,10 @@ def load(path: pathlib.Path, loop: loop_.Loop, now: float
     """
     state: dict[str, Any] = {}
     try:
-        found = json.loads(status.read_file(path, status.MAX_BYTES))
-        if not isinstance(found, dict):
+        document = json.loads(status.read_file(path, status.MAX_BYTES))
+        if not isinstance(document, dict):
             raise ValueError('not an object')
-        state = found
+        state = document
         loop.load(state, now)
     except FileNotFoundError:
         pass

@@ -4,7 +4,8 @@
 
 One file a day and table, ``TABLE/day=2026-11-28/rows.parquet``, in a
 directory or wherever fsspec writes to.  A day is written once, when no agent
-will report of it any more, and appears whole: until then it has another name.
+will report of it any more, and appears whole: until then it has another name,
+and in a directory it is on the disk before it has its own.
 """
 
 from __future__ import annotations
@@ -13,17 +14,20 @@ from collections.abc import Iterator
 import datetime
 import functools
 import json
+import pathlib
 import re
 from typing import Any
 from typing import NamedTuple
 
 import fsspec
+from fsspec.implementations import local
 import pyarrow
 from pyarrow import parquet
 
 from scavenger_openstack.db import connect
 from scavenger_openstack.db.resources import archive
 from scavenger_openstack import errors
+from scavenger_openstack.restore import files as files_
 
 ROWS = 'rows.parquet'
 UNFINISHED = '.unfinished'
@@ -91,7 +95,13 @@ def _write(engine: connect.Engine, part: archive.Part, day_s: int,
                     for name, kind in part.columns.items()}, schema))
                 after, count = rows[-1], count + len(rows)
         size_bytes = files.size(unfinished)
-        files.mv(unfinished, path)
+        if isinstance(files, local.LocalFileSystem):
+            files_.replace(path, None, draft=unfinished, sync=True)
+            # The directories of the day and of the table may be new, too.
+            for above in list(pathlib.Path(directory).parents)[:2]:
+                files_.sync_names(above)
+        else:
+            files.mv(unfinished, path)
     except BaseException:
         if files.exists(unfinished):
             files.rm(unfinished)

@@ -4,7 +4,7 @@
 
 A limit is known by workload, knob and when its owner set it or took it over.
 A knob has one limit at a time: where a later one was set, the earlier has
-ended.  The incident that it answers stays known when that has ended before.
+ended.  The incidents that it answers stay known when they have ended before.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from scavenger_openstack.conductor import clocks
 from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import notifications
 from scavenger_openstack.wire.report import Limit
+from scavenger_openstack.wire.report import MAX_ANSWERED
 
 SAME_S = 1e-3
 """Two limits of a knob are not set within so little."""
 
-CHANGED = ('id', 'value', 'original', 'owner', 'reason', 'why', 'incident',
+CHANGED = ('id', 'value', 'original', 'owner', 'reason', 'why', 'incidents',
            'steps', 'changed_s', 'removed_s')
 
 MOST_STEPS = 64
@@ -49,11 +50,11 @@ def apply(connection: reports.Connection, host_id: int,
         timed.append((entry, time_s, bool(moved_s), min(
             max(0.0, entry.since_s + moved_s), time_s)))
     rows: dict[tuple[str, str], list[reports.Row]] = {}
-    for one in reports.caps(connection, host_id,
+    for cap in reports.caps(connection, host_id,
                             {entry.workload for entry, *_ in timed},
                             {entry.knob for entry, *_ in timed},
                             min(since_s for *_, since_s in timed) - SAME_S):
-        rows.setdefault((one['workload'], one['knob']), []).append(one)
+        rows.setdefault((cap['workload'], cap['knob']), []).append(cap)
     in_force = {row['id'] for of_knob in rows.values() for row in of_knob
                 if row['removed_s'] is None}
     touched: dict[int, reports.Row] = {}
@@ -64,16 +65,16 @@ def apply(connection: reports.Connection, host_id: int,
         if row is None:
             row = {'host_id': host_id, 'workload': entry.workload,
                    'knob': entry.knob, 'set_s': since_s, 'changed_s': 0.0,
-                   'removed_s': None, 'why': '', 'incident': '',
+                   'removed_s': None, 'why': '', 'incidents': '',
                    'owner': entry.owner, 'steps': None}
             _order(of_knob, row, touched, newest)
             of_knob.append(row)
-        incident = entry.incident or (
-            row['incident'] if row['owner'] == entry.owner else '')
+        incidents = _joined(row['incidents'] if row['owner'] == entry.owner
+                            else '', entry)
         if clocks.is_newer(time_s, row['changed_s'], now):
             row.update(value=entry.value, original=entry.original,
                        owner=entry.owner, reason=entry.reason,
-                       incident=incident, changed_s=time_s,
+                       incidents=incidents, changed_s=time_s,
                        steps=_steps(row, entry, time_s))
         if entry.what == 'removed':
             row.update(removed_s=time_s, why=entry.why)
@@ -104,10 +105,17 @@ def _steps(row: reports.Row, entry: Limit, time_s: float) -> list[Any]:
     return [*steps[:1], *steps[1:][1 - MOST_STEPS:]]
 
 
+def _joined(before: str, entry: Limit) -> str:
+    """Return the ids of all incidents that a limit has answered, as the
+    database has them; of too many the last ones."""
+    ids = list(dict.fromkeys([*before.split(), *entry.incidents]))
+    return ' '.join(ids[-MAX_ANSWERED:])
+
+
 def identity_of(workload: str, identities: Mapping[str, reports.Identity]
                 ) -> reports.Row:
-    found = identities.get(workload, reports.Identity())
-    return {'instance': found.instance, 'project': found.project}
+    identity = identities.get(workload, reports.Identity())
+    return {'instance': identity.instance, 'project': identity.project}
 
 
 def _same(rows: Sequence[reports.Row], since_s: float, any_in_force: bool

@@ -245,7 +245,7 @@ def tags(wanted: rows.Wanted, aggregates: Sequence[str],
     """
     of_aggregate = next((rule for name in aggregates if (
         rule := wanted.rules.get(('priority', 'aggregate', name)))), None)
-    said = {one.instance: one for one in flavors}
+    said = {flavor.instance: flavor for flavor in flavors}
     found: dict[str, report.Tag] = {}
     for instance, project, _ in present:
         if not instance:

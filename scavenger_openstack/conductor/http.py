@@ -94,8 +94,8 @@ class Application:
             self._conductor.start()
             if self._process != os.getpid():
                 self._process = os.getpid()
-                for one in self._make_leaders():
-                    one.start()
+                for leader in self._make_leaders():
+                    leader.start()
 
     def _reply(self, environ: dict[str, Any]) -> Reply:
         if environ.get('PATH_INFO') != PATH:

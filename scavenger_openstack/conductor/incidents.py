@@ -52,14 +52,14 @@ def apply(connection: reports.Connection, host_id: int,
         about these
     :raises WireError: they last so long that the sums would be too many
     """
-    found = reports.incidents(connection, {
+    incidents = reports.incidents(connection, {
         one.entry.id for one in entries if isinstance(one.entry, Incident)})
-    before = {uuid: row for uuid, row in found.items()
+    before = {uuid: row for uuid, row in incidents.items()
               if row['host_id'] == host_id}
     after: dict[str, reports.Row] = {}
     for entry, time_s, moved_s in entries:
         assert isinstance(entry, Incident)
-        if entry.id in before or entry.id not in found:
+        if entry.id in before or entry.id not in incidents:
             after[entry.id] = merged(
                 after.get(entry.id) or before.get(entry.id), entry, time_s,
                 moved_s, now, identities)
@@ -98,7 +98,7 @@ def apply(connection: reports.Connection, host_id: int,
             changed, after.values(), interference.of_victim).items()},
         identities)
     notifications.add_incidents(connection, _events(before, after), now)
-    return sorted(found.keys() - before.keys())
+    return sorted(incidents.keys() - before.keys())
 
 
 def _events(before: Mapping[str, reports.Row],
@@ -149,7 +149,8 @@ def merged(row: reports.Row | None, entry: Incident, time_s: float,
             ended_s=time_s if entry.what == 'ended' else None,
             suspects=list({one.workload: reports.Suspect(
                 one.workload, one.score, one.antagonist, identities.get(
-                    one.workload, reports.Identity()).foreground)
+                    one.workload, reports.Identity()).foreground,
+                one.earlier)
                 for one in entry.suspects}.values()))
         if entry.grounds or entry.what != 'ended':
             row['grounds'] = [codec.plain(ground) for ground

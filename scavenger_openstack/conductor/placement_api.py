@@ -100,12 +100,12 @@ class Placement:
         """UUIDs of the providers without a parent, by name, and of the
         background providers, by the name of their host."""
         roots, children = {}, {}
-        for one in self._providers():
-            if one['uuid'] == one['root_provider_uuid']:
-                roots[one['name']] = one['uuid']
-            elif one['name'].endswith(placement.SUFFIX):
-                children[one['name'].removesuffix(placement.SUFFIX)
-                         ] = one['uuid']
+        for provider in self._providers():
+            if provider['uuid'] == provider['root_provider_uuid']:
+                roots[provider['name']] = provider['uuid']
+            elif provider['name'].endswith(placement.SUFFIX):
+                children[provider['name'].removesuffix(placement.SUFFIX)
+                         ] = provider['uuid']
         return roots, children
 
     @_understood()
@@ -135,8 +135,8 @@ class Placement:
                 raise Refused(
                     f'{name} is below another provider: delete it, it will '
                     'be made again', 409) from None
-        found: str = made['uuid']
-        return found
+        child: str = made['uuid']
+        return child
 
     @_understood()
     def usage(self, provider: str) -> Usage:

@@ -130,11 +130,11 @@ def merged(rows: Iterable[Any], before: Mapping[SpecKey, Aged],
     for key, of_key in by_key.items():
         ranges = Ranges(of_key)
         for row in of_key:
-            one = Aged(
+            aged = Aged(
                 weighed(Statistics(row.n, row.mean, row.m2, row.cpu_cores),
                         ranges.limits(row.host_id, before.get(key))),
                 min(today_s, row.hour_s // DAY_S * DAY_S))
-            specs[key] = specs[key].merge(one) if key in specs else one
+            specs[key] = specs[key].merge(aged) if key in specs else aged
     return specs
 
 

@@ -267,7 +267,7 @@ def _apply(connection: reports.Connection, host_id: int, report: Report,
                 started = True
     foreign = incidents.apply(
         connection, host_id,
-        [one for one in entries if isinstance(one.entry, Incident)],
+        [entry for entry in entries if isinstance(entry.entry, Incident)],
         identities, now)
     for uuid in foreign:
         LOG.warning('%s reported about the incident %s of another host: '
@@ -276,13 +276,13 @@ def _apply(connection: reports.Connection, host_id: int, report: Report,
             'time_s': now, 'actor': f'agent {report.host}',
             'action': 'report.refused', 'target': uuid,
             'reason': 'the incident is of another host'})
-    limits = [one for one in entries if isinstance(one.entry, Limit)]
+    limits = [entry for entry in entries if isinstance(entry.entry, Limit)]
     caps.apply(connection, host_id, limits, identities, now, newest=bool(
         limits) and (started if first else report.run_id ==
                      runs.newest(connection, host_id)))
     audit += measured.apply(connection, host_id, report.host, [
-        one.entry for one in entries
-        if isinstance(one.entry, Profiling)], now)
+        entry.entry for entry in entries
+        if isinstance(entry.entry, Profiling)], now)
     reports.add_statistics(connection, [
         {'host_id': host_id, 'hour_s': interference.hour(
             entry.hour_s + clocks.moved_s(entry.hour_s, now,
@@ -295,8 +295,8 @@ def _apply(connection: reports.Connection, host_id: int, report: Report,
          'cpu_cores': entry.cpu_cores}
         for entry in samples.usable(
             connection, host_id, report.host, [
-                one.entry for one in entries
-                if isinstance(one.entry, Statistics)], take_hours)])
+                entry.entry for entry in entries
+                if isinstance(entry.entry, Statistics)], take_hours)])
     reports.add_audit(connection, audit, by_agent=True)
 
 
@@ -305,7 +305,7 @@ def _named(entries: Iterable[AnyEntry]) -> Iterator[str]:
     for entry in entries:
         if isinstance(entry, Incident):
             yield entry.victim
-            yield from (one.workload for one in entry.suspects)
+            yield from (suspect.workload for suspect in entry.suspects)
         elif isinstance(entry, Limit | Kill):
             yield entry.workload
 

@@ -91,6 +91,30 @@ class View(views.HorizonTemplateView):
                        refresh_url=self.request.get_full_path())
 
 
+class Detail(View):
+    """A page of one thing, ``kwargs['pk']``, that leads back to a list."""
+
+    template_name = 'interference/detail.html'
+    index_words: Any = ''
+    missing_words: Any = ''
+    """Why there may be no such thing."""
+
+    def index(self) -> str:
+        """Return the URL of the list."""
+        raise NotImplementedError
+
+    def load(self, pk: str) -> dict[str, Any]:
+        """Return the context of the part; see :func:`context`."""
+        raise NotImplementedError
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        return {**super().get_context_data(**kwargs),
+                'part_name': self.part_name, 'index': self.index(),
+                'index_words': self.index_words,
+                'missing_words': self.missing_words,
+                **self.fragment(lambda: self.load(self.kwargs['pk']))}
+
+
 def tab_url(request: Any, tab: str, **changes: Any) -> str:
     """Return the URL of a tab with the filters that the page has.
 

@@ -60,8 +60,9 @@ def row(fields: Fields, now: datetime.datetime) -> dict[str, Any]:
             'host_shown': names.shown(fields.get('host') or ''),
             'lasted': duration(begun, ended, now),
             'victim_shown': names.of_workload(fields, 'victim', 'victim_name'),
-            'named': [names.of_workload(antagonist) for antagonist
-                      in fields.get('antagonists') or ()],
+            'named': [names.of_workload(antagonist) + (
+                _(' (earlier)') if antagonist.get('earlier') else '')
+                for antagonist in fields.get('antagonists') or ()],
             'outcome_words': OUTCOMES.get(texts['outcome'],
                                           texts['outcome']),
             'outcome_style': STYLES.get(texts['outcome'], 'default')}
@@ -125,11 +126,12 @@ def verdict(incident: Fields, now: datetime.datetime) -> Iterator[str]:
             for name in ('value', 'threshold'))
         yield _('%(victim)s suffered: %(signal)s was %(value)s; the '
                 'threshold is %(threshold)s.') % {
-                    'victim': victim, 'signal': printable(signal),
+                    'victim': victim, 'signal': amounts.name_of_signal(signal),
                     'value': value, 'threshold': threshold}
     else:
         yield _('It is about %(victim)s.') % {'victim': victim}
-    antagonists = incident.get('antagonists') or ()
+    antagonists = [one for one in incident.get('antagonists') or ()
+                   if not one.get('earlier')]
     if antagonists:
         yield _('Named: %(names)s.') % {'names': ', '.join(
             names.of_workload(antagonist)
@@ -141,6 +143,11 @@ def verdict(incident: Fields, now: datetime.datetime) -> Iterator[str]:
         yield _('The host itself is named; it is never limited.')
     elif signal:
         yield _('No workload is named: the evidence is not strong enough.')
+    earlier = [one for one in incident.get('antagonists') or ()
+               if one.get('earlier')]
+    if earlier:
+        yield _('Disturbed it earlier, and no more: %(names)s.') % {
+            'names': ', '.join(map(names.of_workload, earlier))}
     if incident.get('action'):
         yield _('Done: %(action)s.') % {
             'action': printable(incident['action'].rstrip('.'))}

@@ -130,14 +130,14 @@ def of_host(connection: Connection, host: str) -> Wanted:
     """The switches, aggregates and settings that concern one host."""
     names = aggregates.by_host(connection).of(host)
     switches, common = tables.switches.c, tables.aggregate_settings.c
-    found = Wanted(aggregates=aggregates.ByHost({host: names}))
-    return found._replace(
+    wanted = Wanted(aggregates=aggregates.ByHost({host: names}))
+    return wanted._replace(
         switches={(scope, target): Switch(*switch) for scope, target, *switch
                   in connection.execute(select(
                       switches.scope, switches.target, switches.protection,
                       switches.reason, switches.caps_per_minute).where(
                           tuple_(switches.scope, switches.target).in_(
-                              found.scopes(host))))},
+                              wanted.scopes(host))))},
         settings=dict(connection.execute(select(
             common.aggregate, common.settings).where(
                 common.aggregate.in_(names))).tuples().all()))
@@ -195,9 +195,9 @@ def shares(connection: Connection, minute: int) -> dict[str, int] | None:
     """How many limits each host may set in that minute; ``None`` while it is
     not divided."""
     table = tables.governor_minutes.c
-    found: dict[str, int] | None = connection.execute(select(
+    divided: dict[str, int] | None = connection.execute(select(
         table.shares).where(table.minute == minute)).scalar()
-    return found
+    return divided
 
 
 def add_shares(connection: Connection, minute: int, shares: dict[str, int]
@@ -217,14 +217,14 @@ def add_shares(connection: Connection, minute: int, shares: dict[str, int]
 def _overrides(connection: Connection, now: float
                ) -> dict[int, tuple[Override, ...]]:
     table = tables.overrides.c
-    found: dict[int, tuple[Override, ...]] = {}
+    overrides: dict[int, tuple[Override, ...]] = {}
     for host_id, *override in connection.execute(select(
             table.host_id, table.uuid, table.workload, table.instance,
             table.knob, table.value, table.reason, table.expires_s).where(and_(
                 table.expires_s > now, table.deleted_s.is_(None)))
             .order_by(table.id)):
-        found[host_id] = (*found.get(host_id, ()), Override(*override))
-    return found
+        overrides[host_id] = (*overrides.get(host_id, ()), Override(*override))
+    return overrides
 
 
 _workloads = tables.workloads.c

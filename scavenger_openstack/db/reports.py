@@ -74,12 +74,14 @@ class Identity(NamedTuple):
 
 class Suspect(NamedTuple):
     """What may disturb the victim of an incident; ``foreground`` is its
-    priority at the time of the newest entry."""
+    priority at the time of the newest entry.  ``earlier``: it was named, and
+    disturbs no more."""
 
     workload: str
     score: float | None
     antagonist: bool
     foreground: bool = False
+    earlier: bool = False
 
 
 class Host(NamedTuple):
@@ -152,9 +154,9 @@ def progress(connection: Connection, host_id: int, host: str, run: str
 def workloads(connection: Connection, host_id: int) -> dict[str, Row]:
     """The rows of the workloads that are on a host, by name."""
     table = tables.workloads
-    found = connection.execute(select(table).where(
+    rows = connection.execute(select(table).where(
         table.c.host_id == host_id, table.c.until_s.is_(None)))
-    return {row['name']: dict(row) for row in found.mappings()}
+    return {row['name']: dict(row) for row in rows.mappings()}
 
 
 def add_workloads(connection: Connection, rows: Sequence[Row]) -> None:
@@ -191,7 +193,7 @@ def incidents(connection: Connection, uuids: Collection[str]
         for incident_id, *suspect in connection.execute(
                 select(suspects.incident_id, suspects.workload,
                        suspects.score, suspects.antagonist,
-                       suspects.foreground).where(
+                       suspects.foreground, suspects.earlier).where(
                            suspects.incident_id.in_(sorted(by_id)))
                 .order_by(suspects.id)):
             by_id[incident_id]['suspects'].append(Suspect(*suspect))

@@ -85,8 +85,8 @@ def rows(connection: Connection, query: Select) -> list[Row]:
 
 
 def first(connection: Connection, query: Select) -> Row | None:
-    found = connection.execute(query.limit(1)).mappings().first()
-    return None if found is None else _plain(found)
+    row = connection.execute(query.limit(1)).mappings().first()
+    return None if row is None else _plain(row)
 
 
 def equal(query: Select, wanted: Mapping[Column, Any]) -> Select:

@@ -146,6 +146,8 @@ suspects = _table(
     Column('antagonist', Boolean, nullable=False),
     # Its priority then: it is never limited.
     Column('foreground', Boolean, nullable=False, default=False),
+    # It was named, and disturbs no more.
+    Column('earlier', Boolean, nullable=False, default=False),
     # When the incident began.
     Column('begun_s', Double, nullable=False),
     UniqueConstraint('incident_id', 'workload'),
@@ -170,7 +172,8 @@ caps = _table(
     Column('owner', String(64), nullable=False),
     Column('reason', Text, nullable=False),
     Column('why', Text, nullable=False),
-    Column('incident', String(32), nullable=False, default=''),
+    # The ids of those that it answers, a blank between two.
+    Column('incidents', Text, nullable=False, default=''),
     Column('set_s', Double, nullable=False),
     Column('changed_s', Double, nullable=False),
     Column('removed_s', Double),

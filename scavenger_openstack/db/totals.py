@@ -301,4 +301,4 @@ def _store(connection: Connection, before: Mapping[Key, Parts],
 
 
 def _read(parts: Iterable[list[Any]]) -> Parts:
-    return {tuple(one[:len(_PART)]): one[len(_PART):] for one in parts}
+    return {tuple(part[:len(_PART)]): part[len(_PART):] for part in parts}

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The demo: what the product does for a service beside batch work.
+"""The demo: what the agent does for a service beside a hog.
 
-``stage`` is where it plays (cgroups, disk and uplink of its own), ``load``
-what plays there (C programs).  ``filling`` is the first act: the service and
-batch work in six ways, run round by round; ``who`` is the second: which job
-disturbs which service.  The product takes part as an operator would use it:
-as a process with a configuration file (``product``).
+``stage`` is where it runs (cgroups of its own), ``service`` and ``load`` are
+the service, the hog is a source of interference of ``ibench``.  ``play`` is
+the act, ``result`` and ``report`` what it showed.  The product takes part as
+an operator would use it: as a process with a configuration file
+(``product``).
 """

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import contextlib
 import json
 import pathlib
-import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -18,58 +18,30 @@ from scavenger_openstack.demo.stage import stage as stage_
 from scavenger_openstack import errors
 from scavenger_openstack.ibench import interrupt as interrupt_
 
-INTERVAL_S = 1.0
-MEMORY_WINDOW_S = 5
-NETWORK_WINDOW_S = 5
 START_S = 120.0
 END_S = 30.0
+AGAIN_S = 3.0
+"""After which a signal is sent again: on a full host another thread than the
+main one may take it, and then nothing wakes that up."""
 
 CONFIG = """\
-[DEFAULT]
-debug = false
-[agent]
-interval_s = {interval_s:g}
-controllers = scavenger
 [libvirt]
 uri =
 [cgroups]
 background_parents = {background}
 foreground_parents = {foreground}
-{more_cgroups}[network]
-{network}[scavenger]
-mode = {mode}
-memory_window_s = {memory_window_s}
-network_window_s = {network_window_s}
-"""
+{more}"""
 
 
-def config(*, background: str, foreground: str, mode: str,
-           memory_root: str = '', killable: str = '',
-           links: str = '', interfaces: str = '') -> str:
-    """The agent's configuration file, with the demo's short windows.
+def config(*, background: str, foreground: str, more: str = '') -> str:
+    """Return a configuration of the agent: as shipped, on cgroups below two.
 
-    The VMs of the host are none of the demo's business.
+    The VMs of the host are left out.
+
+    :param more: further lines
     """
-    return CONFIG.format(
-        background=background, foreground=foreground, mode=mode,
-        interval_s=INTERVAL_S, memory_window_s=MEMORY_WINDOW_S,
-        network_window_s=NETWORK_WINDOW_S,
-        more_cgroups=''.join(
-            f'{name} = {value}\n' for name, value in (
-                ('killable_parents', killable),
-                ('memory_root', memory_root)) if value),
-        network=''.join(f'{name} = {value}\n' for name, value in (
-            ('links', links), ('interfaces', interfaces)) if value))
-
-
-def config_of(stage: stage_.Stage) -> str:
-    """What the demo's own stage asks of the agent."""
-    name, uplink = stage.tree.name, stage.uplink
-    return config(
-        background=f'{name}/background', foreground=f'{name}/foreground',
-        mode='enforce', memory_root=name, killable=f'{name}/background',
-        links=f'{uplink.link}={uplink.bytes_per_s:.0f}',
-        interfaces=f'{name}{stage_.NETWORK}={uplink.background}')
+    return CONFIG.format(background=background, foreground=foreground,
+                         more=more)
 
 
 def command(directory: pathlib.Path, text: str) -> list[str]:
@@ -108,16 +80,9 @@ class Status:
         self.last = document
         return True
 
-    def facts(self) -> Mapping[str, Any]:
-        controllers = self.last.get('controllers') or {}
-        return (controllers.get('scavenger') or {}).get('facts') or {}
-
     def caps(self, key: str = 'caps') -> list[Mapping[str, Any]]:
         return [cap for cap in self.last.get(key) or ()
                 if isinstance(cap, dict)]
-
-    def counter(self, name: str) -> int:
-        return int((self.last.get('counters') or {}).get(name) or 0)
 
 
 def end(process: subprocess.Popen[bytes], what: str) -> None:
@@ -126,9 +91,16 @@ def end(process: subprocess.Popen[bytes], what: str) -> None:
     :raises DriverError: it ended badly or not at all.
     """
     early = process.poll()
-    process.terminate()
+    deadline_s = time.monotonic() + END_S
     try:
-        process.wait(END_S)
+        while True:
+            process.terminate()
+            try:
+                process.wait(AGAIN_S)
+                break
+            except subprocess.TimeoutExpired:
+                if time.monotonic() > deadline_s:
+                    raise
     except subprocess.TimeoutExpired as exc:
         process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -143,48 +115,67 @@ def end(process: subprocess.Popen[bytes], what: str) -> None:
 
 
 class Agent:
-    """The product beside a stage: one process at a time."""
+    """The product beside a stage.
 
-    def __init__(self, stage: stage_.Stage,
-                 interrupt: interrupt_.Interrupt) -> None:
+    :param text: its configuration
+    :raises DriverError: it cannot be started.
+    """
+
+    def __init__(self, stage: stage_.Stage, text: str) -> None:
         self._stage = stage
-        self._interrupt = interrupt
-        self._process: subprocess.Popen[bytes] | None = None
+        self.status = Status(stage.directory)
+        self._mode, self._sent_s = '', 0.0
+        self._process = stage.launch(
+            *command(stage.directory, text), log='agent',
+            at_end=signal.SIGTERM)
 
-    def start(self, text: str, *more: str, reset: bool = True) -> Status:
-        """Start it on a configuration and wait until it says that it turns.
+    def check(self) -> None:
+        """See whether it runs, in the mode that was asked for last.
 
-        :param more: arguments
-        :param reset: without the state of one before
-        :raises DriverError: it does not start.
+        :raises DriverError: it ended.
+        """
+        if self._process.poll() is not None:
+            raise errors.DriverError(
+                f'scavenger-standalone ended with {self._process.returncode}'
+                + self._reason())
+        controllers = self.status.last.get('controllers') or {}
+        mode = (controllers.get('attribution') or {}).get('mode')
+        if (self._mode not in ('', mode)
+                and time.monotonic() > self._sent_s + AGAIN_S):
+            self._sent_s = time.monotonic()
+            self._process.send_signal(signal.SIGHUP)
+
+    def wait(self, interrupt: interrupt_.Interrupt) -> None:
+        """Wait for its first status.
+
+        :raises DriverError: there is none.
         :raises Interrupted: a signal asks to stop.
         """
-        directory = self._stage.directory
-        if reset:
-            shutil.rmtree(directory / 'state', ignore_errors=True)
-        status = Status(directory)
-        self._process = self._stage.launch_outside(
-            *command(directory, text), *more, log='agent')
-        (directory / 'agent.pid').write_text(str(self._process.pid))
         deadline_s = time.monotonic() + START_S
-        while not status.look():
-            ended = self._process.poll()
-            if ended is not None or time.monotonic() > deadline_s:
+        while not self.status.look():
+            self.check()
+            if time.monotonic() > deadline_s:
                 raise errors.DriverError(
-                    'scavenger-standalone '
-                    + (f'does not start within {START_S:g} s'
-                       if ended is None else f'ended with {ended}')
-                    + (': ' + self._stage.said('agent')).rstrip(': '))
-            self._interrupt.wait_until(time.monotonic() + 0.05)
-        return status
+                    'scavenger-standalone has no status within '
+                    f'{START_S:g} s{self._reason()}')
+            interrupt.wait_until(time.monotonic() + 0.05)
+
+    def reload(self, text: str, mode: str) -> None:
+        """Give it another configuration.
+
+        :param mode: of attribution, in there
+        """
+        command(self._stage.directory, text)
+        self._mode, self._sent_s = mode, time.monotonic()
+        self._process.send_signal(signal.SIGHUP)
 
     def stop(self) -> None:
-        """Ask it to end, if it was started, and wait until it has.
+        """Ask it to end and wait until it has.
 
         :raises DriverError: it ended badly or not at all.
         """
-        if self._process is None:
-            return
-        process, self._process = self._process, None
-        said = self._stage.said('agent')
-        end(process, f': {said}' if said else '')
+        end(self._process, self._reason())
+
+    def _reason(self) -> str:
+        line = self._stage.last_line('agent')
+        return f': {line}' if line else ''

@@ -18,6 +18,13 @@ from scavenger_openstack import errors
 from scavenger_openstack.ibench import interrupt as interrupt_
 from scavenger_openstack.types import printable
 
+WINDOW_S = 5
+CONFIG = f"""\
+[scavenger]
+memory_window_s = {WINDOW_S}
+network_window_s = {WINDOW_S}
+"""
+
 
 def watch(foreground: str, background: str, *, seconds: float,
           interrupt: interrupt_.Interrupt) -> int:
@@ -29,7 +36,7 @@ def watch(foreground: str, background: str, *, seconds: float,
     :raises Interrupted: a signal asks to stop.
     """
     text = product.config(background=background, foreground=foreground,
-                          mode='observe')
+                          more=CONFIG)
     with tempfile.TemporaryDirectory(prefix='scavenger-watch-') as name:
         directory = pathlib.Path(name)
         log = directory / 'agent.log'
@@ -50,7 +57,7 @@ def _show(status: product.Status, process: subprocess.Popen[bytes],
           log: pathlib.Path, seconds: float,
           interrupt: interrupt_.Interrupt) -> None:
     print(f'observing for {seconds:g} s; nothing is changed '
-          f'(windows of {product.MEMORY_WINDOW_S} s)', flush=True)
+          f'(windows of {WINDOW_S} s)', flush=True)
     start_s = time.monotonic()
     before: dict[tuple[str, str], Any] = {}
     seen = False

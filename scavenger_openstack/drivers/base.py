@@ -44,6 +44,35 @@ such a limit is gone.  Only removing can take long in it, and does not use the
 driver: all else is done at once."""
 
 
+class Setting(NamedTuple):
+    """What a knob holds at one moment.
+
+    ``value`` is what :meth:`Knobs.read` says, ``actions`` what brings all
+    of it back.
+    """
+
+    value: Value | None
+    actions: Sequence[RestoreAction]
+
+
+class KnobState(NamedTuple):
+    """What is known of a knob with a lease: the only memory of it.
+
+    ``original`` is what it held before us, and what is restored.  ``ours``
+    is what it held right after our last write: by that the write of another
+    program is told from our own, and it is never restored.  ``None`` is
+    before the first write, after one that failed, and while the fast loop
+    writes.
+    """
+
+    original: Setting
+    ours: Setting | None = None
+
+
+MADE_AGAIN = 'it was made again'
+"""Why a limit is gone: what it was set on is, and another has its place."""
+
+
 class Changes(NamedTuple):
     """What is new of the limits of a host since the last tick.
 
@@ -59,10 +88,12 @@ class Changes(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """A knob holds its original again, and its lease has ended."""
+    """A knob holds its original again, and its lease has ended; ``state`` is
+    what that was."""
 
     workload: str
     knob: Knob
+    state: KnobState | None = None
 
 
 class TimedOut(NamedTuple):
@@ -95,30 +126,38 @@ class Knobs(Protocol):
     """The limits of the workloads of one part of a host.
 
     ``workload`` is the id of a workload, or of a group for ``cpu_set`` and
-    ``cpu_idle``.  The first three methods may raise
-    :class:`~scavenger_openstack.errors.WorkloadGone` (it is no longer
-    there), :class:`~scavenger_openstack.errors.Unsupported` (no such knob
-    here) or :class:`~scavenger_openstack.errors.DriverError` (the message
-    says what failed); the others raise nothing and never wait.
+    ``cpu_idle``; ``state`` is that of the knob's lease, ``None`` without one:
+    a driver keeps no memory of that but for what has to travel with the
+    workload.  The first three methods may raise
+    :class:`~scavenger_openstack.errors.WorkloadGone` (it, or what the lease
+    is about, is no longer there),
+    :class:`~scavenger_openstack.errors.Unsupported` (no such knob here) or
+    :class:`~scavenger_openstack.errors.DriverError` (the message says what
+    failed); the others raise nothing and never wait.
     """
 
-    def read(self, workload: str, knob: Knob) -> Value | None:
+    def read(self, workload: str, knob: Knob,
+             state: KnobState | None = None) -> Value | None:
         """The value in force on the knob itself, ``None`` for no limit."""
         ...
 
-    def restore_actions(self, workload: str, knob: Knob
+    def restore_actions(self, workload: str, knob: Knob,
+                        state: KnobState | None = None
                         ) -> Sequence[RestoreAction]:
-        """What brings back the knob as it stands at this moment."""
+        """What brings back the knob as it stands at this moment.
+
+        Of CPU sets below a group: what each has on its own account, and
+        where that is not known what the lease says.
+        """
         ...
 
     def write(self, workload: str, knob: Knob, value: Value,
-              original: Sequence[RestoreAction]) -> Value | None:
+              state: KnobState | None = None) -> Value | None:
         """Put ``value`` in force; return what :meth:`read` then says.
 
-        :param original: the actions of the knob's lease: what it held before
-            us; empty, if it holds that now.  A driver keeps no other memory
-            of it, but for what has to travel with the workload.
         :raises Refused: the kernel does not take this value now.
+        :raises Overtaken: another program has set the knob since it was
+            read.
         """
         ...
 
@@ -130,7 +169,7 @@ class Knobs(Protocol):
         """
         ...
 
-    def refresh(self, held: Collection[KnobKey]) -> Changes:
+    def refresh(self, held: Mapping[KnobKey, KnobState]) -> Changes:
         """What changed; called once, at the beginning of each tick.
 
         The removal of limits that workloads came with from elsewhere begins

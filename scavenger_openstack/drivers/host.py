@@ -236,24 +236,27 @@ class Host:
             one.follow(sample)
         return sample
 
-    def read(self, workload: str, knob: Knob) -> Value | None:
-        return self._knobs(workload, knob).read(workload, knob)
+    def read(self, workload: str, knob: Knob,
+             state: base.KnobState | None = None) -> Value | None:
+        return self._knobs(workload, knob).read(workload, knob, state)
 
-    def restore_actions(self, workload: str, knob: Knob
+    def restore_actions(self, workload: str, knob: Knob,
+                        state: base.KnobState | None = None
                         ) -> Sequence[base.RestoreAction]:
-        return self._knobs(workload, knob).restore_actions(workload, knob)
+        return self._knobs(workload, knob).restore_actions(
+            workload, knob, state)
 
     def write(self, workload: str, knob: Knob, value: Value,
-              original: Sequence[base.RestoreAction]) -> Value | None:
+              state: base.KnobState | None = None) -> Value | None:
         if knob is Knob.EGRESS_BYTES_PER_S and self._domains is not None:
             self._name_unseen(workload, self._domains)
-        return self._knobs(workload, knob).write(
-            workload, knob, value, original)
+        return self._knobs(workload, knob).write(workload, knob, value, state)
 
     def queue(self, workload: str, knob: Knob) -> str:
         return self._part(workload, knob).queue(workload, knob)
 
-    def refresh(self, held: Collection[KnobKey]) -> base.Changes:
+    def refresh(self, held: Mapping[KnobKey, base.KnobState]
+                ) -> base.Changes:
         ours = self._cgroups.refresh(held)
         if self._domains is None:
             return ours
@@ -335,14 +338,14 @@ class Host:
                 samples: tuple[WorkloadSample, ...]) -> None:
         """Take over what is new of the domains."""
         assert self._network is not None
-        runs = {one[0].id: one[0].created_s for one in samples}
+        runs = {sample[0].id: sample[0].created_s for sample in samples}
         for workload, run in self._runs.items():
             if runs.get(workload) != run:
                 self._network.ended(workload)
         self._runs = runs
         self._machines.follow(found.machines)
         self._follow_taps(found.interfaces)
-        self._links.follow([one[0].interfaces for one in samples])
+        self._links.follow([sample[0].interfaces for sample in samples])
         self._seen_changes = found.changes
 
     def _follow_taps(self, found: Mapping[str, tuple[str, ...]]) -> None:

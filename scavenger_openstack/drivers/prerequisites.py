@@ -78,13 +78,13 @@ class Prerequisites:
         self._ticks += 1
         if self._ticks % LOOK_TICKS != 1:
             return
-        background = [one[0].id for one in cgroups
-                      if one[0].priority is Priority.BACKGROUND]
+        background = [cgroup[0].id for cgroup in cgroups
+                      if cgroup[0].priority is Priority.BACKGROUND]
         found = list(self._always)
         if background:
             found += self._files(background)
-        if background or any(one[0].priority is Priority.BACKGROUND
-                             for one in domains):
+        if background or any(domain[0].priority is Priority.BACKGROUND
+                             for domain in domains):
             found += self._direct()
             found += self._disk(cgroups)
             found += self._network(background)
@@ -111,8 +111,8 @@ class Prerequisites:
     def _disk(self, cgroups: Sequence[WorkloadSample]) -> list[str]:
         if Resource.DISK not in self._protect:
             return []
-        foreground = any(one[0].priority is Priority.FOREGROUND
-                         for one in cgroups)
+        foreground = any(cgroup[0].priority is Priority.FOREGROUND
+                         for cgroup in cgroups)
         if foreground and (why := self._delays_off()):
             return ['disk: how long foreground cgroups wait for disks is not '
                     f'known: {why}']

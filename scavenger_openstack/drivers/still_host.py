@@ -27,7 +27,8 @@ class StillHost:
     def queue(self, workload: str, knob: Knob) -> str:
         return base.usual_queue(knob)
 
-    def refresh(self, held: Collection[KnobKey]) -> base.Changes:
+    def refresh(self, held: Mapping[KnobKey, base.KnobState]
+                ) -> base.Changes:
         return base.Changes()
 
     def notify(self, event: base.Event) -> bool:

@@ -67,10 +67,11 @@ def compile_c(sources: list[pathlib.Path], target: pathlib.Path,
 
 
 def build(sources: pathlib.Path = SOURCES,
-          cache: pathlib.Path | None = None) -> pathlib.Path:
-    """Return the path of the program with all kernels.
+          cache: pathlib.Path | None = None, *,
+          program: str = PROGRAM) -> pathlib.Path:
+    """Return the path of the program that the C files in ``sources`` make.
 
-    It is compiled when no program of these sources, this compiler and this
+    It is compiled when no program of these files, this compiler and this
     machine is in ``cache``.
 
     :raises ConfigError: there is no compiler, no source, or the cache
@@ -78,7 +79,7 @@ def build(sources: pathlib.Path = SOURCES,
     :raises DriverError: the compiler fails.
     """
     cache = cache or cache_directory()
-    target = cache / f'{PROGRAM}-{_key(sources)}'
+    target = cache / f'{program}-{_key(sources)}'
     if target.exists():
         return target
     try:
@@ -88,7 +89,7 @@ def build(sources: pathlib.Path = SOURCES,
                 f'{cache} is mounted noexec: programs are compiled there, '
                 'set XDG_CACHE_HOME to a directory that allows them')
         # Two may build at once: each in a draft of its own.
-        handle, draft = tempfile.mkstemp(prefix=PROGRAM, dir=cache)
+        handle, draft = tempfile.mkstemp(prefix=program, dir=cache)
         os.close(handle)
     except OSError as exc:
         raise errors.ConfigError(

@@ -207,6 +207,6 @@ def _set(simulator: Simulator, name: str, knob: Knob,
          value: float | str) -> None:
     if simulator.read(name, knob) != value:
         try:
-            simulator.write(name, knob, value, ())
+            simulator.write(name, knob, value)
         except errors.Refused:
             pass    # it holds more already; asked again at the next turn

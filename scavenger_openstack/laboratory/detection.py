@@ -204,7 +204,7 @@ def set_limits(simulator: Simulator, in_force: Mapping[KnobKey, Value],
         simulator.remove(*key)
     for key, value in wanted.items():
         if in_force.get(key) != value:
-            simulator.write(*key, value, ())
+            simulator.write(*key, value)
     return wanted
 
 

@@ -55,7 +55,7 @@ class SimulatedIsolation:
             now, self._simulator.plant.idle_cpus(), self._allowed)
         if cpus is not self._cpus:
             self._cpus = cpus
-            self._simulator.write(GROUP, Knob.CPU_SET, format_cpus(cpus), ())
+            self._simulator.write(GROUP, Knob.CPU_SET, format_cpus(cpus))
 
     def each(self) -> Callable[[float], None] | None:
         return self.poll if self.active else None

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
 
+from scavenger_openstack.drivers.base import KnobState
 from scavenger_openstack.drivers.base import RestoreAction
-from scavenger_openstack.restore.records import Lease
+from scavenger_openstack.drivers.base import Setting
 from scavenger_openstack.simulator.driver import Simulator
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
@@ -25,7 +26,7 @@ class SimulatedLeases:
 
     def __init__(self, simulator: Simulator) -> None:
         self._simulator = simulator
-        self._held: dict[KnobKey, Lease] = {}
+        self._held: Mapping[KnobKey, KnobState] = {}
 
     def hold(self, workload: str, knob: Knob, actions: Sequence[RestoreAction],
              original: Value | None) -> None:
@@ -35,23 +36,30 @@ class SimulatedLeases:
     def replace(self, workload: str, knob: Knob,
                 actions: Sequence[RestoreAction],
                 original: Value | None) -> None:
-        self._held[workload, knob] = Lease(workload, knob, '', actions,
-                                           original)
+        state = self._held.get((workload, knob))
+        self._show((workload, knob), KnobState(
+            Setting(original, actions), state.ours if state else None))
 
-    def original(self, workload: str, knob: Knob) -> Value | None:
-        lease = self._held.get((workload, knob))
-        found: Value | None = lease.original if lease else None
-        return found
+    def wrote(self, workload: str, knob: Knob, ours: Setting | None) -> None:
+        state = self._held.get((workload, knob))
+        if state is not None:
+            self._show((workload, knob), state._replace(ours=ours))
 
-    def held(self) -> Mapping[KnobKey, Lease]:
+    def held(self) -> Mapping[KnobKey, KnobState]:
         return self._held
+
+    def _show(self, key: KnobKey, state: KnobState) -> None:
+        """Bring what :meth:`held` returns up to date; never change it."""
+        self._held = {**self._held, key: state}
 
     @contextlib.contextmanager
     def writing(self, workload: str, knob: Knob) -> Iterator[None]:
         yield
 
     def remove(self, workload: str, knob: Knob) -> None:
-        if self._held.pop((workload, knob), None) is not None:
+        if (workload, knob) in self._held:
+            self._held = {key: state for key, state in self._held.items()
+                          if key != (workload, knob)}
             self._simulator.remove(workload, knob)
 
     def prepare(self, keys: Iterable[KnobKey]) -> None:

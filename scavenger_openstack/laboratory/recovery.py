@@ -107,7 +107,7 @@ def _enforce(simulator: Simulator, held: Wanted, wanted: Wanted
     there = {guest.spec.id for guest in simulator.plant.guests}
     for key, value in wanted.items():
         if held.get(key) != value and key[0] in there:
-            simulator.write(*key, value, ())
+            simulator.write(*key, value)
     for key in held:
         if key not in wanted and key[0] in there:
             simulator.remove(*key)

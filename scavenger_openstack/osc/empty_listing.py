@@ -33,14 +33,16 @@ LOOKED_AT = 100
 NAMED = 3
 
 
-def explanation(client: http.Client, noun: str, filtered: bool) -> str:
+def explanation(client: http.Client, noun: str, filtered: bool,
+                now: bool = False) -> str:
     """Sentences for people.
 
     :param noun: of the listing
     :param filtered: not all was asked for
+    :param now: only what is so now
     """
-    first = f'No {WORDS[noun]}' + (' fits these filters.' if filtered
-                                   else '.')
+    first = (f'No {WORDS[noun]}' + ' fits these filters' * filtered
+             + ' now; add --earlier for those before' * now + '.')
     if noun not in OF_HOSTS:
         return first
     try:

@@ -108,7 +108,8 @@ def take(app: shell.OpenStackShell, arguments: argparse.Namespace,
         with table.understood():
             why = empty_listing.explanation(http.of(app), noun, any(
                 value not in (None, False) for name, value in wanted.items()
-                if name != 'in_force'))
+                if name not in ('in_force', 'now')),
+                now=bool(wanted.get('now')))
         app.stderr.write(f'{why}\n')
     shown = long if getattr(arguments, 'long', False) else columns
     return table.rows(arguments, shown, map(shape, found))

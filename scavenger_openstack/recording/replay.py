@@ -147,17 +147,19 @@ class Replay(StillHost):
                 f'{self._name}:{self.turn.line}: the host could not be read')
         return self.turn.sample
 
-    def read(self, workload: str, knob: Knob) -> Value | None:
+    def read(self, workload: str, knob: Knob,
+             state: base.KnobState | None = None) -> Value | None:
         """What the knob held without us when the sample was taken."""
         return (self.turn.originals.get((workload, knob))
                 if self.turn else None)
 
-    def restore_actions(self, workload: str, knob: Knob
+    def restore_actions(self, workload: str, knob: Knob,
+                        state: base.KnobState | None = None
                         ) -> Sequence[base.RestoreAction]:
         raise self._unsupported(workload)
 
     def write(self, workload: str, knob: Knob, value: Value,
-              original: Sequence[base.RestoreAction]) -> Value | None:
+              state: base.KnobState | None = None) -> Value | None:
         raise self._unsupported(workload)
 
     def kill(self, workload: str) -> int:

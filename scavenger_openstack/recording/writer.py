@@ -129,8 +129,8 @@ class RecordedKnobs:
         self.notify = knobs.notify
 
     def write(self, workload: str, knob: Knob, value: Value,
-              original: Sequence[base.RestoreAction]) -> Value | None:
-        found = self._knobs.write(workload, knob, value, original)
+              state: base.KnobState | None = None) -> Value | None:
+        found = self._knobs.write(workload, knob, value, state)
         self._written.append((workload, knob, value, found))
         return found
 

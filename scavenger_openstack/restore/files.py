@@ -61,11 +61,12 @@ def write_all(fd: int, data: bytes, offset: int | None = None) -> None:
             data, offset = data[count:], offset + count
 
 
-def replace(path: pathlib.Path | str, data: bytes, *, draft: str,
+def replace(path: pathlib.Path | str, data: bytes | None, *, draft: str,
             directory: int | None = None, mode: int = 0o600,
             sync: bool = False, public: bool = False) -> None:
     """Put a file in place of another; there is always the old or the new.
 
+    :param data: ``None``: the draft is written already
     :param draft: what the new one is called before
     :param directory: what both are relative to
     :param sync: not without having it on the disk; its name, too, if the
@@ -74,12 +75,15 @@ def replace(path: pathlib.Path | str, data: bytes, *, draft: str,
     :raises OSError: it could not be written; what was there still is.
     """
     try:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(draft, dir_fd=directory)
-        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | FILE,
-                     mode, dir_fd=directory)
+        if data is None:
+            flags = os.O_RDONLY
+        else:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(draft, dir_fd=directory)
+        fd = os.open(draft, flags | FILE, mode, dir_fd=directory)
         try:
-            write_all(fd, data)
+            write_all(fd, data or b'')
             if public:
                 os.fchmod(fd, mode)
             if sync:

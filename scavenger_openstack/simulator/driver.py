@@ -145,7 +145,8 @@ class Simulator(StillHost):
             allowed_cpus=spec.pinned, disks=(DISK,),
             interfaces=(f'tap-{spec.id}',), created_s=spec.arrives_s)
 
-    def read(self, workload: str, knob: Knob) -> Value | None:
+    def read(self, workload: str, knob: Knob,
+             state: base.KnobState | None = None) -> Value | None:
         value = self._caps.get((workload, knob))
         if value is not None:
             return value
@@ -154,7 +155,8 @@ class Simulator(StillHost):
             return members[0].spec.quota_cores
         return None
 
-    def restore_actions(self, workload: str, knob: Knob
+    def restore_actions(self, workload: str, knob: Knob,
+                        state: base.KnobState | None = None
                         ) -> Sequence[base.RestoreAction]:
         """What a lease would hold; its value is the limit of this moment."""
         self._members(workload)
@@ -163,7 +165,7 @@ class Simulator(StillHost):
                  'text': str(self._caps.get((workload, knob), ''))}]
 
     def write(self, workload: str, knob: Knob, value: Value,
-              original: Sequence[base.RestoreAction]) -> Value | None:
+              state: base.KnobState | None = None) -> Value | None:
         members = self._members(workload)
         if knob not in KNOBS:
             raise errors.Unsupported(f'{workload}: no {knob} here')

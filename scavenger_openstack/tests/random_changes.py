@@ -21,14 +21,16 @@ from typing import Protocol
 
 from scavenger_openstack.agent.isolation import blind_isolation
 from scavenger_openstack.algorithms.perfiso import perfiso
+from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
 from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack.types import Cpu
+from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
-from scavenger_openstack.types import Value
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadRates
 
@@ -266,7 +268,7 @@ class Agent:
         self._isolation = blind_isolation.BlindIsolation(driver, held, params,
                                                          Mode.ENFORCE)
         self._topology: Mapping[int, Cpu] = {}
-        self._originals: dict[tuple[str, Knob], Value | None] = {}
+        self._held: dict[KnobKey, base.KnobState] = {}
         self._now = 0.0
         self.adopted: list[str] = []
         self.off: collections.Counter[str] = collections.Counter()
@@ -304,14 +306,15 @@ class Agent:
     def writing(self, workload: str, knob: Knob) -> Iterator[None]:
         yield
 
-    def hold(self, workload: str, knob: Knob) -> None:
-        self._driver.restore_actions(workload, knob)
-        if (workload, knob) not in self._originals:
-            self._originals[workload, knob] = self._driver.read(
-                workload, knob)
+    def hold(self, workload: str, knob: Knob,
+             theirs: frozenset[int] | None) -> None:
+        key = (workload, knob)
+        self.adopted += [format_cpus(theirs)] if theirs else []
+        state = self._held.get(key)
+        actions = self._driver.restore_actions(*key, state)
+        if state is None:
+            self._held[key] = base.KnobState(base.Setting(
+                self._driver.read(*key), actions))
 
-    def original(self, workload: str, knob: Knob) -> Value | None:
-        return self._originals[workload, knob]
-
-    def adopt(self, workload: str, knob: Knob, text: str) -> None:
-        self.adopted.append(text)
+    def held(self) -> dict[KnobKey, base.KnobState]:
+        return self._held

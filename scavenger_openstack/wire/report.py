@@ -28,16 +28,15 @@ from msgspec import Meta
 
 from scavenger_openstack import grounds
 from scavenger_openstack.wire.patterns import LAST_S
-from scavenger_openstack.wire.profile import MAX_PROFILE_BYTES
 from scavenger_openstack.wire.texts import CpuList
 from scavenger_openstack.wire.texts import GivenName
 from scavenger_openstack.wire.texts import GivenSentence
 from scavenger_openstack.wire.texts import Host
 from scavenger_openstack.wire.texts import Id
 from scavenger_openstack.wire.texts import IncidentId
+from scavenger_openstack.wire.texts import Line
 from scavenger_openstack.wire.texts import MaybeGivenName
 from scavenger_openstack.wire.texts import MaybeId
-from scavenger_openstack.wire.texts import MaybeIncidentId
 from scavenger_openstack.wire.texts import MaybeInstance
 from scavenger_openstack.wire.texts import MaybeName
 from scavenger_openstack.wire.texts import MaybeProject
@@ -59,6 +58,8 @@ MAX_PARTS = 50
 MAX_GROUNDS = grounds.MOST
 MAX_THREADS = 8
 """Threads of the host in one ground."""
+MAX_ANSWERED = 32
+"""Incidents that one limit answers."""
 MAX_REFUSED = 200
 """Sentences of one report; there may be more."""
 
@@ -164,12 +165,14 @@ class Facts(Wire, frozen=True):
 class Suspect(Wire, frozen=True):
     """A workload that may disturb the victim, and the score it got.
 
-    An antagonist that was named earlier may have no score now.
+    An antagonist that was named ``earlier`` disturbs no more, and may have no
+    score now.
     """
 
     workload: Name
     score: float | None = None
     antagonist: bool = False
+    earlier: bool = False
 
 
 class Ground(Wire, frozen=True):
@@ -226,8 +229,7 @@ class Limit(Entry, frozen=True, tag='limit'):
     """A limit was set, changed or removed.
 
     ``since_s`` is when its owner set it or took it over; ``original`` what the
-    knob holds without it.  ``incident`` is the id of the one that it answers,
-    '' for none.
+    knob holds without it.  ``incidents`` are the ids of those that it answers.
     """
 
     workload: Name
@@ -239,7 +241,8 @@ class Limit(Entry, frozen=True, tag='limit'):
     original: Value | None = None
     reason: Sentence = ''
     why: Sentence = ''
-    incident: MaybeIncidentId = ''
+    incidents: Annotated[list[IncidentId],
+                         Meta(max_length=MAX_ANSWERED)] = []
 
 
 class Kill(Entry, frozen=True, tag='kill'):
@@ -293,7 +296,7 @@ class Profiling(Entry, frozen=True, tag='profiling'):
     workload: Name
     seconds: NotNegative = 0.0
     detail: Sentence = ''
-    profile: Annotated[str, Meta(max_length=MAX_PROFILE_BYTES)] = ''
+    profile: Line = ''
 
 
 AnyEntry = Incident | Limit | Kill | AgentEvent | Statistics | Profiling

@@ -24,6 +24,7 @@ from scavenger_openstack.wire.patterns import SENTENCE_TEXT
 from scavenger_openstack.wire.patterns import THREAD
 from scavenger_openstack.wire.patterns import UUID
 from scavenger_openstack.wire.patterns import WORD
+from scavenger_openstack.wire.profile import MAX_PROFILE_BYTES
 
 # Not "$", which also matches before a newline at the end.
 Name = Annotated[str, Meta(min_length=1, max_length=NAME,
@@ -37,11 +38,13 @@ MaybeProject = Annotated[str, Meta(max_length=PROJECT,
 """The id of a project, as long as Keystone's are, or ''."""
 Sentence = Annotated[str, Meta(max_length=SENTENCE,
                                pattern=rf'\A{SENTENCE_TEXT}\Z')]
+Line = Annotated[str, Meta(max_length=MAX_PROFILE_BYTES,
+                           pattern=rf'\A{SENTENCE_TEXT}\Z')]
+"""JSON in one line."""
 Host = Annotated[str, Meta(pattern=rf'\A{HOST}\Z')]
 Instance = Annotated[str, Meta(pattern=rf'\A{UUID}\Z')]
 MaybeInstance = Annotated[str, Meta(pattern=rf'\A(?:{UUID})?\Z')]
 IncidentId = Annotated[str, Meta(pattern=rf'\A{INCIDENT}\Z')]
-MaybeIncidentId = Annotated[str, Meta(pattern=rf'\A(?:{INCIDENT})?\Z')]
 CpuList = Annotated[str, Meta(pattern=rf'\A{CPU_LIST}\Z')]
 Id = Annotated[str, Meta(pattern=rf'\A{WORD}{{1,{ID}}}\Z')]
 """Of a boot, a run, directives."""

@@ -7,9 +7,9 @@ that with what is in force, leases what it is about to touch for the first
 time, writes, reads back, and removes limits that are not wanted any more.
 A write that failed shows again in the next diff, so nothing is retried here.
 
-The state of a knob is told as restore actions.  Those that a lease holds are
-the state before us, and each write is handed them; those that follow a write
-of ours are kept in memory, to tell another program's write from our own.
+What a knob held before us, and what it held after our last write, is the state
+of its lease; the driver is handed that with each call, and tells by it the
+write of another program from our own.
 """
 
 from __future__ import annotations
@@ -20,22 +20,23 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import functools
+from typing import NamedTuple
 
 from oslo_log import log
 
-from scavenger_openstack.agent.apply import originals
 from scavenger_openstack.agent.apply import refusals
-from scavenger_openstack.agent.apply import trees
 from scavenger_openstack.agent.apply import worker
 from scavenger_openstack.agent.apply import write_queue as queues_
 from scavenger_openstack.agent import base as base_
 from scavenger_openstack import amounts
 from scavenger_openstack.decision import arbitrate
 from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers import originals
 from scavenger_openstack import errors
 from scavenger_openstack.knobs import OF_GROUPS
 from scavenger_openstack import log_once
 from scavenger_openstack.types import Cap
+from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import phase
@@ -46,6 +47,26 @@ LOG = log.getLogger(__name__)
 LOOK_TICKS = 4
 """Every knob of ours is read back when written, and then in one of so many
 ticks: what another program writes is noticed within them."""
+
+
+class SeenKnobs(NamedTuple):
+    """What some knobs hold.
+
+    ``originals`` is what each would hold without us, ``current`` what it
+    holds.  A knob that could not be read is in neither: ``problems`` says
+    why, and ``gone`` of one that is no longer what was limited.
+    ``changes`` is what the driver says is new.
+    """
+
+    originals: Mapping[KnobKey, Value | None] = {}
+    current: Mapping[KnobKey, Value | None] = {}
+    gone: Mapping[KnobKey, str] = {}
+    problems: Sequence[str] = ()
+    changes: base.Changes = base.Changes()
+
+
+NOTHING_SEEN = SeenKnobs()
+
 
 @dataclasses.dataclass(slots=True)
 class Outcome:
@@ -77,8 +98,6 @@ class Actuator:
         self._leases = leases
         self._worker: worker.WriteExecutor = executor or worker.Worker(
             deadline_s, driver.notify)
-        self._ours: dict[KnobKey, originals.Written] = {}
-        self._trees = trees.Trees(leases)
         self._logged = log_once.LogOnce()
         self._forgot: dict[KnobKey, str] = {}
         self._refusals = refusals.Refusals()
@@ -88,64 +107,62 @@ class Actuator:
         self.gone: dict[KnobKey, str] = {}
         """Why knobs are no longer what was limited, as the last tick saw."""
 
-    def look(self, wishes: Iterable[Cap]) -> originals.SeenKnobs:
+    def look(self, wishes: Iterable[Cap]) -> SeenKnobs:
         """What the wished knobs hold, and would hold without us.
 
         Once per tick.  Knobs that cannot be read are left out: no cap is
         set on them.  What another program wrote to a leased knob is its new
         original (and no cap is set this tick when that is not recorded).
         """
-        found: dict[KnobKey, Value | None] = {}
         current: dict[KnobKey, Value | None] = {}
+        before: dict[KnobKey, Value | None] = {}
         gone: dict[KnobKey, str] = {}
         problems: list[str] = []
         held = self._leases.held()
-        read, changes = self._driver.read, self._driver.refresh(held)
+        changes = self._driver.refresh(held)
         changed = changes.changed
         self._tick += 1
         self._refusals.keep(self._tick, changed)
         for cap in wishes:
             key = (cap.workload, cap.knob)
-            if key in found or key in self._worker.pending:
+            if key in before or key in self._worker.pending:
                 continue
-            if (key in self._ours and key in held and key[0] not in changed
+            state = held.get(key)
+            ours = state.ours if state else None
+            if (state and ours and key[0] not in changed
                     and (int(LOOK_TICKS * phase(key[0]))
                          + self._tick) % LOOK_TICKS):
-                current[key] = self._ours[key].value
-                found[key] = held[key].original
+                current[key] = ours.value
+                before[key] = state.original.value
                 continue
-            why = key not in held and self._why_not(cap)
+            why = state is None and self._why_not(cap)
             if why:
                 problems.append(why)
                 continue
             try:
-                now = read(*key)
-                if key in held:
-                    if key in self._ours:
-                        self._check_drift(key, now)
-                    # Another thread may have ended it since.
-                    found[key] = self._leases.held().get(
-                        key, held[key]).original
-                else:
-                    found[key] = now
+                now = (self._follow(key, state).value if state and ours
+                       else self._driver.read(*key, state))
             except errors.WorkloadGone as exc:
                 gone[key] = str(exc)
-                self._ours.pop(key, None)   # until it is removed, look
+                self._leases.wrote(*key, None)  # until it is removed, read it
                 continue
             except errors.ScavengerError as exc:
-                if key in held and (isinstance(exc, errors.Unsupported)
-                                    or key not in self._ours):
+                if state and (isinstance(exc, errors.Unsupported)
+                              or not ours):
                     # A device came, or an earlier agent left it: remove it.
                     gone[key] = str(exc)
-                    self._ours.pop(key, None)
+                    self._leases.wrote(*key, None)
                 problems.append(self._refused(
                     cap, exc, f'{key[0]} {key[1]}: not limited: {exc}'))
                 continue
             current[key] = now
-        return originals.SeenKnobs(found, current, gone, problems, changes)
+            # Another thread may have begun or ended it since.
+            state = self._leases.held().get(key, state)
+            before[key] = state.original.value if state else now
+        return SeenKnobs(before, current, gone, problems, changes)
 
     def reconcile(self, wanted: Mapping[KnobKey, Cap],
-                  seen: originals.SeenKnobs = originals.NOTHING_SEEN,
+                  seen: SeenKnobs = NOTHING_SEEN,
                   taken: Collection[KnobKey] = ()) -> Outcome:
         """Bring what is in force to what is wanted.
 
@@ -161,7 +178,7 @@ class Actuator:
         queues = queues_.by_name()
         pending = self._worker.pending
         again = seen.changes.rewrite
-        for key, cap in trees.inside(wanted, self.in_force).items():
+        for key, cap in queues_.inside(wanted, self.in_force).items():
             if key in pending or key not in seen.current:
                 continue
             current = seen.current[key]
@@ -202,10 +219,10 @@ class Actuator:
     def _nearest(self, key: KnobKey, cap: Cap, current: Value | None) -> bool:
         """Whether this very cap was set, and what is in force came of it:
         not every value can be had."""
-        old, ours = self.in_force.get(key), self._ours.get(key)
+        old, state = self.in_force.get(key), self._leases.held().get(key)
         return (old is not None and old.value == cap.value
-                and current is not None and ours is not None
-                and current == ours.value)
+                and current is not None and state is not None
+                and state.ours is not None and current == state.ours.value)
 
     def _queue_of(self, key: KnobKey, what: str) -> str:
         """Where a limit is tightened, loosened or removed."""
@@ -249,73 +266,73 @@ class Actuator:
                 self._timed_out.append((keys, one))
         return outcome
 
-    def hold(self, workload: str, knob: Knob) -> None:
+    def hold(self, workload: str, knob: Knob,
+             theirs: frozenset[int] | None = None) -> None:
         """Lease a knob before it is first written, and groups born below.
 
+        :param theirs: the CPU set that another program has set over that of
+            the fast loop: what will be restored
         :raises LeaseError: no durable record, or no watcher to restore it
         :raises DriverError: the knob cannot be read
         """
         key = (workload, knob)
         # From now on what we wrote does not tell whose write is there.
-        self._ours.pop(key, None)
-        now = self._driver.restore_actions(*key)
-        held = self._leases.held().get(key)
+        self._leases.wrote(*key, None)
+        state = self._lease(key)
+        if theirs:
+            text = format_cpus(theirs)
+            self._leases.replace(*key, originals.within(
+                state.original.actions, text), text)
+            LOG.warning('%s %s: another program set it to %s, which will be '
+                        'restored', *key, amounts.of_knob(knob, text))
+
+    def _lease(self, key: KnobKey) -> base.KnobState:
+        """The state of a knob that may be written now."""
+        state = self._leases.held().get(key)
         if key in self._leases.lost():
-            raise errors.LeaseError(f'{workload} {knob}: not restorable now')
-        if held and (originals.made_again(held.actions, now)
-                     or originals.keys(held.actions) != originals.keys(now)):
-            self._leases.remove(*key)   # made again: its cap died with it
-            held = None
-        if held is None:
-            if knob is Knob.CPU_SET:    # else their cap is our original
-                for kin in [k for k in self._leases.held() if k[1] is knob
-                            and originals.kin(k[0], workload)]:
-                    self._leases.remove(*kin)
-                    self.forget(kin)
-                now = self._driver.restore_actions(*key)
-            self._leases.hold(workload, knob, now,
-                              self._driver.read(workload, knob))
-            self._trees.begin(key)
-        else:
-            self._trees.look(key, now)
-
-    def adopt(self, workload: str, knob: Knob, text: str) -> None:
-        """Another program set a CPU set that the fast loop writes: that is
-        what will be restored.
-
-        :raises LeaseError: no durable record could be made
-        """
-        actions = self._leases.held()[workload, knob].actions
-        self._leases.replace(workload, knob,
-                             originals.within(actions, text), text)
-        LOG.warning('%s %s: another program set it to %s, which will be '
-                    'restored', workload, knob, amounts.of_knob(knob, text))
+            raise errors.LeaseError(f'{key[0]} {key[1]}: not restorable now')
+        if state is not None:
+            try:
+                return self._follow(key, state._replace(ours=None)).state
+            except errors.WorkloadGone:
+                self._leases.remove(*key)   # made again: its cap died with it
+        actions = self._driver.restore_actions(*key)
+        kin = [] if key[1] is not Knob.CPU_SET else [
+            other for other in self._leases.held() if other[1] is key[1]
+            and originals.kin(other[0], key[0])]
+        for other in kin:               # else their cap is our original
+            self._leases.remove(*other)
+            self.forget(other)
+        if kin:
+            actions = self._driver.restore_actions(*key)
+        self._leases.hold(*key, actions, self._driver.read(*key))
+        return self._leases.held()[key]
 
     def remove(self, key: KnobKey, outcome: Outcome | None = None) -> None:
         """Remove one limit: restore its original, end its lease."""
         outcome = outcome if outcome is not None else Outcome()
+        state = self._leases.held().get(key)
         try:
             self._leases.remove(*key)
         except errors.ScavengerError as exc:
-            self._ours.pop(key, None)   # nor is half of it another program's
+            # Nor is half of it another program's.
+            self._leases.wrote(*key, None)
             outcome.problems.append(self._complain(
                 key, f'{key[0]} {key[1]}: not removed yet, the next tick '
                      f'tries again: {exc}'))
             return
         self.forget(key)
-        self._driver.notify(base.Removed(*key))
+        self._driver.notify(base.Removed(*key, state))
         outcome.removed += 1
 
     def forget(self, key: KnobKey) -> None:
         """Drop what is remembered of a knob that we no longer hold."""
         self.in_force.pop(key, None)
-        self._ours.pop(key, None)
-        self._trees.end(key)
         self._logged.forget(key)
         self._refusals.end(key)
 
     def forget_all(self, why: str) -> None:
-        for key in dict.fromkeys((*self.in_force, *self._ours)):
+        for key in dict.fromkeys((*self.in_force, *self._leases.held())):
             self.forget(key)
             self._forgot[key] = why
 
@@ -349,65 +366,53 @@ class Actuator:
     def _write(self, key: KnobKey, value: Value) -> bool:
         """Set it; false: another program set the knob, and the next tick
         goes by that."""
-        if (key in self._ours and key in self._leases.held()
-                and self._check_drift(key, self._driver.read(*key))):
-            return False
+        state = self._leases.held().get(key)
+        if state is not None and state.ours is not None:
+            followed = self._follow(key, state)
+            if followed.theirs:
+                return False
+            state = followed.state
         # A lease that this agent has not written under may be of another
         # cgroup or run of a VM.
-        if key[1] in OF_GROUPS or key not in self._ours:
-            self.hold(*key)
-        self._ours.pop(key, None)   # half a write is not another program's
-        with self._leases.writing(*key):
-            found = self._driver.write(
-                *key, value, self._leases.held()[key].actions)
-        self._ours[key] = originals.Written(
-            found, self._driver.restore_actions(*key))
+        if key[1] in OF_GROUPS or state is None or state.ours is None:
+            state = self._lease(key)
+        # Half a write is not another program's.
+        self._leases.wrote(*key, None)
+        try:
+            with self._leases.writing(*key):
+                found = self._driver.write(*key, value, state)
+        except errors.Overtaken:
+            self._leases.wrote(*key, state.ours)
+            self._follow(key, state)
+            return False
+        ours = base.Setting(found, ())
+        self._leases.wrote(*key, ours._replace(
+            actions=self._driver.restore_actions(
+                *key, state._replace(ours=ours))))
         return True
 
-    def _check_drift(self, key: KnobKey, current: Value | None) -> bool:
-        """Whether another program wrote the knob; that is noted.
+    def _follow(self, key: KnobKey, state: base.KnobState
+                ) -> originals.Followed:
+        """Take over what others did to a knob with a lease.
 
         :raises LeaseError: the leases have run out, so the watcher may have
             written it
         """
-        knob, ours = key[1], self._ours[key]
-        same = originals.same(current, ours.value)
-        if same and originals.is_tree(ours.actions):
-            self._trees.look(key, self._driver.restore_actions(*key))
-        if same and originals.is_one_text(ours.actions):
-            return False
-        now = self._driver.restore_actions(*key)
-        held = self._leases.held().get(key)
-        if held is None:
-            raise errors.LeaseError(f'{knob} of {key[0]} has no lease')
-        if originals.made_again(held.actions, now):
-            raise errors.WorkloadGone(originals.MADE_AGAIN)
-        if originals.devices(now) != originals.devices(ours.actions):
-            self._trees.look(key, now)
-            held = self._leases.held()[key]
-            ours = self._ours[key] = ours._replace(
-                actions=originals.of_devices(ours.actions, now))
-        if now == ours.actions:
-            if not same:        # of so many vCPUs
-                self.in_force.pop(key, None)
-                self._ours[key] = ours._replace(value=current)
-            return False
-        # Once the leases have run out, what is there may be the watcher's.
-        self._leases.check()
-        found = originals.Written(current, now)
-        restored = originals.after_drift(held.actions, ours.actions, now)
-        change = originals.difference(knob, ours, found)
-        if restored == held.actions:      # a part of our limit
-            LOG.warning('%s %s: another program changed it %s; the limit is '
-                        'set again', *key, change)
-        else:
-            self._leases.replace(*key, restored,
-                                 originals.value_of(restored, current))
-            LOG.warning('%s %s: another program changed it %s, which will be '
-                        'restored', *key, change)
-        self.in_force.pop(key, None)
-        self._ours[key] = found
-        return True
+        followed = originals.follow(self._driver, *key, state)
+        if key not in self._leases.held():      # another thread has ended it
+            return originals.Followed(followed.value, state)
+        original, ours = followed.state
+        if followed.theirs:
+            # Once they have run out, what is there may be the watcher's.
+            self._leases.check()
+        if original != state.original:
+            self._leases.replace(*key, original.actions, original.value)
+        if ours is not state.ours:
+            self.in_force.pop(key, None)
+            self._leases.wrote(*key, ours)
+        if followed.message:
+            LOG.warning('%s %s: another program %s', *key, followed.message)
+        return followed
 
     def _failed(self, cap: Cap, exc: Exception, outcome: Outcome) -> None:
         if isinstance(exc, errors.WorkloadGone):

@@ -10,6 +10,7 @@ Which queue a knob is in, its driver says: see
 from __future__ import annotations
 
 import collections
+from collections.abc import Mapping
 import dataclasses
 
 from scavenger_openstack.drivers import base
@@ -67,3 +68,30 @@ def tightens(cap: Cap, current: Value | None) -> bool:
     if cap.knob is Knob.CPU_SET:
         return not parse_cpus(str(current)) <= parse_cpus(str(cap.value))
     return float(cap.value) < float(current)
+
+
+def inside(wanted: Mapping[KnobKey, Cap], in_force: Mapping[KnobKey, Cap]
+           ) -> dict[KnobKey, Cap]:
+    """The same limits, but no quota above that of a group around it.
+
+    Neither the one in force nor the one wanted: so whichever is written
+    first, the kernel takes it, if that inside is tightened before.  The
+    innermost come first.
+    """
+    found: dict[KnobKey, Cap] = {}
+    for (workload, knob), cap in wanted.items():
+        if knob is not Knob.CPU_CORES or not workload.startswith('/'):
+            continue
+        group = workload
+        while group := group.rpartition('/')[0]:
+            for limits in (in_force, wanted):
+                around = limits.get((group, knob))
+                if around is not None and float(around.value) < float(
+                        cap.value):
+                    cap = cap._replace(
+                        value=around.value, owner=around.owner,
+                        reason=f'{cap.reason}; no more than {group} has')
+        found[workload, knob] = cap
+    return {**dict(sorted(found.items(), key=lambda item: -item[0][0].count(
+        '/'))), **{key: cap for key, cap in wanted.items()
+                   if key not in found}}

@@ -317,11 +317,11 @@ class Directives:
                        if not tag.protect]),
             frozenset(map(fit.project, found.exempt)),
             orders_.Overrides(overrides), budget, {
-                specs.key(one.project, one.application, one.cpu_model,
-                          one.signal):
-                specs.Spec(one.mean, one.stddev, one.n, 0, 'directive',
-                           one.cpu_cores)
-                for one in found.specs if _possible(one)},
+                specs.key(spec.project, spec.application, spec.cpu_model,
+                          spec.signal):
+                specs.Spec(spec.mean, spec.stddev, spec.n, 0, 'directive',
+                           spec.cpu_cores)
+                for spec in found.specs if _possible(spec)},
             profiling.order_of(found.profiling, now - since_s))
         self.refused = refused
         self.notice = fit.sentence(found.notice)[:REASON]
@@ -350,11 +350,11 @@ def _stopped(reason: str, note: str = '') -> report.Directives:
         protection=False, protection_reason=fit.sentence(note + reason))
 
 
-def _possible(one: report.Spec) -> bool:
+def _possible(spec: report.Spec) -> bool:
     """Whether a signal can be like that; nothing overflows then."""
     most = knobs.MOST
-    return (one.signal in signals.SIGNALS and 0 < one.mean <= most
-            and one.stddev <= most and (one.cpu_cores or 0.0) <= most)
+    return (spec.signal in signals.SIGNALS and 0 < spec.mean <= most
+            and spec.stddev <= most and (spec.cpu_cores or 0.0) <= most)
 
 
 def _floor(tag: report.Tag) -> tuple[dict[Knob, float], str]:
@@ -375,11 +375,11 @@ def _reason(found: report.Directives) -> str:
     return fit.sentence(found.protection_reason)[:REASON] or 'no reason given'
 
 
-def _unsound(one: report.Override) -> str:
+def _unsound(override: report.Override) -> str:
     """What is wrong with an override by itself, '' if nothing is."""
-    if one.knob not in set(Knob):
-        return f'{one.knob!r} is no knob of this agent'
-    knob, value = Knob(one.knob), one.value
+    if override.knob not in set(Knob):
+        return f'{override.knob!r} is no knob of this agent'
+    knob, value = Knob(override.knob), override.value
     if knob not in knobs.OVERRIDABLE:
         return f'{knob} has no floor, so no override sets it'
     mistake = '' if value is None else knobs.mistake(knob, value)

@@ -77,7 +77,7 @@ class Happened(NamedTuple):
 def workloads(sample: HostSample, instances: Iterable[Instance]
               ) -> list[report.Workload]:
     """All that are there; the background last, if there are too many."""
-    known = {one.uuid: one for one in instances}
+    known = {instance.uuid: instance for instance in instances}
     found = []
     for workload, *_ in sorted(
             sample.workloads,
@@ -209,7 +209,8 @@ def entry(happened: Happened) -> report.AnyEntry:
             original=fit.value(event.original),
             reason=fit.sentence(event.reason),
             why=fit.sentence(event.why),
-            incident=fit.incident(event.incident))
+            incidents=[name for name in map(fit.incident, event.incidents)
+                       if name][:report.MAX_ANSWERED])
     if isinstance(event, transitions.KillEvent):
         return report.Kill(
             sequence=1, time_s=time_s,
@@ -250,7 +251,8 @@ def _incident(event: transitions.IncidentEvent, happened: Happened,
             one.outcome in OUTCOMES) else 'unclear',
         suspects=[report.Suspect(
             workload=fit.name(name), score=fit.number(scores.get(name)),
-            antagonist=name in antagonists)
+            antagonist=name in antagonists,
+            earlier=name in one.named_earlier)
             for name in dict.fromkeys((*antagonists, *scores))][:64],
         grounds=[report.Ground(
             workload=fit.maybe_name(ground.workload),

@@ -126,9 +126,10 @@ class Spool:
         :param most: so many at most, of ``most_bytes`` in all, but at least
             one if there is any
         """
-        found = self._guard(lambda db: self._batch(db, most, most_bytes), None)
-        if found is not None:
-            return found
+        batch = self._guard(
+            lambda db: self._batch(db, most, most_bytes), None)
+        if batch is not None:
+            return batch
         if self.fault and self._bytes:      # those on disk come first
             return self.run_id, []
         entries: list[report.AnyEntry] = []

@@ -41,10 +41,10 @@ def make_directory(directory: pathlib.Path) -> str:
         if os.geteuid() == 0:
             os.chown(directory, owner.st_uid, owner.st_gid,
                      follow_symlinks=False)
-    found = directory.lstat()
-    if stat.S_ISDIR(found.st_mode) and _only_owners_write(found, directory):
+    info = directory.lstat()
+    if stat.S_ISDIR(info.st_mode) and _only_owners_write(info, directory):
         return ''
-    return f'{_who(found)}: others may have written there'
+    return f'{_who(info)}: others may have written there'
 
 
 def make(path: pathlib.Path) -> bool:
@@ -56,12 +56,12 @@ def make(path: pathlib.Path) -> bool:
     there = False
     for one in of(path):
         try:
-            found = one.lstat()
+            info = one.lstat()
         except FileNotFoundError:
             continue
-        if (not stat.S_ISREG(found.st_mode) or found.st_nlink != 1
-                or not _only_owners_write(found, path.parent)):
-            raise Unusable(f'{one.name}: {_who(found)}: others may have '
+        if (not stat.S_ISREG(info.st_mode) or info.st_nlink != 1
+                or not _only_owners_write(info, path.parent)):
+            raise Unusable(f'{one.name}: {_who(info)}: others may have '
                            'written it')
         there = there or one == path
     if not there:

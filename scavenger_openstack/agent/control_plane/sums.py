@@ -36,12 +36,12 @@ class Sums:
         :param wall_s: UNIX time of the sample
         """
         hour_s = wall_s // HOUR_S * HOUR_S
-        for one in workloads:
-            workload = one.workload
+        for rated in workloads:
+            workload = rated.workload
             if not workload.application:
                 continue
             for name, signal in signals.SIGNALS.items():
-                value = fit.number(signal.value(one))
+                value = fit.number(signal.value(rated))
                 if value is None:
                     continue
                 key = specs.key(workload.project, workload.application,
@@ -50,7 +50,7 @@ class Sums:
                     specs.Statistics(), value, value))
                 self._sums[key] = (
                     samples.add(value, fit.number(signals.number(
-                        one.cpu_cores))),
+                        rated.cpu_cores))),
                     min(least, value), max(most, value))
 
     def drain(self, wall_s: float) -> list[report.Statistics]:

@@ -391,8 +391,8 @@ def make(call: Callable[[bytes], bytes], directory: pathlib.Path, *,
     :param allow_background: see :class:`.directives.Directives`
     :param options: see :class:`Sync`
     """
-    found = Sync(call, spool_.Spool(directory, spool_bytes),
-                 directives_.Directives(
-                     directory, allow_background=allow_background), **options)
-    found.load()
-    return found
+    sync = Sync(call, spool_.Spool(directory, spool_bytes),
+                directives_.Directives(
+                    directory, allow_background=allow_background), **options)
+    sync.load()
+    return sync

@@ -106,8 +106,8 @@ class BlindIsolation:
                       'cpu.idle is used instead')
             return False
         background = scavenger.groups(
-            one for one in rates.workloads
-            if one.workload.priority is Priority.BACKGROUND)
+            rated for rated in rates.workloads
+            if rated.workload.priority is Priority.BACKGROUND)
         groups = [group for group in background
                   if not self._driver.slow_cpu_set(group)
                   and group not in self.exempt]
@@ -205,10 +205,8 @@ class BlindIsolation:
                 raise errors.DriverError('a write of a CPU set hangs')
         for group in groups:
             # Asked first: to hold is to look, and then it is known.
-            theirs = group in self._sets and self._sets[group].foreign()
-            leaser.hold(group, Knob.CPU_SET)
-            if theirs:
-                leaser.adopt(group, Knob.CPU_SET, format_cpus(theirs))
+            leaser.hold(group, Knob.CPU_SET, self._sets[group].foreign()
+                        if group in self._sets else None)
         if set(self._sets) != set(groups):
             self._sets = {group: self._driver.fast_cpu_set(group)
                           for group in groups}
@@ -217,11 +215,13 @@ class BlindIsolation:
 
     def _within_originals(self, allowed: frozenset[int],
                           online: frozenset[int]) -> frozenset[int]:
+        held = self._leases.held()
         for group in self._sets:
-            original = self._leases.original(group, Knob.CPU_SET)
+            state = held.get((group, Knob.CPU_SET))
+            text = state and state.original.value
             # A set with no CPU online limits nothing: the kernel, too, lets
             # the group run on those of its parent.
-            own = parse_cpus(str(original or '')) & online
+            own = parse_cpus(str(text or '')) & online
             if own:
                 allowed &= own
         if not allowed:

@@ -62,11 +62,11 @@ class Claims:
         # Parents first: what is one of ours need not be shared.
         for path, how in sorted(self._wanted(), key=lambda one: (
                 one[1] == fcntl.LOCK_SH, len(one[0]))):
-            while (found := self._lock(path, how)) is None:
+            while (lock := self._lock(path, how)) is None:
                 if time.monotonic() >= until_s:
                     raise errors.AlreadyRunning(_already(path))
                 time.sleep(0.05)
-            seen.add(found)
+            seen.add(lock)
         for gone in set(self._locks) - seen:
             os.close(self._locks.pop(gone))
 
@@ -100,8 +100,8 @@ class Claims:
             fd = _open(path)
         except FileNotFoundError:
             return 0, 0
-        found = os.fstat(fd)
-        file = found.st_dev, found.st_ino
+        info = os.fstat(fd)
+        file = info.st_dev, info.st_ino
         if file in self._locks:
             os.close(fd)
             return file
@@ -129,9 +129,9 @@ def _open(path: str) -> int:
 def _already(path: str) -> str:
     """Which process has the lock, and what to do."""
     fd = _open(path)
-    found = os.fstat(fd)
+    info = os.fstat(fd)
     os.close(fd)
-    pid = state_directory.locked_by(found.st_dev, found.st_ino)
+    pid = state_directory.locked_by(info.st_dev, info.st_ino)
     state = next((agent.state_dir for agent in state_directory.agents()
                   if agent.pid == pid), '')
     said = ('a process that is not seen from this PID namespace already '

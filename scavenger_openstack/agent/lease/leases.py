@@ -46,7 +46,9 @@ from scavenger_openstack.agent.lease import claims as claims_
 from scavenger_openstack.agent.lease import heartbeat
 from scavenger_openstack.agent.lease import ownership
 from scavenger_openstack.agent.lease import watched as watched_
+from scavenger_openstack.drivers.base import KnobState
 from scavenger_openstack.drivers.base import RestoreAction
+from scavenger_openstack.drivers.base import Setting
 from scavenger_openstack import errors
 from scavenger_openstack.restore import abilities
 from scavenger_openstack.restore import actions as actions_
@@ -103,6 +105,7 @@ class Leases:
         self.lease_s = lease_s
         self._mutex = threading.Lock()
         self._records: Mapping[KnobKey, Lease] = {}
+        self._states: Mapping[KnobKey, KnobState] = {}
         self._kinds: Mapping[KnobKey, frozenset[str]] = {}
         self._busy: dict[KnobKey, int] = {}
         self._removing: set[KnobKey] = set()
@@ -231,16 +234,22 @@ class Leases:
             self.check()
             self._record(workload, knob, actions, original)
 
-    def original(self, workload: str, knob: Knob) -> Value | None:
-        """What the knob held before us, ``None`` for no limit or no lease."""
-        lease = self._records.get((workload, knob))
-        found: Value | None = lease.original if lease else None
-        return found
+    def wrote(self, workload: str, knob: Knob, ours: Setting | None) -> None:
+        """Remember what a knob holds after our write; in memory only.
 
-    def held(self) -> Mapping[KnobKey, Lease]:
-        """All that is held now: what each knob held before us, and the way
-        back.  Later changes do not show in it."""
-        return self._records
+        :param ours: ``None``: what is there may be another program's, or
+            half of a write
+        """
+        key = (workload, knob)
+        with self._mutex:
+            state = self._states.get(key)
+            if state is not None and state.ours is not ours:
+                self._states = {**self._states, key: state._replace(ours=ours)}
+
+    def held(self) -> Mapping[KnobKey, KnobState]:
+        """All that is held now: what each knob held before us, and what we
+        wrote.  Later changes do not show in it."""
+        return self._states
 
     def remove(self, workload: str, knob: Knob) -> None:
         """Remove the limit on a knob: restore its original, end its lease.
@@ -306,6 +315,8 @@ class Leases:
                 self._restore(lease)
             except errors.DriverError as exc:
                 LOG.warning('%s', exc)
+        for key in self._states:
+            self.wrote(*key, None)
         if self._own.moved(self._beat.fd):
             self.close_files()
             again = list(self._records.values())
@@ -410,11 +421,16 @@ class Leases:
               kinds: frozenset[str] = frozenset()) -> None:
         """Bring what :meth:`held` returns up to date; never change it."""
         held, every = dict(self._records), dict(self._kinds)
-        held.pop(key, None)
-        every.pop(key, None)
+        states = dict(self._states)
+        for mapping in held, every, states:
+            mapping.pop(key, None)
         if lease is not None:
             held[key], every[key] = lease, kinds
-        self._records, self._kinds = held, every
+            before = self._states.get(key)
+            states[key] = KnobState(
+                Setting(lease.original, lease.actions),
+                before.ours if before is not None else None)
+        self._records, self._kinds, self._states = held, every, states
 
     def _renew(self, now: float) -> None:
         try:

@@ -59,13 +59,13 @@ class Ownership:
         """
         for path in (self.path, self.path / 'leases'):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            found = path.stat(follow_symlinks=False)
-            if found.st_uid != os.geteuid():
+            info = path.stat(follow_symlinks=False)
+            if info.st_uid != os.geteuid():
                 raise errors.LeaseError(
-                    f'{path} belongs to user {found.st_uid}, and this is '
+                    f'{path} belongs to user {info.st_uid}, and this is '
                     f'user {os.geteuid()}: no limit is set without it; run '
                     'as that user, or give --state-dir')
-            if found.st_mode & 0o077:
+            if info.st_mode & 0o077:
                 path.chmod(0o700)
         self._lock = _take_lock(self.path / 'lock')
         self.records = os.open(self.path / 'leases', DIRECTORY)

@@ -99,8 +99,8 @@ class Totals:
         if tick.sample is None:
             return      # not known is not over
         self._sample, self._rates = tick.sample, tick.rates
-        self._disturbed = {(one.victim, page.cause(one.cause))
-                           for one in tick.incidents.values()}
+        self._disturbed = {(incident.victim, page.cause(incident.cause))
+                           for incident in tick.incidents.values()}
         self._use(tick.rates)
         if self._most:
             self._limit_instances(tick.sample, lasted_s)
@@ -115,8 +115,8 @@ class Totals:
             return
         workloads = capacity.background(rates)
         for name, rate in RATES.items():
-            used = [value for one in workloads
-                    if (value := getattr(one, rate)) is not None]
+            used = [value for workload in workloads
+                    if (value := getattr(workload, rate)) is not None]
             if used or not workloads:
                 self._background[name] = self._background.get(
                     name, 0.0) + sum(used) * rates.interval_s

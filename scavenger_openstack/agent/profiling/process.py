@@ -18,7 +18,7 @@ import sys
 import tempfile
 from typing import IO
 
-from scavenger_openstack.wire import profile
+from scavenger_openstack.wire.profile import MAX_PROFILE_BYTES
 
 COMMAND = (
     sys.executable, '-c',
@@ -27,7 +27,7 @@ COMMAND = (
     'from scavenger_openstack.ibench.host import supervised;'
     'raise SystemExit(supervised.main())')
 
-MOST_READ = profile.MAX_PROFILE_BYTES + 1
+MOST_READ = MAX_PROFILE_BYTES + 1
 """Bytes that are read of what it writes."""
 
 

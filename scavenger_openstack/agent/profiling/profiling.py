@@ -26,7 +26,8 @@ from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Workload
 from scavenger_openstack.wire import fit
-from scavenger_openstack.wire import profile
+from scavenger_openstack.wire.profile import FORMS
+from scavenger_openstack.wire.profile import MAX_PROFILE_BYTES
 from scavenger_openstack.wire import report
 
 LOG = log.getLogger(__name__)
@@ -203,7 +204,7 @@ class Profiling:
     def _end(self, now: float, wall_s: float) -> list[ProfilingEvent]:
         assert self._process is not None and self._order is not None
         status = self._process.status()
-        document, complaint = self._process.texts()
+        profile, complaint = self._process.texts()
         self._process.close()
         order, self._order, self._process = self._order, None, None
         seconds = max(0.0, now - self._began_s)
@@ -212,17 +213,16 @@ class Profiling:
             complaint = (f'the program that measures was ended by '
                          f'{signal.Signals(-status).name}')
             self._clean()
-        is_measured = status == 0 and not self._why and bool(document)
-        if is_measured and len(document) > profile.MAX_PROFILE_BYTES:
+        is_measured = status == 0 and not self._why and bool(profile)
+        if is_measured and len(profile) > MAX_PROFILE_BYTES:
             is_measured = False
-            complaint = ('a profile of more than '
-                         f'{profile.MAX_PROFILE_BYTES} bytes')
+            complaint = f'a profile of more than {MAX_PROFILE_BYTES} bytes'
         events = [ProfilingEvent(
             wall_s, 'measured' if is_measured else 'ended', order.id,
             order.workload, seconds,
             '' if is_measured else fit.sentence(
                 self._why or complaint or 'it wrote no profile'),
-            document if is_measured else '')]
+            profile if is_measured else '')]
         if self._cleaner is None:
             return events
         self._waiting = events
@@ -282,7 +282,7 @@ def why_not(now: float, order: orders_.ProfilingOrder, situation: Situation,
     """
     if now >= order.until_s:
         return 'the request came too late, it is no longer valid'
-    if order.form not in profile.FORMS:
+    if order.form not in FORMS:
         return f'this agent measures no form {order.form!a:.80}'
     workload = situation.workloads.get(order.workload)
     if workload is None or (order.instance

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+import functools
 from typing import Any
 from typing import get_args
 
@@ -39,6 +40,9 @@ FILTERS = {
                                 'Only what it did to this project.'),
     'sort': described({**schemas.one_of(SORTS), 'default': SORTS[0]},
                       'The greatest comes first.'),
+    'now': described({**schemas.FLAG, 'default': False},
+                     'true: only those that an open incident names now, or '
+                     'that a detector limits because one did.'),
     'parts': {'type': 'integer', 'minimum': 0, 'maximum': PARTS_MOST,
               'default': 0, 'description':
               'Into how many equal parts "history" divides the span.'}}
@@ -60,6 +64,8 @@ FIELDS = {
     'refuted': described(schemas.COUNT, 'Limits that did not.'),
     'limited': described(schemas.FLAG, 'Whether a detector or an operator '
                                        'limits it now.'),
+    'disturbs_now': described(schemas.FLAG, 'Whether an open incident names '
+                                            'it now.'),
     'foreground': described(schemas.FLAG, 'It is neither limited nor '
                                           'evicted.'),
     'eviction_recommended_at': described(
@@ -85,8 +91,11 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
         connection, now_s=call.now_s, since_s=since_s, until_s=until_s,
         project=query.get('project'),
         victim_project=query.get('victim_project'))
-    found = call.rankings.places(
-        connection, asked, sort=sort,
+    places = functools.partial(antagonists.ranking_now, connection) \
+        if query.get('now') else functools.partial(call.rankings.places,
+                                                   connection)
+    found = places(
+        asked, sort=sort,
         host_id=hosts.known(connection, query.get('host')),
         after=_after(call, sort), limit=call.limit + 1)
     rows = antagonists.sums(connection, found, asked)
@@ -95,6 +104,7 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
     newest_rows = {(row.host_id, row.name): row
                    for row in newest.workloads(connection, pairs)}
     limited = caps.limited(connection, pairs)
+    disturbing = antagonists.disturbing(connection, pairs=pairs)
     recommended = eviction_policy.recommended(
         connection, [row['instance'] for row in rows if row['instance']])
     parts = query.get('parts', 0)
@@ -103,6 +113,7 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
     # A ranking from the cache may have what was deleted since.
     page[call.noun] = [
         {**_shape(by_pair[pair], newest_rows.get(pair), pair in limited),
+         'disturbs_now': pair in disturbing,
          'eviction_recommended_at': times.iso(
              recommended.get(by_pair[pair]['instance'])),
          'history': divided(by_hour.get(pair, {}), asked, parts)}
@@ -142,8 +153,9 @@ def _shape(row: Mapping[str, Any], workload: Any, limited: bool
     :param workload: its newest row, ``None`` when none is kept
     """
     return schemas.shape(
-        FIELDS, row, limited=limited, eviction_recommended_at=None,
-        history=[], causes=row['causes'][:CAUSES_MOST],
+        FIELDS, row, limited=limited, disturbs_now=False,
+        eviction_recommended_at=None, history=[],
+        causes=row['causes'][:CAUSES_MOST],
         name='' if workload is None else workload.display_name,
         foreground=workload is not None
         and workload.priority == Priority.FOREGROUND)

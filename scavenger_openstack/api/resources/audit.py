@@ -50,16 +50,16 @@ FIELDS = {
 
 def list_(call: Call, connection: Any) -> dict[str, Any]:
     query = call.query
-    found = audit.page(
+    page = audit.page(
         connection, action=query.get('action'), target=query.get('target'),
         **_of_actor(query.get('actor')), by_agent=query.get('by_agent'),
         since_s=call.time_s('since'),
         after=call.after_id(), limit=call.limit + 1)
-    if not found:
+    if not page:
         validation.check_word(
             query.get('action'), 'action', ACTIONS,
             lambda action: audit.has_action(connection, action))
-    return call.page(found, _shape)
+    return call.page(page, _shape)
 
 
 def _of_actor(text: str | None) -> dict[str, str | None]:

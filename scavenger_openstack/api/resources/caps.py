@@ -48,8 +48,8 @@ HIDDEN_FILTERS = frozenset(('host', 'project'))
 """What tells readers of a project of others, or where an instance is."""
 
 HIDDEN: Mapping[str, None] = dict.fromkeys((
-    'id', 'host', 'reason', 'why', 'incident', 'override'))
-"""Likewise: texts name what suffers, the incident is another's, and ids tell
+    'id', 'host', 'reason', 'why', 'incidents', 'override'))
+"""Likewise: texts name what suffers, the incidents are of others, and ids tell
 how many limits there are."""
 
 FIELDS = {
@@ -65,9 +65,8 @@ FIELDS = {
     'owner': described(schemas.TEXT, 'The controller, or operator.'),
     'reason': schemas.MAYBE_TEXT,
     'why': described(schemas.MAYBE_TEXT, 'Why it was removed.'),
-    'incident': described(schemas.MAYBE_TEXT,
-                          'The id of the incident that it answers; empty '
-                          'for none.'),
+    'incidents': described(schemas.maybe(schemas.items(schemas.TEXT)),
+                           'The ids of the incidents that it answers.'),
     'set_at': schemas.MAYBE_TIME,
     'removed_at': schemas.MAYBE_TIME,
     'override': described(schemas.MAYBE_TEXT, 'The id of the override that '
@@ -104,7 +103,7 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
     project = call.only(policies.CAPS_ALL, policies.CAPS_LIST)
     if project is not None:
         call.hide(HIDDEN_FILTERS, FILTERS)
-    found = caps.page(
+    page = caps.page(
         connection, host_id=hosts.known(connection, query.get('host')),
         project=query.get('project') if project is None else project,
         instance=query.get('instance'),
@@ -113,10 +112,10 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
             [str, str, int], functools.partial(caps.id_of, connection,
                                                project)),
         limit=call.limit + 1)
-    shown = iter(shapes(connection, found, call.now_s))
+    shown = iter(shapes(connection, page, call.now_s))
     if project is None:
-        return call.page(found, lambda row: next(shown))
-    return call.page(found, lambda row: {
+        return call.page(page, lambda row: next(shown))
+    return call.page(page, lambda row: {
         **next(shown), **HIDDEN, **hidden_cpus(row['knob'])},
                      lambda row: [row['instance'], row['knob'],
                                   round(1e3 * row['set_s'])])
@@ -143,6 +142,7 @@ def shapes(connection: Any, found: list[dict[str, Any]], now_s: float,
         fields, row, id=str(row['id']), steps=[
             {'at': times.iso(time_s), 'value': value} for time_s, value in
             row['steps'] or [(row['set_s'], row['value'])]],
+        incidents=row['incidents'].split(),
         reason=names_.beside(row['reason'], others),
         why=names_.beside(row['why'], others),
         name=names.get((row['host_id'], row['workload']), ''),
@@ -221,9 +221,9 @@ def delete(call: Call, connection: Any) -> None:
 def _workload(connection: Any, host_id: int, name: str
               ) -> dict[str, Any] | None:
     for spelling in _spellings(name):
-        found = workloads.present(connection, host_id, spelling)
-        if found is not None:
-            return found
+        workload = workloads.present(connection, host_id, spelling)
+        if workload is not None:
+            return workload
     return None
 
 

@@ -75,7 +75,7 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
     host = query.get('host')
     hosts.known(connection, host)
     row = None if host is None else hosts_.by_name(connection, host)
-    found = evictions.page(
+    page = evictions.page(
         connection, instance=query.get('instance'),
         host=row['name'] if row else host,
         project=query.get('project') if project is None else project,
@@ -83,8 +83,8 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
         after=call.after_id() if project is None else call.after_row(
             [str], functools.partial(evictions.id_of, connection, project)),
         limit=call.limit + 1)
-    names = names_.of(connection, *(row['instance'] for row in found))
-    return call.page(found, lambda row: {
+    names = names_.of(connection, *(row['instance'] for row in page))
+    return call.page(page, lambda row: {
         **_shape(row, names), **(HIDDEN if project is not None else {})},
         lambda row: [row['id'] if project is None else row['uuid']])
 
@@ -100,10 +100,10 @@ def show(call: Call, connection: Any) -> dict[str, Any]:
 def create(call: Call, connection: Any) -> dict[str, Any]:
     """Ask for it, unless it is a dry run; the checks are the same."""
     instance = call.body['instance']
-    found = evictions.workload(connection, instance)
-    if found is None:
+    workload = evictions.workload(connection, instance)
+    if workload is None:
         raise faults.missing('workload that is instance', instance)
-    if not evictions.is_background(found):
+    if not evictions.is_background(workload):
         raise faults.conflict(f'{instance} is foreground, which is never '
                               'evicted.', 'instance')
     if evictions.unfinished(connection, instance):
@@ -114,15 +114,15 @@ def create(call: Call, connection: Any) -> dict[str, Any]:
                               'credentials in [openstack] of conductors.',
                               'instance')
     row = {'uuid': uuid.uuid4().hex, 'instance': instance,
-           'host': found['host'], 'project': found['project'],
+           'host': workload['host'], 'project': workload['project'],
            'how': call.body['how'], 'reason': call.body['reason'],
            'created_by': call.caller.name, 'created_s': call.now_s,
            'state': evictions.ASKED, 'detail': '', 'changed_s': call.now_s}
-    names = {instance: found['display_name']}
+    names = {instance: workload['display_name']}
     if call.body.get('dry_run', False):
         return {'eviction': {**_shape(row, names), 'id': '',
                              'state': 'dry run',
-                             'detail': _forecast(call, connection, found)}}
+                             'detail': _forecast(call, connection, workload)}}
     evictions.add(connection, **row)
     call.record(connection, 'eviction.ask', instance, before=None,
                 after=_shape(row, names), reason=row['reason'])

@@ -148,11 +148,11 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
     name = call.query.get('aggregate')
     if name is not None:
         aggregate(connection, name, 'aggregate')
-    found = hosts.page(connection, aggregate=name,
-                       enforcing=call.query.get('enforcing'),
-                       after=call.after_id(), limit=call.limit + 1)
-    names = _names(connection, *found)
-    return call.page(found, lambda row: _shape(row, call, names))
+    page = hosts.page(connection, aggregate=name,
+                      enforcing=call.query.get('enforcing'),
+                      after=call.after_id(), limit=call.limit + 1)
+    names = _names(connection, *page)
+    return call.page(page, lambda row: _shape(row, call, names))
 
 
 def show(call: Call, connection: Any) -> dict[str, Any]:

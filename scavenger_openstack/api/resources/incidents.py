@@ -55,7 +55,10 @@ ANTAGONIST = {'workload': schemas.MAYBE_TEXT, 'instance': schemas.MAYBE_TEXT,
               'name': schemas.MAYBE_TEXT, 'project': schemas.MAYBE_TEXT,
               'score': schemas.MAYBE_NUMBER,
               'foreground': described(
-                  schemas.maybe(schemas.FLAG), 'It is never limited.')}
+                  schemas.maybe(schemas.FLAG), 'It is never limited.'),
+              'earlier': described(
+                  schemas.maybe(schemas.FLAG), 'It disturbs no more, although '
+                                               'the incident goes on.')}
 SUSPECT = {**ANTAGONIST, 'antagonist': schemas.FLAG}
 GROUND_NUMBERS = {
     'share': described(
@@ -116,7 +119,7 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
     project = call.only(policies.INCIDENTS_ALL, policies.INCIDENTS_LIST)
     if project is not None:
         call.hide(HIDDEN_FILTERS, FILTERS)
-    found = incidents.page(
+    page = incidents.page(
         connection, host_id=hosts.known(connection, query.get('host')),
         project=query.get('project') if project is None else project,
         **_either('victim', call.name('victim')),
@@ -125,16 +128,16 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
         evidence_kind=query.get('evidence_kind'),
         since_s=call.time_s('since'), until_s=call.time_s('until'),
         after=_after(call, connection, project), limit=call.limit + 1)
-    if not found:
+    if not page:
         validation.check_word(
             query.get('cause'), 'cause', CAUSES, lambda cause: (
                 project is None and incidents.has_cause(connection, cause)))
-    shown = found[:call.limit]
+    shown = page[:call.limit]
     suspects = incidents.suspects(
         connection, [row['id'] for row in shown], antagonists=True)
     names = _names(connection, shown, suspects)
     return call.page(
-        found, lambda row: _shape(row, suspects[row['id']], names, project),
+        page, lambda row: _shape(row, suspects[row['id']], names, project),
         lambda row: [row['uuid']])
 
 
@@ -222,8 +225,8 @@ def _anonymous(suspects: Iterable[Mapping[str, Any]], own: set[str]
 def _shape(row: Mapping[str, Any], antagonists: list[dict[str, Any]],
            names: Mapping[tuple[int, str], str], project: str | None
            ) -> dict[str, Any]:
-    seen = [one for one in antagonists
-            if project is None or one['project'] == project]
+    seen = [antagonist for antagonist in antagonists
+            if project is None or antagonist['project'] == project]
     shown = [_suspect(one, row['host_id'], names) for one in seen]
     if len(seen) < len(antagonists):
         shown.append(_anonymous(antagonists,

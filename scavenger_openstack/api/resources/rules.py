@@ -89,13 +89,13 @@ def delete_exemption(call: Call, connection: Any) -> None:
 
 
 def _list(call: Call, connection: Any, kind: rules.Kind) -> dict[str, Any]:
-    found = rules.page(connection, kind, scope=call.query.get('scope'),
-                       target=call.query.get('target'),
-                       after=call.after_id(), limit=call.limit + 1)
-    instances = [row['target'] for row in found if row['scope'] == 'instance']
+    page = rules.page(connection, kind, scope=call.query.get('scope'),
+                      target=call.query.get('target'),
+                      after=call.after_id(), limit=call.limit + 1)
+    instances = [row['target'] for row in page if row['scope'] == 'instance']
     hosts_of = db_hosts.of_workloads(connection, instances)
     names = names_.of(connection, *instances)
-    return call.page(found, lambda row: _shown(
+    return call.page(page, lambda row: _shown(
         row, hosts_of.get(row['target']), names))
 
 

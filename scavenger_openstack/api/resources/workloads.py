@@ -82,7 +82,7 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
     if with_limits and call.limit > LIMITS_MOST:
         raise faults.bad('limit is too large for a page with limits.',
                          'limit', f'from 1 to {LIMITS_MOST}')
-    found = workloads.page(
+    page = workloads.page(
         connection, host_id=hosts.known(connection, query.get('host')),
         project=query.get('project') if project is None else project,
         name=call.name('name'), instance=query.get('instance'),
@@ -93,10 +93,10 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
                                           project)),
         limit=call.limit + 1)
     limits = caps.of_instances(
-        connection, [row['instance'] for row in found],
+        connection, [row['instance'] for row in page],
         call.now_s - LIMITS_S, call.now_s) if with_limits else None
     return call.page(
-        found, lambda row: _shape(row, limits, project), lambda row: [
+        page, lambda row: _shape(row, limits, project), lambda row: [
             row['id']] if project is None else [
                 row['instance'], round(1e3 * row['since_s'])])
 

@@ -307,14 +307,14 @@ def foreground(connection: connect.Connection, wanted: wishes.Wanted,
     if not evictions.is_background(has):
         return f"{has['host']} says that it is foreground by now"
     said = flavor.read(server.specs).priority
-    found = directives.tags(
+    tags = directives.tags(
         wanted, wanted.aggregates.of(has['host']),
         [(row['instance'], server.project, '')],
         [flavor_tags.FlavorTag(row['instance'], said, FLAVOR, '')]
         if said else ())
-    if found:
-        return ('' if found[0].priority == Priority.BACKGROUND
-                else f'the {found[0].source} was given the priority '
+    if tags:
+        return ('' if tags[0].priority == Priority.BACKGROUND
+                else f'the {tags[0].source} was given the priority '
                 'foreground')
     # Else the host has a reason of its own, unless it has not followed yet.
     return (f"its {has['source']} does not say any more that it is "

@@ -85,16 +85,16 @@ def apply(connection: connect.Connection, params: Params, now: float,
     :param now: UNIX time in seconds
     :param before: what the last look left
     """
-    found = rows.candidates(connection, now - params.window_h * HOUR_S,
-                            params.confirmed, now)
+    candidates = rows.candidates(connection, now - params.window_h * HOUR_S,
+                                 params.confirmed, now)
     short = {row['host_id']: row for row in rows.short(
         connection, shortage.SLACK_CORES, now)} if params.shortage_s else {}
     seen = shortage.look(before, short, now)
     due = shortage.due(seen, params)
-    if not (found or due):
+    if not (candidates or due):
         return [], seen
     look = _Look(connection, params, now)
-    look.antagonists(found)
+    look.antagonists(candidates)
     done = look.shortages([short[host] for host in due])
     return look.said, shortage.done(seen, done, params)
 

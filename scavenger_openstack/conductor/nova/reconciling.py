@@ -335,9 +335,9 @@ class Reconciler:
                 self._busy.discard(one.id)
             for text in mistakes(one, groups[one.id]):
                 self._said.warn(text)
-        found: int = self._written(functools.partial(
+        written: int = self._written(functools.partial(
             apply, servers=servers, groups=groups, now=self._clock()))
-        return found
+        return written
 
 
 def apply(connection: connect.Connection, servers: Iterable[Instance],
@@ -350,17 +350,17 @@ def apply(connection: connect.Connection, servers: Iterable[Instance],
         now - OVERLAP_S, now)
     known = flavor_tags.of_instances(connection, [one.id for one in servers])
     changed = 0
-    for one in servers:
-        row = None if one.deleted or not one.host else tag(
-            one, groups.get(one.id, ''))
-        if row == known.get(one.id):
+    for server in servers:
+        row = None if server.deleted or not server.host else tag(
+            server, groups.get(server.id, ''))
+        if row == known.get(server.id):
             continue
         changed += 1
         if row is None:
-            flavor_tags.forget(connection, one.id)
+            flavor_tags.forget(connection, server.id)
         else:
             flavor_tags.put(connection, row, now)
-    flavor_tags.confirmed(connection, [one.id for one in servers])
+    flavor_tags.confirmed(connection, [server.id for server in servers])
     return changed
 
 

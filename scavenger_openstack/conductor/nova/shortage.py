@@ -109,28 +109,28 @@ def decide(hosts: Sequence[Host], recent: Sequence[Row],
     :param most: so many are recommended
     """
     recent, known = list(recent), set(known)
-    found = Decision([], set())
+    decision = Decision([], set())
     for host in hosts:
         chosen = newest(host, {row['instance'] for row in recent})
         if host.policy != NONE:
             # One at a time: the cool-down decides when the next one goes.
             for one in chosen[:1]:
                 if hold(one, recent, params, now):
-                    found.later.add(host.id)
+                    decision.later.add(host.id)
                 else:
                     recent.append({**one, 'created_s': now})
-                    found.steps.append((host.policy, one))
+                    decision.steps.append((host.policy, one))
             continue
         for one in chosen:
             if one['instance'] in known:
                 continue
             if most <= 0:
-                found.later.add(host.id)
+                decision.later.add(host.id)
                 break
             most -= 1
             known.add(one['instance'])
-            found.steps.append((NONE, one))
-    return found
+            decision.steps.append((NONE, one))
+    return decision
 
 
 def newest(host: Host, tried: Collection[str]) -> list[Row]:
@@ -139,8 +139,8 @@ def newest(host: Host, tried: Collection[str]) -> list[Row]:
 
     :param tried: instances whose turn it is not again
     """
-    background = [one for one in host.instances
-                  if one['priority'] == Priority.BACKGROUND]
+    background = [instance for instance in host.instances
+                  if instance['priority'] == Priority.BACKGROUND]
     lacks = sum(one['vcpus'] for one in background) - host.cores - SLACK_CORES
     found: list[Row] = []
     for one in sorted(background, reverse=True,

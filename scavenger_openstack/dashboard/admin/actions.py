@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What an operator may do about an instance: exempt it, or evict it."""
+"""What an operator may do about an instance, exempt it or evict it, and about
+a profile."""
 
 from __future__ import annotations
 
@@ -78,6 +79,23 @@ class Evict(forms.SelfHandlingForm):
         return True
 
 
+class Delete(forms.SelfHandlingForm):
+    """The end of a profile."""
+
+    profile = forms.CharField(widget=forms.HiddenInput(), max_length=64)
+    reason = admin_forms.reason_field(_('Kept in the audit.'))
+
+    def handle(self, request: Any, data: dict[str, Any]) -> bool:
+        try:
+            client.send(request, 'DELETE', client.path_of(
+                'profiles', data['profile']), reason=data['reason'])
+        except client.Problem as problem:
+            self.api_error(admin_forms.uncertain(problem))
+            return False
+        messages.success(request, gettext('The profile is deleted.'))
+        return True
+
+
 class _OfInstance(views.PolicyForm):
     """A form about the instance that the URL names."""
 
@@ -93,22 +111,33 @@ class _OfInstance(views.PolicyForm):
 class SetExemption(_OfInstance):
     """Exempt an instance."""
 
+    name = 'exempt'
     rule = 'interference:exemptions:set'
-    url = 'horizon:admin:interference:exempt'
     form_class = Exempt
-    template_name = 'interference/admin/exempt.html'
-    form_id = modal_id = 'exempt_form'
-    page_title = modal_header = _('Exempt an instance')
+    page_title = _('Exempt an instance')
     submit_label = _('Exempt')
 
 
 class CreateEviction(_OfInstance):
     """Evict an instance."""
 
+    name = 'evict'
     rule = 'interference:evictions:create'
-    url = 'horizon:admin:interference:evict'
     form_class = Evict
-    template_name = 'interference/admin/evict.html'
-    form_id = modal_id = 'evict_form'
-    page_title = modal_header = _('Evict an instance')
+    page_title = _('Evict an instance')
     submit_label = _('Go on')
+
+
+class DeleteProfile(views.PolicyForm):
+    """Delete a profile."""
+
+    name = 'profile_delete'
+    rule = 'interference:profiles:delete'
+    tab = 'profiles'
+    form_class = Delete
+    page_title = _('Delete a profile')
+    submit_label = _('Delete')
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        return {**super().get_context_data(**kwargs),
+                'name': names.shown(self.request.GET.get('name', ''))}

@@ -77,19 +77,21 @@ INPUTS = (
 """Name, label and what may be typed."""
 
 
-class Show(fragment.View):
+class Show(fragment.Detail):
     """One incident."""
 
-    template_name = 'interference/admin/incident.html'
     part_name = 'interference/admin/_incident.html'
     page_title = gettext_lazy('Incident')
+    index_words = gettext_lazy('All incidents that are kept')
+    missing_words = gettext_lazy(
+        'There is no such incident, or no longer: incidents are kept for the '
+        'days that [database] keep_days says, 30 by default.')
 
-    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        pk = self.kwargs['pk']
-        return {**super().get_context_data(**kwargs), 'pk': pk,
-                'index': urls.reverse('horizon:admin:interference:index')
-                + f'?tab={TAB}',
-                **self.fragment(lambda: load_incident(self.request, pk))}
+    def index(self) -> str:
+        return f'{urls.reverse("horizon:admin:interference:index")}?tab={TAB}'
+
+    def load(self, pk: str) -> dict[str, Any]:
+        return load_incident(self.request, pk)
 
 
 def filters(query: Mapping[str, str]) -> dict[str, str]:

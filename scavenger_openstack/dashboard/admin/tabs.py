@@ -11,6 +11,7 @@ from scavenger_openstack.dashboard.admin import hosts
 from scavenger_openstack.dashboard.admin import incidents
 from scavenger_openstack.dashboard.admin import limits
 from scavenger_openstack.dashboard.admin import overview
+from scavenger_openstack.dashboard.admin import profiles
 
 
 class Interference(tabs.TabGroup):
@@ -18,5 +19,5 @@ class Interference(tabs.TabGroup):
 
     slug = 'interference'
     tabs = (overview.Overview, incidents.Incidents, antagonists.Antagonists,
-            limits.Limits, hosts.Hosts)
+            limits.Limits, hosts.Hosts, profiles.Profiles)
     sticky = False

@@ -30,18 +30,28 @@ class Index(tabs.TabView):
     page_title = _('Interference')
 
 
-OF_URL = ('host', 'workload', 'knob', 'instance', 'scope', 'target',
-          'enabled')
+OF_URL = ('host', 'workload', 'knob', 'instance', 'profile', 'scope',
+          'target', 'enabled')
 """Fields that a link may fill: what a form is about.  Reasons, amounts and
 confirmations are typed by the operator."""
 
 
 class PolicyForm(forms.ModalFormView):
-    """A form that one policy allows; it goes back to one of the tabs."""
+    """A form that one policy allows; it goes back to one of the tabs.
 
+    ``name`` is that of its URL, and with an underscore that of its template.
+    """
+
+    name = ''
     rule = ''
     tab = ''
-    url = ''
+    template_name = 'interference/admin/form.html'
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.ajax_template_name = f'interference/admin/_{self.name}.html'
+        self.form_id = self.modal_id = f'{self.name}_form'
+        self.modal_header = self.page_title
 
     def dispatch(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         if not policy.check((('interference', self.rule),), request):
@@ -61,19 +71,19 @@ class PolicyForm(forms.ModalFormView):
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         return {**super().get_context_data(**kwargs),
-                'submit_url': urls.reverse(self.url)}
+                'part_name': self.ajax_template_name,
+                'submit_url': urls.reverse(
+                    f'horizon:admin:interference:{self.name}')}
 
 
 class SetLimit(PolicyForm):
     """Set an override; without a host and a workload, choose them first."""
 
+    name = 'cap_set'
     rule = 'interference:overrides:set'
     tab = 'limits'
-    url = 'horizon:admin:interference:cap_set'
     form_class = admin_forms.SetLimit
-    template_name = 'interference/admin/set_limit.html'
-    form_id = modal_id = 'set_limit_form'
-    page_title = modal_header = _('Override a limit')
+    page_title = _('Override a limit')
     submit_label = _('Set')
 
     def get_form_class(self) -> type:
@@ -115,13 +125,11 @@ class SetLimit(PolicyForm):
 class UnsetLimit(PolicyForm):
     """Remove an override."""
 
+    name = 'cap_unset'
     rule = 'interference:overrides:delete'
     tab = 'limits'
-    url = 'horizon:admin:interference:cap_unset'
     form_class = admin_forms.UnsetLimit
-    template_name = 'interference/admin/unset_limit.html'
-    form_id = modal_id = 'unset_limit_form'
-    page_title = modal_header = _('Remove an override')
+    page_title = _('Remove an override')
     submit_label = _('Remove')
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
@@ -134,11 +142,9 @@ class UnsetLimit(PolicyForm):
 class Protection(PolicyForm):
     """Turn protection off or on."""
 
+    name = 'protection'
     rule = 'interference:protection:set'
     tab = 'overview'
-    url = 'horizon:admin:interference:protection'
     form_class = admin_forms.Protection
-    template_name = 'interference/admin/protection.html'
-    form_id = modal_id = 'protection_form'
-    page_title = modal_header = _('Protection')
+    page_title = _('Protection')
     submit_label = _('Change')

@@ -12,6 +12,7 @@ from django.utils.http import urlencode
 from django.utils import timezone
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy
+from openstack_dashboard import policy
 
 from scavenger_openstack.dashboard import client
 from scavenger_openstack.dashboard import fragment
@@ -34,21 +35,27 @@ class Index(fragment.View):
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         return {**super().get_context_data(**kwargs),
+                'may_see_profiles': policy.check(
+                    (('interference', 'interference:profiles:list'),),
+                    self.request),
                 **self.fragment(lambda: load(self.request))}
 
 
-class Show(fragment.View):
+class Show(fragment.Detail):
     """One incident, as the project of the victim may see it."""
 
-    template_name = 'interference/project/incident.html'
     part_name = 'interference/project/_incident.html'
     page_title = gettext_lazy('Disturbance')
+    index_words = gettext_lazy('All disturbances of this project')
+    missing_words = gettext_lazy(
+        'There is no such disturbance of this project, or no longer: they '
+        'are kept for some weeks only.')
 
-    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        pk = self.kwargs['pk']
-        return {**super().get_context_data(**kwargs),
-                'index': urls.reverse('horizon:project:disturbances:index'),
-                **self.fragment(lambda: load_incident(self.request, pk))}
+    def index(self) -> str:
+        return urls.reverse('horizon:project:disturbances:index')
+
+    def load(self, pk: str) -> dict[str, Any]:
+        return load_incident(self.request, pk)
 
 
 def load(request: Any, instance: str | None = None) -> dict[str, Any]:

@@ -77,8 +77,8 @@ def members(connection: Connection, name: str | None = None, *,
 def hosts(connection: Connection, name: str | None = None
           ) -> dict[str, list[str]]:
     """The names of the hosts that count; see :func:`members`."""
-    return {aggregate: found.hosts
-            for aggregate, found in members(connection, name).items()}
+    return {aggregate: member.hosts
+            for aggregate, member in members(connection, name).items()}
 
 
 class ByHost:

@@ -113,6 +113,46 @@ def ranking(connection: Connection, asked: Span, *, sort: Sort,
         key.desc(), _H.host_id.desc(), _H.workload.desc()).limit(limit))
 
 
+def disturbing(connection: Connection, *, host_id: int | None = None,
+               pairs: Iterable[tuple[int, str]] | None = None
+               ) -> set[tuple[int, str]]:
+    """Return which (host, workload) an open incident names now.
+
+    :param pairs: only of these
+    """
+    incidents, suspects = tables.incidents.c, tables.suspects.c
+    query = rows.equal(select(
+        incidents.host_id, suspects.workload).distinct().join_from(
+            tables.suspects, tables.incidents).where(
+                incidents.ended_s.is_(None), suspects.antagonist.is_(True),
+                suspects.earlier.is_(False)), {incidents.host_id: host_id})
+    if pairs is not None:
+        query = query.where(rows.among(incidents.host_id, suspects.workload,
+                                       pairs))
+    return {(row[0], row[1]) for row in connection.execute(query)}
+
+
+def ranking_now(connection: Connection, asked: Span, *, sort: Sort,
+                host_id: int | None = None, after: Place | None = None,
+                limit: int) -> list[Place]:
+    """Return the places of a page of those that disturb now, or are limited
+    because they did; as :func:`ranking`."""
+    caps = tables.caps.c
+    pairs = disturbing(connection, host_id=host_id) | {
+        (row[0], row[1]) for row in connection.execute(rows.equal(
+            select(caps.host_id, caps.workload).distinct().where(
+                caps.removed_s.is_(None), caps.incidents != ''),
+            {caps.host_id: host_id}))}
+    places = [Place(
+        round(1000 * row[sort]) if sort == 'interference_s' else row[sort],
+        row['host_id'], row['workload'])
+        for some in rows.batches(sorted(pairs))
+        for row in sums(connection, [Place(0, *pair) for pair in some], asked)
+        if asked.project in (None, row['project'])]
+    return sorted((place for place in places if after is None
+                   or place < after), reverse=True)[:limit]
+
+
 def sums(connection: Connection, places: Iterable[Place], asked: Span
          ) -> list[Row]:
     """What each of them did, in their order; ``causes`` is a list."""
@@ -205,7 +245,7 @@ def _summed(connection: Connection, wanted: list[tuple[int, str]],
             asked: Span) -> dict[tuple[int, str], Row]:
     """Sums out of the hourly ones."""
     where = (*_within(asked), rows.among(_H.host_id, _H.workload, wanted))
-    found: dict[tuple[int, str], Row] = {
+    summed: dict[tuple[int, str], Row] = {
         (row['host_id'], row['workload']): {**row, 'causes': []}
         for row in rows.rows(connection, rows.equal(select(
             _H.host_id, tables.hosts.c.name.label('host'), _H.workload,
@@ -225,8 +265,8 @@ def _summed(connection: Connection, wanted: list[tuple[int, str]],
             select(_H.host_id, _H.workload, _H.cause).where(*where)
             .distinct().order_by(_H.cause),
             {_H.victim_project: asked.victim_project})):
-        found[row['host_id'], row['workload']]['causes'].append(row['cause'])
-    return found
+        summed[row['host_id'], row['workload']]['causes'].append(row['cause'])
+    return summed
 
 
 def _within(asked: Span) -> tuple[ColumnElement[bool], ...]:

@@ -41,9 +41,10 @@ def page(connection: Connection, *, host_id: int | None = None,
 
 def of_incident(connection: Connection, host_id: int, incident: str,
                 limit: int) -> list[Row]:
-    """Limits that were set because of an incident, newest first."""
+    """Return the limits that answer an incident, the newest first."""
     return rows.rows(connection, _caps().where(
-        _C.host_id == host_id, _C.incident == incident)
+        _C.host_id == host_id, (' ' + _C.incidents + ' ').contains(
+            f' {incident} ', autoescape=True))
         .order_by(_C.id.desc()).limit(limit))
 
 
@@ -58,7 +59,7 @@ def limited(connection: Connection, pairs: Iterable[tuple[int, str]]
     return {(row[0], row[1]) for row in connection.execute(
         select(_C.host_id, _C.workload).distinct().where(
             _C.removed_s.is_(None),
-            or_(_C.incident != '', _C.owner == OWNER),
+            or_(_C.incidents != '', _C.owner == OWNER),
             rows.among(_C.host_id, _C.workload, wanted)))}
 
 
@@ -171,7 +172,7 @@ def _caps() -> Select:
     return select(
         _C.id, _C.host_id, tables.hosts.c.name.label('host'), _C.workload,
         _C.instance, _C.project, _C.knob, _C.value, _C.original, _C.owner,
-        _C.reason, _C.why, _C.incident, _C.steps, _C.set_s, _C.removed_s
+        _C.reason, _C.why, _C.incidents, _C.steps, _C.set_s, _C.removed_s
     ).join_from(tables.caps, tables.hosts)
 
 

@@ -117,7 +117,8 @@ def with_evidence(connection: Connection, *, causes: Collection[str],
 
 def suspects(connection: Connection, incident_ids: Iterable[int], *,
              antagonists: bool = False) -> dict[int, list[Row]]:
-    """Incident's id -> its suspects, those with the highest score first.
+    """Incident's id -> its suspects, those with the highest score first;
+    ``earlier``: named, and disturbs no more although the incident goes on.
 
     :param antagonists: only those that were named
     """
@@ -126,14 +127,18 @@ def suspects(connection: Connection, incident_ids: Iterable[int], *,
     if not ids:
         return found
     query = select(_S.incident_id, _S.workload, _S.instance, _S.project,
-                   _S.score, _S.antagonist, _S.foreground).where(
-                       _S.incident_id.in_(ids))
+                   _S.score, _S.antagonist, _S.foreground, _S.earlier,
+                   _I.ended_s).join_from(
+                       tables.suspects, tables.incidents).where(
+                           _S.incident_id.in_(ids))
     if antagonists:
         query = query.where(_S.antagonist.is_(True))
     for row in rows.rows(connection, query.order_by(_S.id)):
-        found[row['incident_id']].append(row)
+        # When an incident is over nothing disturbs its victim any more.
+        found[row['incident_id']].append({
+            **row, 'earlier': row['earlier'] and row['ended_s'] is None})
     for some in found.values():
-        some.sort(key=lambda row: (not row['antagonist'],
+        some.sort(key=lambda row: (not row['antagonist'], row['earlier'],
                                    row['score'] is None,
                                    -(row['score'] or 0.0)))
     return found

@@ -52,10 +52,11 @@ class Event(enum.StrEnum):
 INCIDENT = ('victim', 'signal', 'cause', 'controller', 'value', 'threshold',
             'outcome', 'project')
 LIMIT = ('workload', 'instance', 'project', 'knob', 'value', 'original',
-         'owner', 'reason', 'why', 'incident')
+         'owner', 'reason', 'why')
 OVERRIDE = ('workload', 'instance', 'project', 'knob', 'value', 'reason',
             'created_by')
-ANTAGONIST = ('workload', 'instance', 'project', 'score', 'foreground')
+ANTAGONIST = ('workload', 'instance', 'project', 'score', 'foreground',
+              'earlier')
 GROUND = ('workload', 'kind', 'share', 'waited_s', 'window_s', 'chance',
           'before', 'after')
 
@@ -115,6 +116,7 @@ def add_limits(connection: Connection, event: Event, host_id: int,
         tables.hosts.c.id == host_id)).scalar()
     add(connection, event, [
         {'host': host, **{field: limit.get(field) for field in LIMIT},
+         'incidents': limit['incidents'].split(),
          'set_at': iso(limit['set_s']),
          'removed_at': iso(limit['removed_s'])} for limit in limits], now_s)
 

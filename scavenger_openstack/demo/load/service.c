@@ -3,49 +3,72 @@
 /*
  * A latency-sensitive service under open-loop load.
  *
- *   service calibrate
- *       prints how many iterations of work one CPU does in a millisecond
- *   service ARRIVALS OUT THREADS START_S ITERATIONS_PER_MS
- *       ARRIVALS: doubles, pairs of (arrival after START_S in s, work in ms)
- *       OUT: doubles, one latency in s per arrival; 0 is not yet served
- *       ITERATIONS_PER_MS: 0 makes a request so much CPU time, however much
- *       the CPU gets done in it
+ *   service REQUESTS LATENCIES THREADS START_S PERIOD_S
+ *       REQUESTS: doubles, pairs of (moment after START_S in s, CPU time in
+ *           ms), in order; they come again each PERIOD_S
+ *       LATENCIES: doubles, one latency in s per request, of its last time;
+ *           0 is not served yet
  *
- * The next arrival is always taken by the next free thread, which sleeps
+ * The next request is always taken by the next free thread, which sleeps
  * until it is due.  That is a queue served first come, first served by
  * THREADS servers, without a generator that could be late itself.  Latency
  * counts from the moment the request was due, so a request that had to
  * wait for a thread is charged for the wait.
- *
- * All its pages are locked.  When the host is out of memory the kernel
- * throws out program text first, and this latency would then show the disk
- * as well; what memory does to the service is seen in store.c alone.
  */
 #define _GNU_SOURCE
-#include "demo.h"
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
-static const double *arrivals;
-static double *latency;
+#define STEPS 1000       /* of work between two reads of the CPU time */
+#define THREADS 1024
+
+static const double *requests;
+static double *latencies;
 static size_t count;
 static atomic_size_t next;
-static double start_s, iterations_per_ms;
+static double start_s, period_s;
 
-static double cpu_s(void)
+static _Noreturn void fail(const char *what)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return t.tv_sec + t.tv_nsec * 1e-9;
+    fprintf(stderr, "%s: %s\n", what, strerror(errno));
+    exit(1);
 }
 
-static uint64_t work(double work_ms, uint64_t state)
+static double read_clock(clockid_t clock)
 {
-    if (iterations_per_ms > 0)
-        return spin(work_ms * iterations_per_ms, state);
-    for (double until_s = cpu_s() + work_ms / 1000; cpu_s() < until_s;)
-        state = spin(1000, state);
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void sleep_until(double when_s)
+{
+    struct timespec t = {(time_t)when_s, 0};
+    t.tv_nsec = (long)((when_s - (double)t.tv_sec) * 1e9);
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
+        ;
+}
+
+/* Use so much CPU time, whatever the CPU gets done in it. */
+static uint64_t work(double cpu_ms, uint64_t state)
+{
+    double until_s = read_clock(CLOCK_THREAD_CPUTIME_ID) + cpu_ms / 1000;
+    while (read_clock(CLOCK_THREAD_CPUTIME_ID) < until_s)
+        for (unsigned i = 0; i < STEPS; i++) {
+            state = state * 6364136223846793005ull + 1442695040888963407ull;
+            __asm__ volatile("" : "+r"(state));
+        }
     return state;
 }
 
@@ -55,56 +78,49 @@ static void *serve(void *unused)
     (void)unused;
     prctl(PR_SET_TIMERSLACK, 1);
     for (;;) {
-        size_t i = atomic_fetch_add(&next, 1);
-        if (i >= count)
-            return NULL;
-        double due_s = start_s + arrivals[2 * i];
+        size_t number = atomic_fetch_add(&next, 1), i = number % count;
+        double due_s = start_s + requests[2 * i]
+            + period_s * (double)(number / count);
         sleep_until(due_s);
-        state = work(arrivals[2 * i + 1], state);
-        latency[i] = now_s() - due_s;
+        state = work(requests[2 * i + 1], state);
+        latencies[i] = read_clock(CLOCK_MONOTONIC) - due_s;
     }
+    return NULL;
 }
 
-static int calibrate(void)
+/* A file as shared memory: what is written stays when we are killed. */
+static void *map(const char *path, int flags, size_t *bytes)
 {
-    const uint64_t iterations = 800000;
-    double best = 0;
-    uint64_t state = 1;
-    for (int i = 0; i < 200; i++) {
-        double before = cpu_s();
-        state = spin(iterations, state);
-        double speed = iterations / (cpu_s() - before) / 1000;
-        if (speed > best)
-            best = speed;
-    }
-    printf("%.0f\n", best);
-    return state == 0;
+    struct stat info;
+    int fd = open(path, flags | O_CLOEXEC, 0600);
+    if (fd < 0 || (*bytes && ftruncate(fd, (off_t)*bytes) != 0)
+        || fstat(fd, &info) != 0)
+        fail(path);
+    *bytes = (size_t)info.st_size;
+    void *at = mmap(NULL, *bytes, flags & O_RDWR ? PROT_READ | PROT_WRITE
+                    : PROT_READ, MAP_SHARED, fd, 0);
+    if (at == MAP_FAILED)
+        fail(path);
+    close(fd);
+    return at;
 }
 
 int main(int argc, char **argv)
 {
-    pthread_t thread[1024];
-    pthread_attr_t small;
-
-    if (argc == 2 && strcmp(argv[1], "calibrate") == 0)
-        return calibrate();
+    pthread_t thread;
+    size_t bytes = 0;
     if (argc != 6)
         return 2;
-    arrivals = read_doubles(argv[1], &count);
-    count /= 2;
-    latency = share(argv[2], count * sizeof(double));
-    memset(latency, 0, count * sizeof(double));
+    requests = map(argv[1], O_RDONLY, &bytes);
+    count = bytes / sizeof(double) / 2;
+    bytes = count * sizeof(double);
+    latencies = map(argv[2], O_RDWR | O_CREAT, &bytes);
     int threads = atoi(argv[3]);
     start_s = strtod(argv[4], NULL);
-    iterations_per_ms = strtod(argv[5], NULL);
-    if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0)
-        fail("mlockall");
-    pthread_attr_init(&small);
-    pthread_attr_setstacksize(&small, 65536);
-    for (int i = 0; i < threads && i < 1024; i++)
-        if ((errno = pthread_create(&thread[i], &small, serve, NULL)))
+    period_s = strtod(argv[5], NULL);
+    for (int i = 0; i < threads && i < THREADS; i++)
+        if ((errno = pthread_create(&thread, NULL, serve, NULL)))
             fail("pthread_create");
-    for (int i = 0; i < threads && i < 1024; i++)
-        pthread_join(thread[i], NULL);
-    return 0;
+    for (;;)
+        pause();
 }

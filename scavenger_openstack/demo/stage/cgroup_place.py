@@ -16,7 +16,6 @@ it; not switched off at the end, since by then something else may.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 import contextlib
 import errno
 import os
@@ -29,9 +28,7 @@ from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack import errors
 
 NEEDED = ('cpu', 'cpuacct', 'cpuset', 'memory', 'freezer')
-ALSO = ('blkio',)
-PASSED_ON = {'memory': 'memory', 'blkio': 'io', 'cpu': 'cpu',
-             'cpuset': 'cpuset'}
+PASSED_ON = {'memory': 'memory', 'cpu': 'cpu', 'cpuset': 'cpuset'}
 """Controllers that version 2 has to pass on, and their names there.
 
 ``memory`` first: a cgroup with processes may pass on ``cpu``, and then has
@@ -56,15 +53,13 @@ class Place(NamedTuple):
     path: str
 
 
-def find(*also_needed: str) -> Place:
-    """Where a demo can be played here.
+def find() -> Place:
+    """Return where a demo can run here.
 
-    :param also_needed: of :data:`ALSO`, those that it cannot do without
     :raises DriverError: nowhere; the message says why and what to do.
     """
-    needed = (*NEEDED, *also_needed)
     mounts = cgroup_mounts.find_mounts()
-    versions = {name: mounts[name].version for name in needed
+    versions = {name: mounts[name].version for name in NEEDED
                 if name in mounts and name in PASSED_ON}
     first = sorted(name for name in versions if versions[name] == 1)
     second = sorted(name for name in versions if versions[name] == 2)
@@ -75,7 +70,7 @@ def find(*also_needed: str) -> Place:
             f'{", ".join(second)} belong to v2; boot with '
             'systemd.unified_cgroup_hierarchy=1, or unmount the v1 ones')
     if first or 'unified' not in mounts:
-        missing = [name for name in needed
+        missing = [name for name in NEEDED
                    if name not in mounts or mounts[name].version != 1]
         if missing:
             raise errors.DriverError(
@@ -84,12 +79,11 @@ def find(*also_needed: str) -> Place:
                 'kernel that has them boot without cgroup_disable=, in a '
                 'container mount /sys/fs/cgroup')
         return Place(1, {name: pathlib.Path(mounts[name].path)
-                         for name in (*NEEDED, *ALSO) if name in mounts
-                         and mounts[name].version == 1}, '')
+                         for name in NEEDED}, '')
     mount = pathlib.Path(mounts['unified'].path)
     path = _delegated(mount)
-    _check_offered(pathlib.Path(f'{mount}{path}'), needed)
-    return Place(2, dict.fromkeys((*NEEDED, *ALSO), mount), path)
+    _check_offered(pathlib.Path(f'{mount}{path}'))
+    return Place(2, dict.fromkeys(NEEDED, mount), path)
 
 
 def everywhere() -> list[pathlib.Path]:
@@ -114,10 +108,9 @@ def _delegated(mount: pathlib.Path) -> str:
     return ''
 
 
-def _check_offered(place: pathlib.Path, needed: Iterable[str]) -> None:
+def _check_offered(place: pathlib.Path) -> None:
     offered = (place / 'cgroup.controllers').read_text().split()
-    missing = [PASSED_ON[name] for name in needed
-               if name in PASSED_ON and PASSED_ON[name] not in offered]
+    missing = [name for name in PASSED_ON.values() if name not in offered]
     if not missing:
         return
     cure = ('boot without cgroup_disable=, and unmount what holds them as '

@@ -13,37 +13,34 @@ import pathlib
 import signal
 import time
 
-from scavenger_openstack.demo.stage import cgroup_names
-from scavenger_openstack.demo.stage.cgroup_names import File
 from scavenger_openstack.demo.stage import cgroup_place
 from scavenger_openstack.drivers.kernel import cgroup_members
 from scavenger_openstack import errors
-from scavenger_openstack.types import parse_cpus
 
 END_S = 10.0
-NO_LIMIT_BYTES = 1 << 60
 THAW = (('freezer.state', 'THAWED'), ('cgroup.freeze', '0'))
-
-
-def check(*also_needed: str) -> None:
-    """See whether the demo can be played here.
-
-    :raises DriverError: it cannot; the message says what to do.
-    """
-    cgroup_place.find(*also_needed)
+WEIGHT = {1: ('cpu.shares', 1024), 2: ('cpu.weight', 100)}
+"""The file with the CPU weight of a cgroup, and what all have at first, by
+the version of cgroups."""
+KNOBS = ('cpu.shares', 'cpu.cfs_period_us', 'cpu.cfs_quota_us', 'cpu.weight',
+         'cpu.max', 'cpu.idle', 'cpuset.cpus', 'cpuset.mems',
+         'memory.limit_in_bytes', 'memory.soft_limit_in_bytes',
+         'memory.high', 'memory.max', 'freezer.state', 'cgroup.freeze')
+"""All files that the agent may change, of both versions: each has to read the
+same after it has ended."""
 
 
 def left_over() -> dict[str, list[pathlib.Path]]:
-    """The trees that demos have here, by the name that they were given.
+    """Return the trees that demos have here, by the id of the demo.
 
-    :raises DriverError: no demo can be played here.
+    :raises DriverError: no demo can run here.
     """
-    found: dict[str, list[pathlib.Path]] = {}
+    trees: dict[str, list[pathlib.Path]] = {}
     for place in cgroup_place.everywhere():
         for top in place.glob(cgroup_place.PREFIX + '*'):
-            found.setdefault(top.name.removeprefix(
+            trees.setdefault(top.name.removeprefix(
                 cgroup_place.PREFIX), []).append(top)
-    return found
+    return trees
 
 
 def remove(tops: Iterable[pathlib.Path], timeout_s: float = END_S) -> None:
@@ -113,16 +110,14 @@ class Tree:
         self.version = place.version
         self.name = f'{place.path}/{cgroup_place.PREFIX}{name}'
         self.groups: list[str] = []
-        self._names = cgroup_names.NAMES[place.version]
         self._mounts = place.mounts
         self._tops = [pathlib.Path(f'{mount}{self.name}')
                       for mount in dict.fromkeys(place.mounts.values())]
 
-    # --- making and ending
+    def make(self, below: str = '', cpus: str = '') -> None:
+        """Make a group; the one above it is there.
 
-    def make(self, below: str = '') -> None:
-        """Make a group, what is above it first.
-
+        :param cpus: such as ``0-1,4``; none: as above
         :raises DriverError: the kernel or the container does not let us.
         """
         for top in self._tops:
@@ -137,15 +132,13 @@ class Tree:
                     '--privileged does') from exc
             if self.version == 2:
                 cgroup_place.pass_on(path.parent)
-        if self.version == 1:
+        path = self._group('cpuset', below)
+        if self.version == 1:    # it begins without any
             for file in ('cpuset.mems', 'cpuset.cpus'):
-                path = self._path(File('cpuset', file), below)
-                path.write_text((path.parent.parent / file).read_text())
+                (path / file).write_text((path.parent / file).read_text())
+        if cpus:
+            self._write(path / 'cpuset.cpus', cpus)
         self.groups.append(below)
-        if not below:    # what the host has must not help the one played
-            swap = self._path(self._names.swap, below)
-            if swap.exists():
-                swap.write_text('0')
 
     def check_entry(self, below: str) -> None:
         """See whether a process may leave the cgroup it is in for ours.
@@ -173,33 +166,6 @@ class Tree:
         """Where a process writes 0 to become a member."""
         return [f'{top}{below}/cgroup.procs' for top in self._tops]
 
-    def members(self, below: str | None = None) -> list[int]:
-        """Every process that runs in a group, or in all of them."""
-        groups = self.groups if below is None else [below]
-        return sorted({pid for group in groups
-                       for pid in pids(self._group('memory', group))})
-
-    def end(self, below: Iterable[str], timeout_s: float = END_S) -> None:
-        """End every process in these groups and wait until it is gone.
-
-        It ends also what is frozen, and frozen again meanwhile.
-
-        :raises DriverError: one does not end in ``timeout_s``.
-        """
-        deadline_s = time.monotonic() + timeout_s
-        groups = [self._group('memory', group) for group in below]
-        above = dict.fromkeys(self._group('freezer', level)
-                              for group in below
-                              for level in (*self._above(group), group))
-        while left := [pid for group in groups for pid in pids(group)]:
-            if time.monotonic() > deadline_s:
-                raise errors.DriverError(
-                    f'processes {left} of the demo did not end within '
-                    f'{timeout_s:g} s of SIGKILL (State in /proc/PID/status '
-                    'says why); run scavenger-demo --clean')
-            _kill(groups, above)
-            time.sleep(0.01)
-
     def remove(self) -> None:
         """End all that runs in it and remove it.
 
@@ -207,103 +173,36 @@ class Tree:
         """
         remove(self._tops)
 
-    # --- limits
-
-    def set_cpus(self, below: str, cpus: str | None) -> None:
-        """CPUs such as ``0-1,4``; None are all.
-
-        :raises DriverError: the kernel does not take it; as all of these.
-        """
-        if cpus is None:
-            cpus = self._names.every_cpu
-            if cpus is None:
-                cpus = self._read(self._names.cpus, '')
-        self._write(self._names.cpus, below, f'{cpus}\n')
-
     def set_cpu_weight(self, below: str, weight: float) -> None:
-        """1 is what every cgroup has at first."""
-        self._write(self._names.cpu_weight, below,
-                    f'{self._names.usual_weight * weight:.0f}')
+        """Set the CPU weight; 1 is what every cgroup has at first.
 
-    def set_cpu_idle(self, below: str, idle: bool) -> None:
-        self._write(self._names.cpu_idle, below, str(int(idle)))
-
-    def set_cpu_quota(self, below: str, cores: float | None) -> None:
-        self._write(self._names.cpu_quota, below, self._names.unlimited
-                    if cores is None else
-                    f'{cores * cgroup_names.QUOTA_PERIOD_US:.0f}')
-
-    def set_memory_limit(self, below: str, limit_bytes: int | None) -> None:
-        self._write(self._names.memory_limit, below, self._names.unlimited
-                    if limit_bytes is None else str(limit_bytes))
-
-    # --- counters and levels
+        :raises DriverError: the kernel does not take it.
+        """
+        name, usual = WEIGHT[self.version]
+        self._write(self._group('cpu', below) / name,
+                    f'{usual * weight:.0f}')
 
     def cpu_s(self, below: str) -> float:
-        """CPU time used by all in a group and below it, in s."""
-        return (self._number(self._names.cpu_time, below)
-                / self._names.cpu_time_per_s)
-
-    def cpus(self, below: str) -> frozenset[int]:
-        """The CPUs that a group may use now."""
-        return frozenset(parse_cpus(self._read(self._names.cpus_in_force,
-                                               below)))
-
-    def cpu_idle(self, below: str) -> bool:
-        """Whether the kernel treats a group as idle."""
-        return self._read(self._names.cpu_idle, below) == '1'
-
-    def memory_bytes(self, below: str) -> int:
-        """Memory used by all in a group and below it."""
-        return int(self._number(self._names.memory, below))
-
-    def memory_limit_bytes(self, below: str) -> int | None:
-        """The tightest limit on a group, without that of the top, which
-        plays the memory of the host; None when there is none."""
-        found = [text for group in (*self._above(below), below)[1:]
-                 for text in (self._read(file, group)
-                              for file in self._names.memory_limits)]
-        limits = [int(text) for text in found if text.isdigit()
-                  and int(text) < NO_LIMIT_BYTES]
-        return min(limits, default=None)
-
-    def refusals(self) -> int:
-        """How often the host that is played had no page left."""
-        return int(self._number(self._names.refusals, ''))
-
-    # --- what the programs read
-
-    def memory_files(self) -> tuple[str, str]:
-        """Of the top: what it uses, and its limit."""
-        return (str(self._path(self._names.memory, '')),
-                str(self._path(self._names.memory_limit, '')))
-
-    def limit_files(self, below: str) -> list[str]:
-        """Every file with a limit on the memory of a group."""
-        return [str(self._path(file, group))
-                for group in (*self._above(below), below)
-                for file in self._names.memory_limits]
-
-    def refusals_file(self) -> tuple[str, str]:
-        """Of the top: the file with its refusals, and the word before."""
-        file = self._names.refusals
-        return str(self._path(file, '')), file.key
-
-    # --- all of it
+        """Return the CPU time used by all in a group and below it, in s."""
+        path = self._group('cpuacct', below)
+        if self.version == 1:
+            return int((path / 'cpuacct.usage').read_text()) / 1e9
+        usage = (path / 'cpu.stat').read_text().partition('usage_usec ')[2]
+        return int(usage.split()[0]) / 1e6
 
     def knobs(self) -> dict[str, str]:
-        """What every knob reads now, by its path."""
-        found: dict[str, str] = {}
-        for file in self._names.knobs:
-            if file.controller in self._mounts:
-                for below in self.groups:
-                    path = self._path(file, below)
+        """Return what every knob reads now, by its path."""
+        texts: dict[str, str] = {}
+        for top in self._tops:
+            for below in self.groups:
+                for name in KNOBS:
+                    path = pathlib.Path(f'{top}{below}') / name
                     with contextlib.suppress(FileNotFoundError):
-                        found[str(path)] = path.read_text().strip()
-        return found
+                        texts[str(path)] = path.read_text().strip()
+        return texts
 
     def changed(self, before: Mapping[str, str]) -> list[str]:
-        """What no longer reads as in ``before``, in plain words.
+        """Return what no longer reads as in ``before``, in plain words.
 
         :param before: what :meth:`knobs` returned
         """
@@ -314,29 +213,10 @@ class Tree:
     def _group(self, controller: str, below: str) -> pathlib.Path:
         return pathlib.Path(f'{self._mounts[controller]}{self.name}{below}')
 
-    def _path(self, file: File, below: str) -> pathlib.Path:
-        return self._group(file.controller, below) / file.name
-
-    @staticmethod
-    def _above(below: str) -> list[str]:
-        """The groups above one, the top first."""
-        parts = below.split('/')
-        return ['/'.join(parts[:depth]) for depth in range(1, len(parts))]
-
-    def _read(self, file: File, below: str) -> str:
-        return self._path(file, below).read_text().strip()
-
-    def _number(self, file: File, below: str) -> float:
-        text = self._read(file, below)
-        if file.key:
-            text = text.partition(file.key)[2].split()[0]
-        return float(text)
-
-    def _write(self, file: File, below: str, text: str) -> None:
-        path = self._path(file, below)
+    def _write(self, path: pathlib.Path, text: str) -> None:
         try:
             path.write_text(text)
         except OSError as exc:
             raise errors.DriverError(
-                f'{path}: {text.strip()!r} not taken ({exc.strerror}); the '
-                'demo cannot run on this kernel') from exc
+                f'{path}: {text!r} not taken ({exc.strerror}); the demo '
+                'cannot run on this kernel') from exc

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What ``--who --keep`` leaves running, and its last screen.
+"""What ``--keep`` leaves running, and its last screen.
 
-The standalone of the second act has its control plane: database, conductor
-and API.  It begins again after the act, and what happened is listed by the
-real ``openstack`` commands.
+The standalone of the demo has its control plane: database, conductor and
+API.  What happened is listed by the real ``openstack`` commands.
 """
 
 from __future__ import annotations
@@ -58,9 +57,9 @@ def check() -> None:
 
 def free_port() -> int:
     """One of loopback that no program listens on."""
-    with socket.socket() as found:
-        found.bind(('127.0.0.1', 0))
-        port: int = found.getsockname()[1]
+    with socket.socket() as server:
+        server.bind(('127.0.0.1', 0))
+        port: int = server.getsockname()[1]
         return port
 
 
@@ -124,17 +123,18 @@ class Plane:
         :raises DriverError: a command fails.
         """
         variables = self._variables()
-        found = [self._shown(variables, 'antagonist', 'list')]
+        screens = [self._shown(variables, 'antagonist', 'list')]
         incidents = json.loads(self._run(
             variables, 'interference', 'incident', 'list', '-f', 'json'))
-        chosen = next((one for one in incidents if one['antagonists']),
+        chosen = next((incident for incident in incidents
+                       if incident['antagonists']),
                       incidents[0] if incidents else None)
         if chosen is None:
-            found.append('No incident was reported.\n')
+            screens.append('No incident was reported.\n')
         else:
-            found.append(self._shown(variables, 'interference', 'incident',
+            screens.append(self._shown(variables, 'interference', 'incident',
                                      'show', chosen['id']))
-        return '\n'.join(found)
+        return '\n'.join(screens)
 
     def help(self) -> str:
         """What to type now."""

@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where the demo plays, and how it leaves no trace.
+"""Where the demo runs, and how it leaves no trace.
 
 A stage is a directory in /run (held by a lock while its demo lives), one
-in /var/lib with its programs, since /run often is mounted noexec, one tree
-of cgroups, four network namespaces, and the processes in them; for the
-second act also a loop device on a file of its own, and the machine's switch
-of delay accounting, kept in the directory as it was.  All carry the stage's
-id, so that ``scavenger-demo --clean`` finds what a killed demo left.
+tree of cgroups with all load in it, and the machine's switch of delay
+accounting, kept in the directory as it was.  Directory and tree carry the
+stage's id, so that ``scavenger-demo --clean`` finds what a killed demo left.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 import contextlib
+import ctypes
 import fcntl
 import os
 import pathlib
@@ -22,36 +21,25 @@ import shutil
 import signal
 import subprocess
 import time
-from typing import Any
 import uuid
 
-from scavenger_openstack.demo import others
 from scavenger_openstack.demo.stage import accounting as accounting_
 from scavenger_openstack.demo.stage import cgroup_place
 from scavenger_openstack.demo.stage import cgroups
-from scavenger_openstack.demo.stage import disk as disk_
 from scavenger_openstack.demo.stage import keep
-from scavenger_openstack.demo.stage import uplink
 from scavenger_openstack import errors
 from scavenger_openstack.restore import files
+from scavenger_openstack import types
 
 RUN = pathlib.Path('/run')
 PREFIX = cgroup_place.PREFIX
 NAME = re.compile('[0-9a-f]{6}')
-SERVICE = '/foreground/service'
-TRANSFER = '/foreground/transfer'
-BATCH = '/background'
-CPU = '/background/cpu'
-MEMORY = '/background/memory'
-NETWORK = '/background/network'
-OUTSIDE = '/outside'
-GROUPS = ('', '/foreground', SERVICE, TRANSFER,
-          BATCH, CPU, NETWORK, MEMORY, OUTSIDE)
-"""The memory user is the newest of the batch, so the first to be killed."""
-BACKGROUND_WEIGHT = 3
-"""CPU weight of the background against the foreground's: a bigger VM."""
-OOM_SPARE, OOM_FIRST = -1000, 1000
-AGENT_END_S = 30.0
+FOREGROUND, BACKGROUND = '/foreground', '/background'
+TOP_WEIGHTS = {1: 256, 2: 100}
+"""CPU weight of the whole tree against that of other programs, the highest
+that each version of cgroups takes: what these do changes the demo little."""
+PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None, use_errno=True)
 KEPT_END_S = 120.0
 
 
@@ -75,11 +63,10 @@ def left_over() -> set[str]:
 
     What else is called like our own may be another program's: it stays.
     """
-    found = {path.name.removeprefix(PREFIX)
+    names = {path.name.removeprefix(PREFIX)
              for path in RUN.glob(PREFIX + '*')}
-    return {name for name in found.union(
-        cgroups.left_over(), disk_.left_over(), uplink.left_over())
-        if NAME.fullmatch(name)}
+    return {name for name in names.union(cgroups.left_over())
+            if NAME.fullmatch(name)}
 
 
 def clean() -> tuple[list[str], list[str], list[str]]:
@@ -116,11 +103,7 @@ def _clean(name: str, removed: list[str], playing: list[str]) -> None:
         playing.append(f'{name} (process {pid})')
         return
     try:
-        end_agent(directory)
         cgroups.remove(cgroups.left_over().get(name, ()))
-        for netns in uplink.left_over().get(name, ()):
-            uplink.delete(netns)
-        disk_.Disk(name).remove()
         accounting_.Accounting(directory).restore()
         remove_directory(directory)
     finally:
@@ -159,40 +142,20 @@ def _end_kept(directory: pathlib.Path) -> int | None:
     return lock
 
 
-def end_agent(directory: pathlib.Path) -> None:
-    """End the agent of a demo that was killed, if it still runs."""
-    try:
-        pid = int((directory / 'agent.pid').read_text())
-        command = pathlib.Path(f'/proc/{pid}/cmdline').read_bytes()
-    except (OSError, ValueError):
-        return
-    if os.fsencode(directory) not in command:
-        return   # the number belongs to another process by now
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGTERM)
-        deadline_s = time.monotonic() + AGENT_END_S
-        while time.monotonic() < deadline_s:
-            os.kill(pid, 0)
-            time.sleep(0.05)
-        os.kill(pid, signal.SIGKILL)
-
-
 class Stage:
-    """One demo's surroundings; :meth:`remove` works at any moment."""
+    """One demo's surroundings; :meth:`remove` works at any moment.
 
-    def __init__(self, *, memory_bytes: int, link_bytes_per_s: float,
-                 cpus: Sequence[int], groups: Sequence[str] = GROUPS
-                 ) -> None:
-        self._groups = groups
-        self.name = uuid.uuid4().hex[:6]
-        self.memory_bytes = memory_bytes
+    :param groups: the cgroups below :data:`FOREGROUND`, :data:`BACKGROUND`
+    :param cpus: on which all of it runs
+    """
+
+    def __init__(self, groups: Sequence[str], cpus: Sequence[int]) -> None:
         self.cpus = list(cpus)
-        self.directory = RUN / (PREFIX + self.name)
-        self.tree = cgroups.Tree(self.name)
-        self.uplink = uplink.Uplink(self.name, link_bytes_per_s)
-        self.disk = disk_.Disk(self.name)
-        self.programs = self.disk.directory
+        self.id = uuid.uuid4().hex[:6]
+        self.directory = RUN / (PREFIX + self.id)
+        self.tree = cgroups.Tree(self.id)
         self.accounting = accounting_.Accounting(self.directory)
+        self._groups = groups
         self._lock: int | None = None
         self._processes: list[subprocess.Popen[bytes]] = []
 
@@ -201,77 +164,57 @@ class Stage:
 
         :raises DriverError: the host cannot; :meth:`remove` afterwards.
         """
+        self.accounting.take()
         self.directory.mkdir(mode=0o700)
         self._lock = take_lock(self.directory)
-        self.disk.make_directory()
-        for group in self._groups:
+        self.tree.make(cpus=types.format_cpus(self.cpus))
+        for group in (FOREGROUND, BACKGROUND, *self._groups):
             self.tree.make(group)
         self.tree.check_entry(self._groups[-1])
-        self.tree.set_memory_limit('', self.memory_bytes)
-        self.tree.set_cpu_weight(BATCH, BACKGROUND_WEIGHT)
-        self.uplink.make()
+        self.tree.set_cpu_weight('', TOP_WEIGHTS[self.tree.version])
+        self.accounting.switch_on()
 
-    def launch(self, *argv: str, below: str, role: str | None = None,
-               out_of_memory: int = 0) -> subprocess.Popen[bytes]:
-        """Start one of the programs inside a cgroup and a namespace.
+    def launch(self, *argv: str, log: str, below: str | None = None,
+               at_end: signal.Signals = signal.SIGKILL
+               ) -> subprocess.Popen[bytes]:
+        """Start a program.
 
-        :param argv: the program's name in our directory, its arguments
-        :param role: ``fg``, ``bg`` or ``sink``; None stays in the host's
+        :param log: the name of its log
+        :param below: the cgroup; ``None``: outside, as the agent, which a
+            cgroup may keep from real-time priority
+        :param at_end: the signal that it gets if we die
+        :raises DriverError: it cannot be started.
         """
-        command = [*self._launch(signal.SIGKILL), '-o', str(out_of_memory)]
-        for path in self.tree.procs_files(below):
-            command += ['-g', path]
-        if role:
-            command += ['-n', str(uplink.NETNS / self.uplink.netns[role])]
-        return self._start([*command, str(self.programs / argv[0]),
-                            *argv[1:]], argv[0])
+        files = [] if below is None else self.tree.procs_files(below)
+        parent = os.getpid()
 
-    def launch_outside(self, *argv: str,
-                       log: str) -> subprocess.Popen[bytes]:
-        """Start a program outside our cgroups; it gets SIGTERM if we die."""
-        return self._start([*self._launch(signal.SIGTERM), *argv], log)
+        def prepare() -> None:
+            for file in files:
+                pathlib.Path(file).write_text('0')
+            LIBC.prctl(PR_SET_PDEATHSIG, int(at_end))
+            if os.getppid() != parent:      # it died before that
+                os._exit(1)
 
-    def _launch(self, at_end: signal.Signals) -> list[str]:
-        return [str(self.programs / 'launch'), '-p', str(os.getpid()),
-                '-d', str(int(at_end))]
-
-    def _start(self, command: list[str],
-               log: str) -> subprocess.Popen[bytes]:
-        with (self.directory / f'{log}.log').open('ab') as output:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output,
-                stderr=output, start_new_session=True)
+        try:
+            with self.log(log).open('ab') as output:
+                process = subprocess.Popen(
+                    argv, stdin=subprocess.DEVNULL, stdout=output,
+                    stderr=output, start_new_session=True,
+                    preexec_fn=prepare)
+        except (OSError, subprocess.SubprocessError) as exc:
+            raise errors.DriverError(
+                f'{argv[0]} cannot be started ({exc})') from exc
         self._processes.append(process)
         return process
 
-    def end(self, *groups: str) -> None:
-        """End what runs in these groups (all when none is named).
+    def log(self, name: str) -> pathlib.Path:
+        """Return the file with what a program printed."""
+        return self.directory / f'{name}.log'
 
-        :raises DriverError: a process does not end.
-        """
-        self.tree.end(groups or self._groups)
-        self._processes = [process for process in self._processes
-                           if process.poll() is None]
-
-    def look(self) -> others.Look:
-        """At all that uses CPUs."""
-        return others.look(time.monotonic(), self.tree.cpu_s(''),
-                           self.tree.members())
-
-    def between(self, first: others.Look, last: others.Look
-                ) -> dict[str, Any]:
-        """Other load between two looks; see :func:`others.between`."""
-        return others.between(first, last, cpus=len(self.cpus),
-                              demo=os.getpid())
-
-    def file(self, name: str) -> str:
-        """Path of a file in the stage's directory."""
-        return str(self.directory / name)
-
-    def said(self, log: str) -> str:
-        """The last line that a program wrote, for an error message."""
+    def last_line(self, name: str) -> str:
+        """Return the last line that a program printed, '' for none."""
         try:
-            text = (self.directory / f'{log}.log').read_text()
+            text = self.log(name).read_text()
         except OSError:
             return ''
         return (text.strip().splitlines() or [''])[-1]
@@ -279,23 +222,20 @@ class Stage:
     def remove(self) -> list[str]:
         """Remove everything; return what went wrong, in plain words."""
         problems = []
-        for remove in (self.tree.remove, self.uplink.remove,
-                       self.disk.remove, self.accounting.restore):
+        for remove in (self.tree.remove, self.accounting.restore):
             try:
                 remove()
             except (errors.DriverError, OSError) as exc:
                 problems.append(str(exc))
         for process in self._processes:
+            if process.poll() is None:      # it was outside of the tree
+                process.terminate()
             try:
-                process.wait(1 if process.poll() is None else 0)
+                process.wait(cgroups.END_S)
             except subprocess.TimeoutExpired:
                 process.kill()
-                try:
-                    process.wait(cgroups.END_S)
-                except subprocess.TimeoutExpired:
-                    problems.append(
-                        f'process {process.pid} of the demo did not end '
-                        f'within {cgroups.END_S:g} s of SIGKILL')
+                problems.append(f'process {process.pid} of the demo did not '
+                                f'end within {cgroups.END_S:g} s')
         # Where something is left --clean finds it by the directory.
         if not problems and self.directory.exists():
             try:

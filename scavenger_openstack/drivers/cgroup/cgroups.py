@@ -11,7 +11,6 @@ at: it is foreground by being part of the host's totals.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -27,7 +26,6 @@ from scavenger_openstack.drivers.cgroup import discovery
 from scavenger_openstack.drivers.cgroup import disks
 from scavenger_openstack.drivers.cgroup import kill
 from scavenger_openstack.drivers.cgroup import knobs
-from scavenger_openstack.drivers.cgroup import leased
 from scavenger_openstack.drivers.cgroup import memory
 from scavenger_openstack.drivers.cgroup import own_limits
 from scavenger_openstack.drivers.kernel import cgroup_files
@@ -119,7 +117,7 @@ class Cgroups:
         self._allotments = own_limits.Allotments(self._mounts,
                                                  self._rules)
         self._known: dict[str, _Known] = {}
-        self._leased = leased.Leased(self._disks)
+        self._leased: set[KnobKey] = set()
         self._turn = own_limits.Turn()
         self._ticks = 0
         self._changed: set[str] = set()
@@ -145,19 +143,19 @@ class Cgroups:
         self._ticks += 1
         other_disks = (not self._ticks % base.LOOK_TICKS
                        and self._look_again())
-        found = self._parents.scan()
+        scan = self._parents.scan()
         known = self._known
-        fresh = [child for child in found
+        fresh = [child for child in scan
                  if child.id not in known
                  or known[child.id].inode != child.inode]
-        if fresh or len(found) != len(known):
-            self._forget_but({child.id: child.inode for child in found})
+        if fresh or len(scan) != len(known):
+            self._forget_but({child.id: child.inode for child in scan})
             self._meet(fresh)
         turn = self._turn.next(lambda: self._without_limits(known))
         for name in self._without_limits(turn):     # also since the list
             self._read_limits(name)
         samples = []
-        for child in found:
+        for child in scan:
             one = known.get(child.id)
             if one is None:
                 continue
@@ -197,7 +195,7 @@ class Cgroups:
     def _without_limits(self, names: Iterable[str]) -> list[str]:
         """Those of the workloads without a limit of ours; foreground never
         has one."""
-        limited = self._leased.workloads()
+        limited = {workload for workload, _ in list(self._leased)}
         workloads = [self._known[name].workload for name in names
                      if name in self._known]
         return [workload.id for workload in workloads
@@ -209,7 +207,8 @@ class Cgroups:
         other_disks = self._disks.look()
         if other_disks:
             self._opened.forget_disks()
-            self._rewrite |= self._leased.about_disks()
+            self._rewrite |= {key for key in list(self._leased)
+                              if key[1] in knobs.IO}
             self._changed.update(workload for workload, _ in self._rewrite)
             for one in self._known.values():
                 one.counters.parse_again()
@@ -261,7 +260,7 @@ class Cgroups:
             return  # just met
         one.counters.wake()
         name = one.workload.id
-        if name not in self._leased.workloads():
+        if all(workload != name for workload, _ in list(self._leased)):
             self._read_limits(name)
 
     def _forget_but(self, inodes: Mapping[str, int]) -> None:
@@ -270,7 +269,8 @@ class Cgroups:
                 LOG.debug('%s vanished', name)
                 self._forget(name)
             if name not in inodes:
-                self._leased.forget(name)
+                self._leased -= {key for key in list(self._leased)
+                                 if key[0] == name}
 
     def _forget(self, name: str) -> None:
         one = self._known.pop(name, None)
@@ -294,7 +294,8 @@ class Cgroups:
 
     # --- limits
 
-    def read(self, workload: str, knob: Knob) -> Value | None:
+    def read(self, workload: str, knob: Knob,
+             state: base.KnobState | None = None) -> Value | None:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.read`."""
         try:
             if self._is_tree(knob):
@@ -302,7 +303,8 @@ class Cgroups:
             rule = self._rule(knob)
             if self._is_on_pods(workload, knob):
                 return self._opened.pods(workload, rule).read()
-            return rule.read(self._opened.directory(workload, rule.controller))
+            return rule.read(self._opened.directory(workload, rule.controller),
+                             state)
         except errors.WorkloadGone:
             self._let_go(workload)
             raise
@@ -329,17 +331,18 @@ class Cgroups:
             f'{file} is missing or unreadable: what {workload} uses is '
             f'unknown, {knob} is not set; tried again in the next tick')
 
-    def restore_actions(self, workload: str, knob: Knob
+    def restore_actions(self, workload: str, knob: Knob,
+                        state: base.KnobState | None = None
                         ) -> list[base.RestoreAction]:
         """See :meth:`scavenger_openstack.drivers.base.Knobs`.
 
-        From then on :meth:`write` talks to the cgroup that these actions name
-        or to none.
+        From then on, and until the lease is removed, the limits of the
+        workload are not taken for its own.
         """
         try:
             if self._is_tree(knob):
-                directory = self._opened.directory(workload, 'cpuset')
-                actions = self._opened.cpu_set(workload).actions()
+                actions = self._opened.cpu_set(workload).actions(
+                    state.original.actions if state else None)
             else:
                 rule = self._rule(knob)
                 directory = self._opened.directory(workload, rule.controller)
@@ -349,33 +352,35 @@ class Cgroups:
         except errors.WorkloadGone:
             self._let_go(workload)
             raise
-        self._leased.begin((workload, knob), directory)
+        self._leased.add((workload, knob))
         return actions
 
     def write(self, workload: str, knob: Knob, value: Value,
-              original: Sequence[base.RestoreAction]) -> Value | None:
+              state: base.KnobState | None = None) -> Value | None:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.write`.
 
         Only background is ever written to.
 
-        :raises WorkloadGone: also when the cgroup was made again since
-            :meth:`restore_actions` described this knob.
+        :raises WorkloadGone: also when the cgroup was made again since its
+            lease was.
         :raises Refused: the memory in use cannot be reclaimed.  v2: growth
             is slowed all the same (memory.high), while memory.max is not
             set: it would call the OOM killer.
         :raises DriverError: it failed, and what was there before is again.
         """
         self._parents.check_writable(workload)
+        original = state.original.actions if state else ()
         try:
             if self._is_tree(knob):
-                self._leased.check((workload, knob), self._opened.directory(
-                    workload, 'cpuset'))
+                self._opened.directory(workload, 'cpuset').check_leased(
+                    original)
                 self._allotments.about_to_narrow(workload)
                 self._opened.cpu_set(workload).set(_cpus(value))
             else:
                 rule = self._rule(knob)
                 directory = self._opened.directory(workload, rule.controller)
-                self._leased.check((workload, knob), directory)
+                directory.check_leased(
+                    original, self._disks.now if knob in knobs.IO else ())
                 if knob is Knob.CPU_SET:
                     self._allotments.about_to_narrow(workload)
                     value = format_cpus(_cpus(value))
@@ -394,7 +399,8 @@ class Cgroups:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.queue`."""
         return base.usual_queue(knob)
 
-    def refresh(self, held: Collection[KnobKey]) -> base.Changes:
+    def refresh(self, held: Mapping[KnobKey, base.KnobState]
+                ) -> base.Changes:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.refresh`: cgroups
         that were deleted, and perhaps made again, have changed; pods that
         came are to be made idle, too, and disks to be limited."""
@@ -402,13 +408,13 @@ class Cgroups:
         rewrite, self._rewrite = self._rewrite, set()
         return base.Changes(changed, {*rewrite, *(
             (name, Knob.CPU_IDLE) for name in self._opened.changed_pods())}
-            & set(held))
+            & held.keys())
 
     def notify(self, event: base.Event) -> bool:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.notify`."""
         if isinstance(event, base.Removed):
-            self._leased.end((event.workload, event.knob))
-            if self._is_on_pods(*event):
+            self._leased.discard((event.workload, event.knob))
+            if self._is_on_pods(event.workload, event.knob):
                 self._opened.forget_pods(event.workload)
         return False
 

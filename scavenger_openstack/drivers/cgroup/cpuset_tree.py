@@ -118,6 +118,7 @@ class FastCpuSet:
     def __init__(self, directory: CgroupDirectory, root_dir: str = '/'
                  ) -> None:
         self._root_dir = root_dir
+        self._known = False         # whose writes those below are
         self._taken = _NONE         # out of our last set, by the kernel
         self._written: list[tuple[_Node, frozenset[int]]] = []
         self._root = _Node(directory, None)
@@ -272,11 +273,11 @@ class FastCpuSet:
         parent lacks, which does not get back what was offline, and none that
         a cgroup beside this one has to itself."""
         directory = self._root.directory
-        found = cpus & online_cpus.read(self._root_dir)
+        possible = cpus & online_cpus.read(self._root_dir)
         if directory.version == 1:
-            found &= available_cpus.read_cpus(directory, f'../{_FILE}')
-            found = available_cpus.beside_exclusive(directory, found)
-        return found
+            possible &= available_cpus.read_cpus(directory, f'../{_FILE}')
+            possible = available_cpus.beside_exclusive(directory, possible)
+        return possible
 
     def _undo(self) -> None:
         """After a move that ended half way: what was there before."""
@@ -317,23 +318,30 @@ class FastCpuSet:
         else:
             node.now = cpus
 
-    def actions(self) -> list[base.RestoreAction]:
+    def actions(self, leased: Sequence[base.RestoreAction] | None = None
+                ) -> list[base.RestoreAction]:
         """What brings back the sets of this moment.
 
         Of a group below, the set that it has on its own account, though it
         is kept within what is left of that; else the set of its parent.
+        Where this began under a lease, that is what the lease says.
 
+        :param leased: the actions of the lease, ``None`` without one
         :raises DriverError: a set cannot be read.
         """
         with self._lock:
+            self._known = self._known or leased is None
+            before = {} if self._known else {
+                action['inode']: action['text'] for action in leased or ()}
             self._refresh()
             texts: dict[_Node, str] = {}
             for node in self._order:
                 if node.parent is None:
                     texts[node] = _text(node.now)
                 elif node.now:
-                    texts[node] = (_text(node.own) if node.own is not None
-                                   else texts.get(node.parent)
+                    texts[node] = (before.get(node.directory.inode)
+                                   or node.own and _text(node.own)
+                                   or texts.get(node.parent)
                                    or _text(node.now))
             return in_order([node.directory.action(_ENTRY, text)
                              for node, text in texts.items()])

@@ -223,8 +223,8 @@ class Parents:
 
     def _look_in(self, parent: Parent, path: str) -> Iterable[Child]:
         group = self.group(parent)
-        found = os.stat(path)
-        seen = (found.st_ino, found.st_nlink, group)
+        info = os.stat(path)
+        seen = (info.st_ino, info.st_nlink, group)
         parent.unlisted += 1
         if (seen == parent.seen and parent.children
                 and parent.unlisted < LIST_TICKS):

@@ -105,9 +105,9 @@ def _subtree(top: CgroupDirectory) -> Iterator[CgroupDirectory]:
     while waiting:
         parent, name = waiting.pop()
         with contextlib.suppress(errors.WorkloadGone):
-            found = parent.child(name)
-            yield found
-            waiting += [(found, name) for name in found.subdirectories()]
+            child = parent.child(name)
+            yield child
+            waiting += [(child, name) for name in child.subdirectories()]
 
 
 def _round(top: CgroupDirectory, frozen: CgroupDirectory | None,

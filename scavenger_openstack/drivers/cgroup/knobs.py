@@ -46,6 +46,9 @@ MOST_IOPS = 2 ** 32 - 2
 """The kernel has 32 bits for operations, all of them for no limit.  Version 1
 cuts a larger number off: of 2**32 it leaves 0, and no operation ends."""
 
+IO = (Knob.IO_BYTES_PER_S, Knob.IO_OPS_PER_S)
+"""The limits of disks."""
+
 _HIGH = Entry('memory.high')
 _MAX = Entry('memory.max')
 
@@ -53,11 +56,11 @@ _MAX = Entry('memory.max')
 class Rule(NamedTuple):
     """How one knob works with one version of cgroups.
 
-    ``write`` gets the actions of the knob's lease, too.
+    ``read`` gets the state of the knob's lease, too, ``write`` its actions.
     """
 
     controller: str
-    read: Callable[[CgroupDirectory], Value | None]
+    read: Callable[[CgroupDirectory, base.KnobState | None], Value | None]
     write: Callable[[CgroupDirectory, Value, Sequence[base.RestoreAction]],
                     None]
     entries: Callable[[CgroupDirectory], list[Entry]]
@@ -214,11 +217,14 @@ def _limits_v2(d: CgroupDirectory) -> tuple[float, float]:
     return (math.inf if high < 0 else high, math.inf if most < 0 else most)
 
 
-def _read_memory_v2(d: CgroupDirectory) -> Value | None:
+def _read_memory_v2(d: CgroupDirectory, state: base.KnobState | None
+                    ) -> Value | None:
     high, most = _limits_v2(d)
     # A memory.high of ours alone is what a refused write left: it slows
     # growth, but the limit is not met.
-    refused = high < most and d.ours(_HIGH) and not d.ours(_MAX)
+    refused = (state is not None and state.ours is None and high < most
+               and d.read(_HIGH.file) != d.before(
+                   _HIGH, state.original.actions))
     in_force = most if refused else min(high, most)
     return None if in_force == math.inf else int(in_force)
 
@@ -229,19 +235,15 @@ def _write_memory_v2(d: CgroupDirectory, value: Value) -> None:
     if limit > most:  # so that high never stands above max on the way up
         d.put(_MAX, str(limit))
     d.put(_HIGH, str(limit))
-    d.wrote(_HIGH)
     # memory.max below what cannot be reclaimed would call the OOM killer,
     # and killing is not what a limit was asked for.
     use = d.read_int('memory.current')
     if use <= limit:
         d.put(_MAX, str(limit))
-    elif use - memory.droppable_bytes(d) <= limit:
-        # The rest (reclaimable slab, mostly) is no use in the sense of
-        # memory_bytes: nothing to refuse.  memory.high holds alone.
-        d.wrote(_MAX)
-    else:
-        d.disown(_MAX)
+    elif use - memory.droppable_bytes(d) > limit:
         raise _refused(d, limit, use)
+    # Else the rest (reclaimable slab, mostly) is no use in the sense of
+    # memory_bytes: nothing to refuse.  memory.high holds alone.
 
 
 # --- block I/O
@@ -276,7 +278,7 @@ def _io_rule(knob: Knob, version: int,
         return [Entry('io.max', device, f'{way}{unit}')
                 for device in d.devices for way in 'rw']
 
-    def read(d: CgroupDirectory) -> Value | None:
+    def read(d: CgroupDirectory, _: base.KnobState | None) -> Value | None:
         # The loosest: a workload's own limit on one disk must not hide that
         # another disk has none.
         loosest = max(_limit_of(d, entry, d.get(entry))
@@ -338,8 +340,8 @@ def _alone(controller: str, read: Callable[[CgroupDirectory], Value | None],
            write: Callable[[CgroupDirectory, Value], None],
            entries: Callable[[CgroupDirectory], list[Entry]]) -> Rule:
     """A knob whose values do not depend on what it held before us."""
-    return Rule(controller, read, lambda d, value, _: write(d, value),
-                entries)
+    return Rule(controller, lambda d, _: read(d),
+                lambda d, value, _: write(d, value), entries)
 
 
 def rules(devices: Callable[[], tuple[str, ...]]
@@ -367,16 +369,17 @@ def rules(devices: Callable[[], tuple[str, ...]]
         (Knob.MEMORY_BYTES, 1): _alone('memory', _read_memory_v1,
                                        _write_memory_v1,
                                        _only('memory.limit_in_bytes')),
-        (Knob.MEMORY_BYTES, 2): _alone('memory', _read_memory_v2,
-                                       _write_memory_v2,
-                                       _only('memory.max', 'memory.high')),
+        (Knob.MEMORY_BYTES, 2): Rule(
+            'memory', _read_memory_v2,
+            lambda d, value, _: _write_memory_v2(d, value),
+            _only('memory.max', 'memory.high')),
         (Knob.PAUSED, 1): _alone('freezer', _read_paused_v1,
                                  _write_paused_v1, _only('freezer.state')),
         (Knob.PAUSED, 2): _alone('freezer', _read_paused_v2,
                                  _write_paused_v2, _only('cgroup.freeze')),
     }
     logged = log_once.LogOnce()
-    for knob in (Knob.IO_BYTES_PER_S, Knob.IO_OPS_PER_S):
+    for knob in IO:
         for version in (1, 2):
             table[knob, version] = _io_rule(knob, version, devices, logged)
     return table

@@ -89,7 +89,7 @@ class Allotments:
         try:
             directory = CgroupDirectory(mount.path + name,
                                         version=mount.version)
-            value = self._rules[knob, mount.version].read(directory)
+            value = self._rules[knob, mount.version].read(directory, None)
         except errors.DriverError:
             return None
         return None if value is None else float(value)

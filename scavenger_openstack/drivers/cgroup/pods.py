@@ -80,7 +80,8 @@ class Pods:
     def read(self) -> Value | None:
         """Whether all pods are idle, as far as they were there at the last
         write; what was written, if none of those is left."""
-        values = self._each(self._rule.read, self._written or self._pods)
+        values = self._each(lambda pod: self._rule.read(pod, None),
+                            self._written or self._pods)
         return int(all(values)) if values else self._value
 
     def actions(self) -> list[base.RestoreAction]:

@@ -131,7 +131,7 @@ def allow_many_files() -> None:
 
 
 class CgroupDirectory:
-    """One cgroup in one hierarchy, and what we wrote there.
+    """One cgroup in one hierarchy.
 
     ``devices`` are the disks that its I/O limits are about, from the first
     time that one was looked at.  ``no_cpus`` is what brings back a CPU set
@@ -158,7 +158,6 @@ class CgroupDirectory:
             raise explain(exc, f'cannot open {path}') from exc
         self.inode = os.fstat(self._fd.number).st_ino
         self._files: dict[tuple[str, int], Fd] = {}
-        self._ours: dict[Entry, str] = {}
 
     def child(self, name: str) -> CgroupDirectory:
         """A cgroup directly below, however long its path is.
@@ -342,23 +341,23 @@ class CgroupDirectory:
                     return part
         return self.get(entry)
 
-    def wrote(self, entry: Entry) -> None:
-        """Remember that what ``entry`` holds now is ours.
-
-        :raises DriverError: it cannot be read.
+    def check_leased(self, original: Sequence[base.RestoreAction],
+                     disks: Sequence[str] = ()) -> None:
         """
-        self._ours[entry] = self.get(entry)
-
-    def ours(self, entry: Entry) -> bool:
-        """Whether an entry still holds what we wrote.
-
-        :raises DriverError: it cannot be read.
+        :param original: the actions of a lease, if there is one
+        :raises WorkloadGone: it is not about this cgroup.
+        :raises DriverError: nor about these disks.
         """
-        return entry in self._ours and self._ours[entry] == self.get(entry)
-
-    def disown(self, entry: Entry) -> None:
-        """Forget that what ``entry`` holds was ours."""
-        self._ours.pop(entry, None)
+        if original and original[0]['inode'] != self.inode:
+            raise errors.WorkloadGone(
+                f'{self.path} was deleted and made again: it has none of its '
+                'limits')
+        if original and not {
+                action.get('device') for action in original}.issuperset(
+                    self.devices or disks):
+            raise errors.DriverError(
+                'the host has other disks now; the next tick sets the limit '
+                'on them')
 
     def action(self, entry: Entry, text: str) -> base.RestoreAction:
         """The restore action that writes ``text`` to an entry."""

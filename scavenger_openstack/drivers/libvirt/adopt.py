@@ -34,6 +34,14 @@ LOG = logging.getLogger(__name__)
 OF_ALL = (errors.WorkloadGone, domain_handle.Busy, client.Unreachable)
 """What fails for one limit of a domain and would for all of them."""
 
+NOT_OURS = 'without a lease: it is being removed'
+
+
+def foreign(name: str, knob: Knob) -> errors.DriverError:
+    """What to raise of a knob with a record of ours that we did not make."""
+    return errors.DriverError(
+        f'domain {name} came with a limit on {knob} {NOT_OURS}')
+
 
 class Remover:
     """Removes them, each domain in a thread: one may hang.

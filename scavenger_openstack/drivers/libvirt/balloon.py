@@ -19,10 +19,9 @@ import logging
 import time
 
 from scavenger_openstack.algorithms.flavor import BYTES_PER_MIB
+from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.libvirt.domain_cache import Snapshot
 from scavenger_openstack.drivers.libvirt import knobs
-from scavenger_openstack.drivers.libvirt.metadata import Values
-from scavenger_openstack.drivers.libvirt.owned_knobs import OwnedKnob
 from scavenger_openstack.drivers.libvirt import xml
 
 LOG = logging.getLogger(__name__)
@@ -99,12 +98,14 @@ class Balloons:
 
     def __init__(self) -> None:
         self._ways: dict[str, _Way] = {}
-        self._rising: dict[str, tuple[OwnedKnob, float]] = {}
+        self._rising: dict[str, tuple[tuple[object, ...], int, float]] = {}
         self._runs: dict[str, _Run] = {}
 
-    def rises(self, uuid: str, held: OwnedKnob) -> None:
-        """Its limit was removed."""
-        self._rising[uuid] = held, time.monotonic() + TOLD_S
+    def rises(self, uuid: str, identity: tuple[object, ...],
+              state: base.KnobState) -> None:
+        """The limit of a run of a domain was removed."""
+        self._rising[uuid] = (identity, _original(state),
+                              time.monotonic() + TOLD_S)
 
     def forget(self, uuid: str) -> None:
         """The domain has ended."""
@@ -131,9 +132,8 @@ class Balloons:
         known = self._rising.get(uuid)
         if known is None:
             return None
-        held, told_s = known
-        size = _size(held.original)
-        if held.identity == snapshot.identity and (
+        identity, size, told_s = known
+        if identity == snapshot.identity and (
                 snapshot.domain.balloon_bytes < size
                 or time.monotonic() < told_s):
             return size
@@ -141,20 +141,21 @@ class Balloons:
             self._rising.pop(uuid, None)
         return None
 
-    def settled(self, snapshot: Snapshot, held: OwnedKnob | None) -> Snapshot:
+    def settled(self, snapshot: Snapshot, state: base.KnobState | None
+                ) -> Snapshot:
         """The domain as it will be when its balloon has arrived."""
-        if held is None:
+        if state is None:
             size = self.follow(snapshot)
-        elif held.ours is None:     # nor is less an original
-            size = max(self.follow(snapshot) or 0, _size(held.original),
+        elif state.ours is None:    # nor is less an original
+            size = max(self.follow(snapshot) or 0, _original(state),
                        snapshot.domain.balloon_bytes)
         else:
             # Whatever it says: what libvirt knows of a balloon its guest has
             # written, so less is not another program's limit.
-            size = _size(held.ours)
+            size = int(state.ours.value or 0)
         return snapshot if size is None else _with(snapshot, size)
 
-    def unmet(self, caps: Iterable[tuple[Snapshot, OwnedKnob]], now_s: float
+    def unmet(self, limits: Iterable[tuple[Snapshot, int]], now_s: float
               ) -> dict[str, int]:
         """Bytes above the limit, by domain, of those that stand still.
 
@@ -164,17 +165,15 @@ class Balloons:
         A paused guest gives nothing back:
         so it runs for as long as it was paused, and has another try.
 
-        :param caps: domains, and what is held of their memory
+        :param limits: domains, and how many bytes each may have
         """
         before, self._ways = self._ways, {}
         found = {}
-        for snapshot, held in caps:
+        for snapshot, cap in limits:
             domain = snapshot.domain
-            if (held.ours is None or held.identity != snapshot.identity
-                    or domain.fixed_memory is not None):
+            if domain.fixed_memory is not None:
                 continue
             answered = self.see(snapshot)
-            cap = _size(held.ours)
             missing = domain.balloon_bytes - cap
             if missing <= 0:
                 continue
@@ -216,5 +215,6 @@ def _with(snapshot: Snapshot, size: int) -> Snapshot:
         snapshot.domain, balloon_bytes=size))
 
 
-def _size(values: Values) -> int:
+def _original(state: base.KnobState) -> int:
+    values = state.original.actions[0]['values']
     return int(values['balloon_kib']) * knobs.BYTES_PER_KIB

@@ -67,8 +67,8 @@ def reserved(asked: nova_metadata.CpuRequest,
     if asked.policy == nova_metadata.SHARED or by_form and not (
             _one_to_one(pins, vcpus) or not asked.known and _mixed(pins)):
         return None
-    own = {one for vcpu, one in pins.items() if (
-        len(one) == 1 if asked.vcpus is None else vcpu in asked.vcpus)}
+    own = {pin for vcpu, pin in pins.items() if (
+        len(pin) == 1 if asked.vcpus is None else vcpu in asked.vcpus)}
     if not own:
         # A tenant's word alone reserves nothing.
         if asked.source == nova_metadata.IMAGE:
@@ -77,21 +77,21 @@ def reserved(asked: nova_metadata.CpuRequest,
             own.add(allowed)
     if emulator_pin is not None and (
             asked.isolates_emulator or by_form and len(emulator_pin) == 1
-            and not any(emulator_pin & one for one in pins.values())):
+            and not any(emulator_pin & pin for pin in pins.values())):
         own.add(emulator_pin)
     return frozenset().union(*own)
 
 
 def _one_to_one(pins: Mapping[int, frozenset[int]], vcpus: int) -> bool:
     """Whether each vCPU has a CPU of its own."""
-    return (len(pins) >= vcpus and all(len(one) == 1 for one in pins.values())
+    return (len(pins) >= vcpus and all(len(pin) == 1 for pin in pins.values())
             and len(frozenset().union(*pins.values())) == len(pins))
 
 
 def _mixed(pins: Mapping[int, frozenset[int]]) -> bool:
     """Whether some vCPUs have a CPU of their own, beside others that share
     several: what Nova makes of the policy ``mixed``."""
-    sizes = [len(one) for one in pins.values()]
+    sizes = [len(pin) for pin in pins.values()]
     return 1 in sizes and max(sizes) > 1
 
 

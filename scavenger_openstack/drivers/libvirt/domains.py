@@ -13,9 +13,7 @@ record and no lease of ours has its limit removed.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from collections.abc import Mapping
-from collections.abc import Sequence
 import logging
 import time
 
@@ -36,7 +34,7 @@ from scavenger_openstack.drivers.libvirt import health
 from scavenger_openstack.drivers.libvirt import knobs as domain_knobs
 from scavenger_openstack.drivers.libvirt import known as known_
 from scavenger_openstack.drivers.libvirt.known import KnownDomain
-from scavenger_openstack.drivers.libvirt import owned_knobs
+from scavenger_openstack.drivers.libvirt import limiting
 from scavenger_openstack.drivers.libvirt import xml
 from scavenger_openstack.drivers.qemu import counters as domain_counters
 from scavenger_openstack.drivers.qemu import domain_cgroup
@@ -94,7 +92,7 @@ class Domains:
         self._followed: Mapping[str, Snapshot] | None = None
         self._changed: set[str] = set()
         self.changes = 0    # so often other domains were there, or altered
-        self._held: dict[KnobKey, owned_knobs.OwnedKnob] = {}
+        self._runs: dict[KnobKey, tuple[object, ...]] = {}
         self._balloons = balloon.Balloons()
         cgroup_files.allow_many_files()
         self._blocks = block_stats.Statistics(
@@ -243,52 +241,54 @@ class Domains:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.queue`."""
         return workload if knob in domain_knobs.RULES else ''
 
-    def read(self, workload: str, knob: Knob) -> Value | None:
+    def read(self, workload: str, knob: Knob,
+             state: base.KnobState | None = None) -> Value | None:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.read`."""
         if knob in file_knobs.KNOBS:
             return self._files(workload, knob).read()
         snapshot = self._snapshot(workload)
         rule = domain_knobs.rule(knob)
-        old = self._held.get((workload, knob))
-        held = self._of(snapshot, knob)
-        if held is None and old is not None and old.ours is not None:
-            raise self._other(snapshot, old)
-        if held is None and knob in snapshot.records:
-            raise owned_knobs.foreign(snapshot.domain.name, knob)
-        if knob is Knob.MEMORY_BYTES and (held is None or held.ours is None):
+        written = state is not None and state.ours is not None
+        if not self._is_ours(snapshot, knob):
+            if written:
+                raise self._other(snapshot, knob)
+            if knob in snapshot.records:
+                raise adopt.foreign(snapshot.domain.name, knob)
+        if knob is Knob.MEMORY_BYTES and not written:
             return rule.value(balloon.full(snapshot))
-        return rule.value(self._settled(snapshot, held, knob))
+        return rule.value(self._settled(snapshot, knob, state))
 
-    def restore_actions(self, workload: str, knob: Knob
+    def restore_actions(self, workload: str, knob: Knob,
+                        state: base.KnobState | None = None
                         ) -> list[base.RestoreAction]:
         """See :meth:`scavenger_openstack.drivers.base.Knobs`.
 
-        A knob that is not ours yet is looked at again.
+        A knob that we have not written is looked at again.
         """
         if knob in file_knobs.KNOBS:
             return self._files(workload, knob).actions()
         snapshot = self._snapshot(workload)
         rule = domain_knobs.rule(knob)
-        held = self._of(snapshot, knob)
-        if held is None or held.ours is None:
+        ours = self._is_ours(snapshot, knob)
+        written = ours and state is not None and state.ours is not None
+        if not written:
             with self._health.domain(workload) as handle:
                 snapshot = self._look(workload, handle)
                 if knob is Knob.MEMORY_BYTES:
                     snapshot = balloon.whole(snapshot,
                                              handle.inactive())
-            if held is None and knob in snapshot.records:
-                raise owned_knobs.foreign(snapshot.domain.name, knob)
-        values = rule.values(self._settled(snapshot, held, knob))
-        if held is None or held.ours is None:
-            self._held[workload, knob] = owned_knobs.OwnedKnob(
-                domain_knobs.identity(snapshot, knob), values)
+            if not ours and knob in snapshot.records:
+                raise adopt.foreign(snapshot.domain.name, knob)
+        values = rule.values(self._settled(snapshot, knob,
+                                           state if ours else None))
+        if not written:
+            self._runs[workload, knob] = domain_knobs.identity(snapshot, knob)
         return [{'do': 'domain', 'uri': self._libvirt.uri, 'uuid': workload,
                  'pid': snapshot.pid, 'started': snapshot.started,
-                 'knob': str(knob), 'values': domain_knobs.for_libvirt(
-                     values, self._libvirt.no_quota_us)}]
+                 'knob': str(knob), 'values': self._for_libvirt(values)}]
 
     def write(self, workload: str, knob: Knob, value: Value,
-              original: Sequence[base.RestoreAction]) -> Value | None:
+              state: base.KnobState | None = None) -> Value | None:
         """See :meth:`.base.Knobs.write`; only background is written to.
 
         :raises WorkloadGone: also when the domain was started again since
@@ -300,52 +300,55 @@ class Domains:
                 f'domain {snapshot.domain.name} is foreground: it is never '
                 'limited')
         if knob in file_knobs.KNOBS:
-            return self._files(workload, knob).write(value)
+            return self._files(workload, knob).write(value, state)
         rule = domain_knobs.rule(knob)
-        held = self._held.get((workload, knob))
         with self._health.domain(workload) as handle:
             snapshot = self._look(workload, handle)
-            if held is None or held is not self._of(snapshot, knob):
-                raise self._other(snapshot, held)
-            now = rule.values(self._settled(snapshot, held, knob))
-            held.look(now)
+            if state is None or not self._is_ours(snapshot, knob):
+                raise self._other(snapshot, knob)
+            now = rule.values(self._settled(snapshot, knob, state))
+            if state.ours is not None and self._for_libvirt(
+                    now) != state.ours.actions[0]['values']:
+                raise errors.Overtaken(f'domain {snapshot.domain.name}: '
+                                       f'another program has set {knob}')
+            original = limiting.original(snapshot, knob, state)
             self._remover.astray(workload, knob)
-            if snapshot.records.get(knob) != held.original:
-                held.record(handle, knob)
-            wanted = rule.plan(snapshot, held.original, value)
-            held.ours, held.tried = held.ours or now, wanted
+            if snapshot.records.get(knob) != original:
+                limiting.record(handle, knob, original)
+            wanted = rule.plan(snapshot, original, value)
             # A balloon on its way is told again: it may be called back.
             if wanted != rule.values(snapshot):
-                cannot = owned_knobs.limit(
+                cannot = limiting.limit(
                     handle, snapshot, knob, wanted, domain_knobs.groups(
-                        snapshot, knob, held.original))
+                        snapshot, knob, original))
                 if cannot:
                     self._cache.cannot_limit(workload, cannot)
-                    wanted, held.original = (
-                        owned_knobs.without(knob, texts, cannot)
-                        for texts in (wanted, held.original))
-                    held.record(handle, knob)
-            held.ours = wanted
-            if held is not self._of(self._look(workload, handle), knob):
+                    original = limiting.without(knob, original, cannot)
+                    limiting.record(handle, knob, original)
+            if not self._is_ours(self._look(workload, handle), knob):
                 # Our cap got into the new run; by this record it is removed.
-                held.record(handle, knob)
+                limiting.record(handle, knob, original)
                 self._look(workload, handle)
-                raise self._other(snapshot, held)
+                raise self._other(snapshot, knob)
             self._remover.arrived(workload, knob)
         if (known := self._known.get(workload)) is not None:
             known.counters.wake()
-        return self.read(workload, knob)
+        if knob is Knob.MEMORY_BYTES:       # where its balloon goes to
+            return int(wanted['balloon_kib']) * domain_knobs.BYTES_PER_KIB
+        return self.read(workload, knob, state)
 
-    def refresh(self, held: Collection[KnobKey]) -> base.Changes:
+    def refresh(self, held: Mapping[KnobKey, base.KnobState]
+                ) -> base.Changes:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.refresh`."""
         changed, self._changed = self._changed, set()
-        return base.Changes(changed, self._reconcile(held), self._unmet())
+        return base.Changes(changed, self._reconcile(held),
+                            self._unmet(held))
 
     def notify(self, event: base.Event) -> bool:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.notify`."""
         match event:
-            case base.Removed(workload, knob):
-                self._removed(workload, knob)
+            case base.Removed(workload, knob, state):
+                self._removed(workload, knob, state)
             case base.TimedOut(keys, done):
                 self._health.timed_out(keys, done)
                 return True
@@ -354,47 +357,53 @@ class Domains:
                 # What removes a limit that is not ours logs it.
                 self._health.failed(
                     (workload, knob),
-                    '' if owned_knobs.NOT_OURS in text else text, reset)
+                    '' if adopt.NOT_OURS in text else text, reset)
                 return True
         return False
 
-    def _removed(self, workload: str, knob: Knob) -> None:
-        if (held := self._held.get((workload, knob))) is None:
+    def _removed(self, workload: str, knob: Knob,
+                 state: base.KnobState | None) -> None:
+        run = self._runs.get((workload, knob))
+        if run is None:
             return
-        if knob is Knob.MEMORY_BYTES:
-            self._balloons.rises(workload, held)
+        if knob is Knob.MEMORY_BYTES and state is not None:
+            self._balloons.rises(workload, run, state)
         try:
             with self._libvirt.domain(workload) as handle:
                 self._cache.refresh(workload, handle.look)
         except errors.DriverError:
             self._cache.changed(workload, False)
         # Not before: a record that is still known would seem foreign.
-        self._held.pop((workload, knob), None)
+        self._runs.pop((workload, knob), None)
 
-    def _reconcile(self, held: Collection[KnobKey]) -> set[KnobKey]:
+    def _reconcile(self, held: Mapping[KnobKey, base.KnobState]
+                   ) -> set[KnobKey]:
         """Begin to remove limits that domains came with.  To be written again
-        are those of ours whose record another program took away, and CPU sets
-        under which a vCPU has come or gone."""
+        are those of ours whose record does not say what their leases do, and
+        CPU sets under which a vCPU has come or gone."""
         known = self._cache.snapshots
         for uuid, snapshot in known.items():
             knobs = [knob for knob in snapshot.records
                      if (uuid, knob) not in held
-                     and self._of(snapshot, knob) is None]
+                     and not self._is_ours(snapshot, knob)]
             if knobs:
                 self._remover.remove(uuid, knobs)
-        return {key for key in held if (seen := known.get(key[0])) is not None
-                and (own := self._of(seen, key[1])) is not None
-                and own.ours is not None
-                and seen.records.get(key[1]) != own.original} | {
+        return {key for key, state in held.items()
+                if state.ours is not None
+                and (seen := known.get(key[0])) is not None
+                and self._is_ours(seen, key[1])
+                and not limiting.is_recorded(seen, key[1], state)} | {
             (uuid, Knob.CPU_SET) for uuid, one in self._known.items()
             if (uuid, Knob.CPU_SET) in held and one.files.plugged()}
 
-    def _unmet(self) -> dict[str, int]:
+    def _unmet(self, held: Mapping[KnobKey, base.KnobState]
+               ) -> dict[str, int]:
         snapshots = self._cache.snapshots
         return self._balloons.unmet(
-            [(snapshots[uuid], held)
-             for (uuid, knob), held in list(self._held.items())
-             if knob is Knob.MEMORY_BYTES and uuid in snapshots],
+            [(snapshots[uuid], int(state.ours.value or 0))
+             for (uuid, knob), state in held.items()
+             if knob is Knob.MEMORY_BYTES and state.ours is not None
+             and uuid in snapshots and self._is_ours(snapshots[uuid], knob)],
             time.monotonic())
 
     def close(self) -> None:
@@ -410,10 +419,10 @@ class Domains:
     # --- inside
 
     def _snapshot(self, uuid: str) -> Snapshot:
-        found = self._cache.snapshots.get(uuid)
-        if found is None:
+        snapshot = self._cache.snapshots.get(uuid)
+        if snapshot is None:
             raise errors.WorkloadGone(f'domain {uuid} does not run here')
-        return found
+        return snapshot
 
     def _look(self, uuid: str, handle: domain_handle.Handle) -> Snapshot:
         found = self._cache.refresh(uuid, handle.look)
@@ -421,29 +430,30 @@ class Domains:
             raise errors.WorkloadGone(f'domain {uuid} does not run here')
         return found
 
-    def _of(self, snapshot: Snapshot, knob: Knob
-            ) -> owned_knobs.OwnedKnob | None:
-        """What is held of this run of a domain."""
-        held = self._held.get((snapshot.domain.uuid, knob))
-        return (held if held is not None and held.identity
-                == domain_knobs.identity(snapshot, knob) else None)
+    def _is_ours(self, snapshot: Snapshot, knob: Knob) -> bool:
+        """Whether a knob of this run of a domain is ours."""
+        return self._runs.get((snapshot.domain.uuid, knob)
+                              ) == domain_knobs.identity(snapshot, knob)
 
-    def _other(self, snapshot: Snapshot, held: owned_knobs.OwnedKnob | None
-               ) -> errors.WorkloadGone:
+    def _other(self, snapshot: Snapshot, knob: Knob) -> errors.WorkloadGone:
         """What to raise of a limit of another run, or of other devices."""
+        run = self._runs.get((snapshot.domain.uuid, knob), ())
         return errors.WorkloadGone(
-            'the VM has other vCPUs or disks now' if held is not None
-            and held.identity[:2] == snapshot.identity
+            'the VM has other vCPUs or disks now'
+            if run[:2] == snapshot.identity
             else self.ends.again(snapshot.domain.uuid))
 
     def _ours(self, uuid: str, knob: Knob) -> bool:
         snapshot = self._cache.snapshots.get(uuid)
-        return snapshot is not None and self._of(snapshot, knob) is not None
+        return snapshot is not None and self._is_ours(snapshot, knob)
 
-    def _settled(self, snapshot: Snapshot, held: owned_knobs.OwnedKnob | None,
-                 knob: Knob) -> Snapshot:
-        return (self._balloons.settled(snapshot, held)
+    def _settled(self, snapshot: Snapshot, knob: Knob,
+                 state: base.KnobState | None) -> Snapshot:
+        return (self._balloons.settled(snapshot, state)
                 if knob is Knob.MEMORY_BYTES else snapshot)
+
+    def _for_libvirt(self, values: Mapping[str, str]) -> dict[str, str]:
+        return domain_knobs.for_libvirt(values, self._libvirt.no_quota_us)
 
     def _files(self, uuid: str, knob: Knob) -> file_knobs.File:
         if (known := self._known.get(uuid)) is None:

@@ -183,8 +183,8 @@ class Health:
         and for how many; what waits; the versions."""
         now_s = time.monotonic()
         with self._turn:
-            since = {what: round(now_s - one.since_s)
-                     for what, one in self._faults.items()}
+            since = {what: round(now_s - fault.since_s)
+                     for what, fault in self._faults.items()}
             one = self._faults.get(LIBVIRT) or self._faults.get(SLOW)
             message = one.message if one is not None else None
             why = str(one.args[0]) if one and message is LOST else ''
@@ -249,26 +249,26 @@ class Health:
 
     def _end(self, what: str, reason: object) -> None:
         with self._turn:
-            one = self._faults.get(what)
-            if one is None:
+            fault = self._faults.get(what)
+            if fault is None:
                 return
-            one.reasons.discard(reason)
-            if one.reasons:
+            fault.reasons.discard(reason)
+            if fault.reasons:
                 return
             del self._faults[what]
             now_s = time.monotonic()
             if what == LIBVIRT:
                 self._answered_s = now_s
-            if one.message is not None \
-                    and one.message.level == logging.WARNING:
+            if fault.message is not None \
+                    and fault.message.level == logging.WARNING:
                 if what != LIBVIRT:
                     self._over_s[what] = now_s
-                LOG.log(logging.DEBUG if one.quiet else logging.INFO,
+                LOG.log(logging.DEBUG if fault.quiet else logging.INFO,
                         '%s again after %.1f s; limits that were late: %d', {
                             LIBVIRT: 'libvirt answers',
                             SLOW: 'libvirt answers in time'}.get(
                                 what, f'domain {what}: its QEMU answers'),
-                        now_s - one.since_s, len(one.keys))
+                        now_s - fault.since_s, len(fault.keys))
 
     def _run(self) -> None:
         while not self._closed:
@@ -284,8 +284,8 @@ class Health:
                 self._unsure = True
             with self._turn:
                 if not (self._suspected or self._unsure or self._pending
-                        or any(OURS in one.reasons or one.quiet
-                               for one in self._faults.values())):
+                        or any(OURS in fault.reasons or fault.quiet
+                               for fault in self._faults.values())):
                     self._thread = None
                     return
                 self._turn.wait_for(
@@ -325,10 +325,10 @@ class Health:
                     one.quiet = False
                     LOG.log(one.message.level, one.message.text, *one.args)
             pending = list(self._pending)
-            held_up = [what for what, one in self._faults.items()
-                       if OURS in one.reasons and what != LIBVIRT]
+            held_up = [what for what, fault in self._faults.items()
+                       if OURS in fault.reasons and what != LIBVIRT]
             known = set[object]().union(
-                *(one.reasons for one in self._faults.values()))
+                *(fault.reasons for fault in self._faults.values()))
         for fault in pending:
             waited_s = time.monotonic() - max(fault.since_s, self._answered_s)
             if fault.hangs and (fault in known

@@ -115,13 +115,13 @@ def _masked(mask: str, vcpus: int) -> frozenset[int] | None:
         parts.append(f'0-{vcpus - 1}')
     named: dict[str, set[int]] = {'': set(), '^': set()}
     for part in filter(None, parts):
-        found = _MASK.fullmatch(part)
-        if found is None:
+        match = _MASK.fullmatch(part)
+        if match is None:
             return None
-        low, high = int(found[2]), int(found[3] or found[2])
+        low, high = int(match[2]), int(match[3] or match[2])
         if not low <= high < vcpus:
             return None
-        named[found[1]].update(range(low, high + 1))
+        named[match[1]].update(range(low, high + 1))
     return frozenset(named[''] - named['^']) or None
 
 
@@ -212,9 +212,9 @@ def _name(text: str) -> str:
 
 def _named(parent: ElementTree.Element | None, tag: str) -> dict[str, str]:
     """The texts of children by their names; the first of each counts."""
-    found: dict[str, str] = {}
+    named: dict[str, str] = {}
     for child in some(parent, MAX_SPECS):
         if child.tag == tag:
-            found.setdefault(child.get('name', ''),
+            named.setdefault(child.get('name', ''),
                              (child.text or '').strip())
-    return found
+    return named

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 import errno
 import os
-from typing import NamedTuple
 
 from scavenger_openstack.drivers.kernel import rtnetlink
 from scavenger_openstack.drivers.network import tap
@@ -22,20 +21,13 @@ Interface = str | tap.Tap
 which it leaves, or taps at which it arrives."""
 
 
-class Device(NamedTuple):
-    """A device that was found: the identity that a lease names."""
-
-    namespace_inode: int
-    link: rtnetlink.Link
-
-
 class Devices:
     """The devices that were looked for; not for two threads at once."""
 
     def __init__(self) -> None:
         self._sockets: dict[str, rtnetlink.Rtnetlink] = {}
         self._taps: dict[str, tap.Taps] = {}
-        self._found: dict[str, Device] = {}
+        self._found: dict[str, rtnetlink.Link] = {}
 
     def find(self, interface: Interface
              ) -> tuple[rtnetlink.Rtnetlink, tap.Links]:
@@ -50,21 +42,20 @@ class Devices:
             name = split(device)[1]
             try:
                 if device not in self._found:
-                    self._found[device] = Device(namespace.inode,
-                                                 namespace.link(name))
+                    self._found[device] = namespace.link(name)
             except OSError as exc:
                 if exc.errno != errno.ENODEV:
                     raise
                 missing = exc
             else:
-                links[name] = self._found[device].link
+                links[name] = self._found[device]
         if missing is not None and not links:
             raise missing
         return namespace, links
 
-    def identities(self, devices: Iterable[str]) -> tuple[Device, ...]:
-        """Which devices of these names :meth:`find` has found."""
-        return tuple(self._found[device] for device in devices)
+    def indexes(self, devices: Iterable[str]) -> list[int]:
+        """The indexes of devices that :meth:`find` has found."""
+        return [self._found[device].ifindex for device in devices]
 
     def namespace(self, netns: str) -> rtnetlink.Rtnetlink:
         """Where to ask about a network namespace, '' for our own.
@@ -106,7 +97,7 @@ class Devices:
         found = self._found.pop(device, None)
         taps = self._taps.get(split(device)[0])
         if found and taps:
-            taps.forget(found.link.ifindex)
+            taps.forget(found.ifindex)
 
     def failure(self, interface: Interface, exc: Exception
                  ) -> errors.DriverError:

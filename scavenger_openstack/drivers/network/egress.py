@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from collections.abc import Hashable
 from collections.abc import Mapping
-from collections.abc import Sequence
 import errno
 import logging
 import pathlib
@@ -53,7 +52,6 @@ class Network:
         self._interfaces = dict(interfaces)
         self._sys = pathlib.Path(root_dir, 'sys/class/net')
         self._devices = devices.Devices()
-        self._promised: dict[str, tuple[devices.Device, ...]] = {}
         self._limited: dict[str, Collection[str]] = {}
         self._logged = log_once.LogOnce()
         self._withheld: dict[str, int] = {}
@@ -72,7 +70,6 @@ class Network:
 
         Its limit is removed by the restore actions of its lease, not by this.
         """
-        self._promised.pop(workload, None)
         self._limited.pop(workload, None)
         interface = self._interfaces.pop(workload, None)
         for device in (devices.names(interface)
@@ -178,37 +175,36 @@ class Network:
                 found[name] = sent
         return found
 
-    def read(self, workload: str, knob: Knob) -> float | None:
+    def read(self, workload: str, knob: Knob,
+             state: base.KnobState | None = None) -> float | None:
         """Rate of our token bucket in bytes per second.
 
-        :raises WorkloadGone: once, when other devices than those of the
-            restore actions carry the traffic of the workload
+        :raises WorkloadGone: other devices than those of the lease carry the
+            traffic of the workload
         """
-        return self._read(workload, self._interface(workload, knob))
+        return self._read(workload, self._interface(workload, knob), state)
 
-    def restore_actions(self, workload: str, knob: Knob
+    def restore_actions(self, workload: str, knob: Knob,
+                        state: base.KnobState | None = None
                         ) -> list[base.RestoreAction]:
         """Take our token bucket away again."""
         interface = self._interface(workload, knob)
-        self._promised.pop(workload, None)
-        self._read(workload, interface)
+        self._read(workload, interface, state)
         names = self._limited_names(workload, interface)
-        found = self._devices.identities(names)
-        self._promised[workload] = found
         netns, name = devices.split(names[0])
-        first, *also = (one.link.ifindex for one in found)
+        first, *also = self._devices.indexes(names)
         return [{'do': 'tap' if isinstance(interface, tap.Tap) else 'tc',
                  'netns': netns, 'dev': name, 'ifindex': first,
                  **({'also': also} if also else {})}]
 
     def write(self, workload: str, knob: Knob, value: Value,
-              original: Sequence[base.RestoreAction]) -> float | None:
+              state: base.KnobState | None = None) -> float | None:
         """Set the rate in bytes per second; packets that wait stay."""
         interface = self._interface(workload, knob)
         device = devices.first(interface)
         rate = _rate(device, value)
         try:
-            namespace, links, taps = self._find(interface, workload)
+            namespace, links, taps = self._find(interface, workload, state)
             wanted = token_bucket.bucket(rate, max(link.mtu for link
                                                    in links.values()))
             if taps is not None:
@@ -218,15 +214,16 @@ class Network:
                 namespace.set_root_tbf(_only(links).ifindex, HANDLE, wanted)
         except OSError as exc:
             if exc.errno in (errno.EEXIST, errno.EINVAL):
-                self._read(workload, interface)  # says whose it is
+                self._read(workload, interface, state)  # says whose it is
             raise self._devices.failure(interface, exc) from exc
-        return self._read(workload, interface)
+        return self._read(workload, interface, state)
 
     def queue(self, workload: str, knob: Knob) -> str:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.queue`."""
         return base.usual_queue(knob)
 
-    def refresh(self, held: Collection[KnobKey]) -> base.Changes:
+    def refresh(self, held: Mapping[KnobKey, base.KnobState]
+                ) -> base.Changes:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.refresh`."""
         return base.Changes()
 
@@ -247,30 +244,30 @@ class Network:
                 f'alone; add {workload}=DEVICE to [network] interfaces')
         return self._interfaces[workload]
 
-    def _read(self, workload: str, interface: devices.Interface
-              ) -> float | None:
+    def _read(self, workload: str, interface: devices.Interface,
+              state: base.KnobState | None) -> float | None:
         device = devices.first(interface)
         try:
-            namespace, links, taps = self._find(interface, workload)
+            namespace, links, taps = self._find(interface, workload, state)
             if taps is not None:
                 return self._devices.taps(device).rate(taps)
-            found = namespace.root_qdisc(_only(links).ifindex)
+            root_qdisc = namespace.root_qdisc(_only(links).ifindex)
         except OSError as exc:
             raise self._devices.failure(interface, exc) from exc
-        if found is None or not found.handle:
+        if root_qdisc is None or not root_qdisc.handle:
             return None
-        if found.handle != HANDLE or found.rate is None:
-            raise _foreign(device, f'the qdisc {found.kind} '
-                                   f'{found.handle >> 16:x}:')
-        return float(found.rate)
+        if root_qdisc.handle != HANDLE or root_qdisc.rate is None:
+            raise _foreign(device, f'the qdisc {root_qdisc.kind} '
+                                   f'{root_qdisc.handle >> 16:x}:')
+        return float(root_qdisc.rate)
 
-    def _find(self, interface: devices.Interface, workload: str
+    def _find(self, interface: devices.Interface, workload: str,
+              state: base.KnobState | None
               ) -> tuple[rtnetlink.Rtnetlink, tap.Links, tap.SeenTaps | None]:
         """Where to ask for the devices that can be limited, and which ones
         they are; of taps also what is there.
 
-        :raises WorkloadGone: they are not the devices whose restore actions
-            ``workload`` was given; the next call takes the new ones
+        :raises WorkloadGone: they are not the devices of the lease
         :raises Unsupported: no tap can be limited
         :raises OSError: there is no such namespace or device
         """
@@ -281,14 +278,14 @@ class Network:
             links = taps.links
             refused = self._name_refused(workload, interface, taps)
         self._limited[workload] = links.keys()
-        found = self._devices.identities(
+        indexes = self._devices.indexes(
             self._limited_names(workload, interface))
-        if self._promised.get(workload, found) != found:
-            del self._promised[workload]
+        leased = state.original.actions[0] if state else None
+        if leased and indexes != [leased['ifindex'], *leased.get('also', ())]:
             raise errors.WorkloadGone(
                 f'network device {" and ".join(devices.names(interface))}: '
                 'made again, added or removed (ifindex '
-                f'{", ".join(str(one.link.ifindex) for one in found)}); the '
+                f'{", ".join(map(str, indexes))}); the '
                 f'limit from before is removed, or ended with it{refused}')
         return namespace, links, taps
 

@@ -244,17 +244,17 @@ class Taps:
              ) -> rtnetlink.Link | None:
         name = f'{grammar.IFB}{link.ifindex}'
         try:
-            found = self._namespace.link(name)
+            ifb = self._namespace.link(name)
         except OSError as exc:
             if exc.errno != errno.ENODEV:
                 raise
             return None
-        if (found.kind, found.group) != ('ifb', GROUP):
+        if (ifb.kind, ifb.group) != ('ifb', GROUP):
             raise errors.Unsupported(
                 f'tap {device}: a device {name} of another program has the '
                 'name that the agent needs, so what its VM sends by it is '
                 'not limited; rename that device')
-        return found
+        return ifb
 
     def _build(self, links: Links, ifb: rtnetlink.Link | None,
                targets: Sequence[int | None], bucket: TokenBucket) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 import contextlib
+from typing import NamedTuple
 from typing import TypeVar
 
 from scavenger_openstack.drivers import base
@@ -34,32 +35,11 @@ T = TypeVar('T')
 _ENTRY = cgroup_files.Entry('cpuset.cpus')
 
 
-class _Part:
-    """One cgroup; ``own`` is the set that it has without us."""
+class _Part(NamedTuple):
+    """One cgroup."""
 
-    __slots__ = ('_ours', '_set', 'directory', 'own')
-
-    def __init__(self, directory: cgroup_files.CgroupDirectory, root_dir: str
-                 ) -> None:
-        self.directory = directory
-        self._set = cpuset_tree.FastCpuSet(directory, root_dir)
-        self.own = self._ours = self._set.read()
-
-    def read(self) -> frozenset[int]:
-        now = self._set.read()
-        if now != self._ours:
-            self.own = self._ours = now
-        return now
-
-    def write(self, cpus: frozenset[int]) -> None:
-        self._set.refresh()
-        self.read()
-        self.put(self.own & cpus or cpus)
-
-    def put(self, cpus: frozenset[int]) -> None:
-        """Set these, whatever its own are."""
-        self._set.set(cpus)
-        self._ours = self._set.read()
+    directory: cgroup_files.CgroupDirectory
+    cpus: cpuset_tree.FastCpuSet
 
 
 class CpuSet:
@@ -89,13 +69,14 @@ class CpuSet:
         self.allowed: frozenset[int] | None = None
         self._links = self._written = -1
         if self._version == 2:
-            self._parts[''] = _Part(self._directory, root_dir)
+            self._parts[''] = self._part(self._directory)
 
     def read(self) -> Value | None:
         """The CPUs that any of it may use, ``None`` for no limit."""
         if not self._parts:
             self._look()
-        cpus: frozenset[int] = frozenset().union(*self._each(_Part.read))
+        cpus: frozenset[int] = frozenset().union(*self._each(
+            lambda part: part.cpus.read()))
         allowed = self.allowed or cpus
         return format_cpus(cpus & allowed or cpus or allowed) or None
 
@@ -103,22 +84,32 @@ class CpuSet:
         """What brings back the sets of this moment."""
         self._look()
         return self._each(lambda part: part.directory.action(
-            _ENTRY, format_cpus(part.read()) or self._no_cpus))
+            _ENTRY, format_cpus(part.cpus.read()) or self._no_cpus))
 
-    def write(self, value: Value) -> Value | None:
+    def write(self, value: Value, state: base.KnobState | None = None
+              ) -> Value | None:
         """Set the parts that were there at the last :meth:`actions`: all of
-        them, or none."""
+        them, or none.  Each keeps within what its lease says, as far as that
+        leaves it any."""
         try:
             cpus = parse_cpus(str(value))
         except ValueError as exc:
             raise errors.DriverError(f'{Knob.CPU_SET}: {exc}') from None
-        before = self._each(lambda part: (part, part.read()))
+        own = {} if state is None else {
+            action['inode']: parse_cpus(action['text'])
+            for action in state.original.actions}
+        before = self._each(lambda part: (part, part.cpus.read()))
+
+        def write(part: _Part) -> None:
+            part.cpus.refresh()
+            part.cpus.set(own.get(part.directory.inode, cpus) & cpus or cpus)
+
         try:
-            self._each(lambda part: part.write(cpus))
+            self._each(write)
         except errors.DriverError:
             for part, held in before:
                 with contextlib.suppress(errors.DriverError):
-                    part.put(held)
+                    part.cpus.set(held)
             raise
         self._written = self._links
         return self.read()
@@ -131,6 +122,10 @@ class CpuSet:
     def _open(self, path: str) -> cgroup_files.CgroupDirectory:
         return cgroup_files.CgroupDirectory(path, version=self._version)
 
+    def _part(self, directory: cgroup_files.CgroupDirectory) -> _Part:
+        return _Part(directory, cpuset_tree.FastCpuSet(directory,
+                                                       self._root_dir))
+
     def _look(self) -> None:
         """See which parts there are."""
         links = self._directory.links()
@@ -141,13 +136,13 @@ class CpuSet:
             if not domain_cgroup.is_part(name):
                 continue
             try:
-                part = self._parts.get(name) or _Part(
-                    self._open(f'{self._directory.path}/{name}'),
-                    self._root_dir)
+                part = self._parts.get(name) or self._part(
+                    self._open(f'{self._directory.path}/{name}'))
+                cpus = part.cpus.read()
             except errors.WorkloadGone:
                 links = -1
                 continue
-            if part.own:
+            if cpus:
                 found[name] = part
             else:
                 links = -1      # libvirt is about to let it have CPUs

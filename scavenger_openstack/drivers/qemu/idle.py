@@ -35,11 +35,12 @@ class Idle:
         self._rule = RULES[Knob.CPU_IDLE, version]
 
     def read(self) -> Value | None:
-        return self._rule.read(self._directory)
+        return self._rule.read(self._directory, None)
 
     def actions(self) -> list[base.RestoreAction]:
         return self._directory.actions(self._rule.entries(self._directory))
 
-    def write(self, value: Value) -> Value | None:
+    def write(self, value: Value, state: base.KnobState | None = None
+              ) -> Value | None:
         knobs.write(self._rule, self._directory, value, ())
         return self.read()

@@ -189,12 +189,12 @@ class Vcpus:
 
     def _groups(self) -> dict[int, int]:
         """vCPU -> thread, or 0, from their cgroups."""
-        found = {}
+        groups = {}
         for name in os.listdir(self._fd):
             match = _GROUP.fullmatch(name)
             if match:
-                found[int(match[1])] = self._thread(name)
-        return found
+                groups[int(match[1])] = self._thread(name)
+        return groups
 
     def _thread(self, group: str) -> int:
         for file in (cgroup_members.THREADS_V1, cgroup_members.THREADS):
@@ -210,7 +210,7 @@ class Vcpus:
 
     def _named(self) -> dict[int, int]:
         """vCPU -> thread, as QEMU named them."""
-        found = {}
+        named = {}
         fd = self._process.open('task', os.O_DIRECTORY)
         try:
             threads = os.listdir(fd)
@@ -222,8 +222,8 @@ class Vcpus:
             except FileNotFoundError:
                 continue        # it ended meanwhile
             if match:
-                found[int(match[1] or 0)] = int(tid)
-        return found
+                named[int(match[1] or 0)] = int(tid)
+        return named
 
     def _meet(self, number: int, tid: int) -> None:
         try:

@@ -20,6 +20,7 @@ COLUMNS = (
     table.Column('victims', 'Victims'),
     table.Column('interference_s', 'Interference', table.duration),
     table.Column('causes', 'Causes'),
+    table.Column('disturbs_now', 'Disturbs Now'),
     table.Column('limited', 'Limited Now'))
 LONG = (
     *COLUMNS,
@@ -32,7 +33,11 @@ LONG = (
 
 
 class ListAntagonists(command.Lister):
-    """List the workloads that disturbed others, the worst first.
+    """List the workloads that disturb others, the worst first.
+
+    They disturb now, or a detector limits them because they did.
+
+    With --earlier, --since or --until: also those that did and do no more.
 
     Interference is how long incidents lasted in which the evidence named
     this workload. Limited Now: for that, or by an operator; the limits that
@@ -42,6 +47,10 @@ class ListAntagonists(command.Lister):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         listing.add_arguments(parser)
+        parser.add_argument(
+            '--earlier', action='store_true',
+            help='Also those that disturbed others in the span of time and '
+                 'do no more.')
         parser.add_argument(
             '--sort', choices=('interference_s', 'incidents', 'victims'),
             help='Rank by the time of interference, the number of incidents, '
@@ -61,11 +70,13 @@ class ListAntagonists(command.Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
+        earlier = (parsed_args.earlier or parsed_args.since
+                   or parsed_args.until)
         return listing.take(
             self.app, parsed_args, 'antagonists', '/v1/antagonists', COLUMNS,
             long=LONG, shape=_shape, filters=(
                 'since', 'until', 'host', 'project', 'victim_project',
-                'sort'))
+                'sort'), now=None if earlier else True)
 
 
 def _shape(row: listing.Row) -> listing.Row:

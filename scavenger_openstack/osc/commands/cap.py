@@ -38,7 +38,7 @@ LONG = (
     table.Column('name', 'Name'),
     table.Column('instance', 'Instance'),
     table.Column('project', 'Project'),
-    table.Column('incident', 'Incident'),
+    table.Column('incidents', 'Incidents'),
     table.Column('override', 'Override'),
     table.Column('reason', 'Reason'),
     table.Column('why', 'Removed for'))

@@ -156,7 +156,8 @@ def _shape(row: listing.Row, now: float) -> listing.Row:
         'threshold': _measured(row, 'threshold'),
         'antagonists': table.Cell(
             row.get('antagonists'), ', '.join(
-                map(_name, row.get('antagonists') or ())) or '-'),
+                _name(one) + ' (earlier)' * bool(one.get('earlier'))
+                for one in row.get('antagonists') or ()) or '-'),
         'duration_s': None if begun is None else _lasted(begun, ended, now)}
 
 
@@ -193,9 +194,10 @@ def _name(one: Mapping[str, Any]) -> str:
 
 def _suspect(one: Mapping[str, Any]) -> str:
     score = one.get('score')
-    return (f'{_name(one)}: ' + ('named earlier' if score is None
+    return (f'{_name(one)}: ' + ('no score' if score is None
                            else f'score {score:.2f}')
-            + ', antagonist' * bool(one.get('antagonist'))
+            + (', disturbed earlier' if one.get('earlier')
+               else ', antagonist' * bool(one.get('antagonist')))
             + ', foreground: never limited' * bool(one.get('foreground')))
 
 

@@ -55,7 +55,8 @@ class Guest:
     :param options: further arguments of QEMU
     :param append: further words on the kernel's command line
     :param disk_bytes: size of an empty disk, ``/dev/vda`` in the guest
-    :param programs: sources in C, compiled here, by their name in the guest
+    :param programs: sources in C, a file or a directory, compiled here, by
+        their name in the guest
     """
 
     tests: tuple[str, ...]
@@ -120,9 +121,12 @@ class Guest:
         found: dict[str, pathlib.Path] = {}
         for name, source in self.programs.items():
             found[name] = scratch / f'program{len(found)}'
+            sources = (sorted(source.glob('*.c')) if source.is_dir()
+                       else [source])
             try:
                 subprocess.run(['cc', '-O2', '-pthread', '-static', '-o',
-                                str(found[name]), str(source)], check=True)
+                                str(found[name]), *map(str, sources),
+                                '-lm'], check=True)
             except FileNotFoundError:
                 raise Unavailable('needs cc: install gcc and libc6-dev'
                                   ) from None

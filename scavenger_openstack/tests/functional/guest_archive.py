@@ -158,6 +158,6 @@ def product() -> dict[str, pathlib.Path]:
                     if name not in ('__pycache__', 'unit')]
         for name in names:
             path = pathlib.Path(where, name)
-            if path.suffix == '.py':
+            if path.suffix in ('.py', '.c', '.h'):
                 files[f'{SITE}/{path.relative_to(PACKAGE.parent)}'] = path
     return files

@@ -22,6 +22,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 from typing import Any
@@ -336,15 +337,16 @@ def random_stops(stage: Stage, stops: int, seed: int = 1
 
 def swapped_package(directory: pathlib.Path) -> pathlib.Path:
     """A copy of the product that writes first and leases after."""
-    lease = ('        if key[1] in OF_GROUPS or key not in self._ours:\n'
-             '            self.hold(*key)\n')
-    write = ('            found = self._driver.write(\n'
-             '                *key, value, '
-             'self._leases.held()[key].actions)\n')
+    lease = ('        if key[1] in OF_GROUPS or state is None or '
+             'state.ours is None:\n'
+             '            state = self._lease(key)\n')
+    write = ('            with self._leases.writing(*key):\n'
+             '                found = self._driver.write(*key, value, '
+             'state)\n')
     return broken_package(
         directory, 'agent/apply/actuator.py', (lease, ''),
-        (f'        with self._leases.writing(*key):\n{write}',
-         '        found = self._driver.write(*key, value, ())\n' + lease))
+        (write, '            found = self._driver.write(*key, value)\n'
+         + textwrap.indent(lease, '    ')))
 
 
 def broken_package(directory: pathlib.Path, file: str,

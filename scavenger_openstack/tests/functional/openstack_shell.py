@@ -237,12 +237,12 @@ def fill(connection: Connection, now_s: float) -> None:
         value=0.5, original=None, owner='attribution', why='',
         reason=f'run_delay of {WEB} rises from 0.05 to 0.41 with its use; an '
                'innocent seems so guilty with a chance of 0.001',
-        incident=INCIDENT,
+        incidents=INCIDENT,
         set_s=begun_s + 50, changed_s=begun_s + 50)
     add(tables.caps, host_id=host, workload=SCAN, knob='memory_bytes',
         value=2.0 ** 29, original=2.0 ** 31, owner='scavenger',
         why='scavenger no longer needs it',
-        reason='the foreground needs it', incident='', set_s=begun_s - 500,
+        reason='the foreground needs it', incidents='', set_s=begun_s - 500,
         changed_s=begun_s - 400, removed_s=begun_s - 400)
     for workload, victims, seconds in ((SCAN, (WEB, 'other'), 90.0),
                                        ('/batch/steady', (WEB,), 500.0)):

@@ -12,15 +12,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 import os
 import pathlib
+import random
 import subprocess
 from typing import Any
 
 import fixtures
 
 from scavenger_openstack.demo import product
+from scavenger_openstack import errors
+from scavenger_openstack.ibench import build
 from scavenger_openstack.tests.functional import delays
 
 START_S = 20.0
+LEVELS = 2000
 
 CONFIG = """\
 [agent]
@@ -36,7 +40,7 @@ window_s = {window_s:g}
 {more}"""
 
 ALONG = '''
-import os, random, signal, sys, time
+import os, time
 os.sched_setaffinity(0, {{{cpu}}})
 def work(cpu_s, every_s):
     print('up')
@@ -48,25 +52,10 @@ def work(cpu_s, every_s):
         # One that is late catches up: its load does not depend on others.
         due = max(due + every_s, time.monotonic() - 0.1)
         time.sleep(max(0, due - time.monotonic()))
-def work_and_rest(groups, mean_s, processes=3):
-    hogs = []
-    for files in groups:
-        for _ in range(processes):
-            hogs.append(os.fork())
-            if not hogs[-1]:
-                for file in files:
-                    with open(file, 'w') as procs:
-                        procs.write('0')
-                while True:
-                    pass
-    rng = random.Random(37)
-    print('up')
-    while True:
-        for what in (signal.SIGSTOP, signal.SIGCONT):
-            for pid in hogs:
-                os.kill(pid, what)
-            time.sleep(mean_s * rng.uniform(0.4, 1.6))
 '''
+
+HOG = 'import os\nprint("up")\nos.execv({0!r}, {1!r})'
+"""A source of interference, in the cgroup that Python joined."""
 
 
 class SuspectsTestCase(delays.DelaysTestCase):
@@ -133,13 +122,20 @@ class SuspectsTestCase(delays.DelaysTestCase):
 
         :param mean_s: how long they do so, on average
         """
-        groups = []
+        try:
+            program = str(build.build())
+        except errors.ConfigError as exc:
+            self.skipTest(str(exc))
+        rng = random.Random(37)
+        levels = ','.join(
+            f'{percent}:{mean_s * rng.uniform(0.4, 1.6):.3f}'
+            for _ in range(LEVELS // 2) for percent in (0, 100))
         for below in belows:
             self.tree.make(below)
-            groups.append([str(self.tree.path(controller, below)
-                               / 'cgroup.procs')
-                           for controller in self.tree.mounts])
-        self.run_along(belows[0], f'work_and_rest({groups!r}, {mean_s})')
+            self.said(self.spawn(HOG.format(program, [
+                program, 'integer', f'cpus={max(os.sched_getaffinity(0))}',
+                'threads=3', 'chunk_s=1', 'every_s=3600',
+                f'levels={levels}']), self.tree, below))
         return {self.tree.name + below for below in belows}
 
     def named(self, status: product.Status, allowed: set[str]) -> set[str]:

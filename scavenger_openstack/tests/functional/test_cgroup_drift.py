@@ -17,6 +17,7 @@ from scavenger_openstack.decision import arbitrate
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
 from scavenger_openstack import errors
+from scavenger_openstack.restore import records
 from scavenger_openstack.restore import restoration
 from scavenger_openstack.tests.functional.cgroup_cases import CgroupsCase
 from scavenger_openstack.types import Cap
@@ -61,6 +62,12 @@ class DriftCase(CgroupsCase):
         for name, text in texts.items():
             self.tree.write('cpu', below, name.replace('_', '.', 1), text)
 
+    def restored(self, key: KnobKey) -> bool:
+        """As by the watcher; whether that changed a thing."""
+        return restoration.restore(records.Lease(
+            *key, records.boot_id(),
+            self.leases.held()[key].original.actions))
+
     def cpu(self, below: str, *names: str) -> list[str]:
         return [self.tree.read('cpu', below, name) for name in names]
 
@@ -83,24 +90,24 @@ class TestQuota(DriftCase):
         self.put('/bg/a', cpu_cfs_period_us='50000')
         self.adopt(self.key, 0.1)
         self.assertEqual(['5000', '50000'], self.quota())
-        self.assertEqual(0.5, self.leases.original(*self.key))
+        self.assertEqual(0.5, self.leases.held()[self.key].original.value)
         self.tick(self.key)
         self.assertEqual(['25000', '50000'], self.quota())
 
     def test_another_period_that_no_agent_saw(self) -> None:
         self.put('/bg/a', cpu_cfs_period_us='50000')
-        self.assertTrue(restoration.restore(self.leases.held()[self.key]))
+        self.assertTrue(self.restored(self.key))
         self.assertEqual(['50000', '100000'], self.quota())
         self.put('/bg/a', cpu_cfs_quota_us='10000',
                  cpu_cfs_period_us='200000')
-        self.assertTrue(restoration.restore(self.leases.held()[self.key]))
+        self.assertTrue(self.restored(self.key))
         self.assertEqual(['50000', '100000'], self.quota())
 
     def test_another_value(self) -> None:
         self.put('/bg/a', cpu_cfs_quota_us='40000',
                  cpu_cfs_period_us='50000')
         self.adopt(self.key, 0.1)
-        self.assertEqual(0.8, self.leases.original(*self.key))
+        self.assertEqual(0.8, self.leases.held()[self.key].original.value)
         self.tick(self.key)
         self.assertEqual(['40000', '50000'], self.quota())
 
@@ -118,7 +125,7 @@ class TestQuota(DriftCase):
         self.tick(self.key, 0.1)
         self.put('/bg/a', cpu_cfs_period_us='20000')
         self.adopt(self.key, 0.1)
-        self.assertIsNone(self.leases.original(*self.key))
+        self.assertIsNone(self.leases.held()[self.key].original.value)
         self.tick(self.key)
         self.assertEqual(['-1', '20000'], self.quota())
 
@@ -126,8 +133,9 @@ class TestQuota(DriftCase):
         """Its own limit is known all the same, in that tick, too."""
         read = self.driver_.read
 
-        def remove(workload: str, knob: Knob) -> Value | None:
-            value = read(workload, knob)
+        def remove(workload: str, knob: Knob,
+                   state: base.KnobState | None = None) -> Value | None:
+            value = read(workload, knob, state)
             if self.key in self.leases.held():
                 self.actuator.remove(self.key)
             return value
@@ -137,7 +145,7 @@ class TestQuota(DriftCase):
             self.driver_.read = remove      # type: ignore[method-assign]
             for _ in range(actuator.LOOK_TICKS):
                 if forgotten:       # as by a thread that ends only now
-                    self.actuator.forget(self.key)
+                    self.leases.wrote(*self.key, None)
                 seen = self.actuator.look([Cap(*self.key, 2.0, 'test', '')])
                 self.assertEqual({0.5}, set(seen.originals.values()))
                 self.assertEqual([], seen.problems)
@@ -153,7 +161,7 @@ class TestQuota(DriftCase):
                 ('/bg/a/deep', 0.1, 'has a quota of 0.3 cores')):
             self.put(below, cpu_cfs_quota_us='30000')
             exc = self.assertRaises(errors.Denied, self.driver_.write,
-                                    *self.key, cores, ())
+                                    *self.key, cores)
             self.assertIn(name, str(exc))
             self.put(below, cpu_cfs_quota_us='-1')
 
@@ -167,7 +175,7 @@ class TestQuota(DriftCase):
         self.assertEqual(1, len(self.tick(self.key)))
         self.assertEqual(['10000', '100000'], self.quota())
         self.adopt(self.key, 0.15)
-        self.assertEqual(0.5, self.leases.original(*self.key))
+        self.assertEqual(0.5, self.leases.held()[self.key].original.value)
         self.put('/bg', cpu_cfs_quota_us='-1')
         self.tick(self.key)
         self.assertEqual(['50000', '100000'], self.quota())
@@ -201,7 +209,7 @@ class TestIdle(DriftCase):
 
     def test_no_agent_sees_it(self) -> None:
         self.put('/bg/a', cpu_idle='0')
-        self.assertTrue(restoration.restore(self.leases.held()[self.key]))
+        self.assertTrue(self.restored(self.key))
         self.assertEqual(['0', '512'], self.cpu('/bg/a', 'cpu.idle',
                                                 'cpu.shares'))
 
@@ -252,9 +260,8 @@ class TestPods(DriftCase):
         self.adopt(self.key, 1)
         self.assertEqual(['1'] * 2, self.pods('cpu.idle'))
         self.assertNotIn('another program', self.logs.output)
-        lease = self.leases.held()[self.key]
-        self.assertNotIn('pod1', str(lease.actions))
-        self.assertTrue(restoration.restore(lease))
+        self.assertNotIn('pod1', str(self.leases.held()[self.key].original))
+        self.assertTrue(self.restored(self.key))
         self.assertEqual(['102', '33'], self.pods('cpu.shares'))
 
     def test_all_are_others(self) -> None:
@@ -311,7 +318,7 @@ class TestDisk(DriftCase):
         self.tick(key, 4e6)
         self.tree.write('blkio', '/bg/a', self.FILES[0], f'{number} 1000000')
         self.adopt(key, 4e6)
-        self.assertIsNone(self.leases.original(*key))
+        self.assertIsNone(self.leases.held()[key].original.value)
         self.adopt(key, 8e6)
         self.assertEqual([f'{number} 1000000', f'{number} 8000000'],
                          [self.tree.read('blkio', '/bg/a', file)
@@ -361,7 +368,7 @@ class TestDisk(DriftCase):
                 self.assertEqual(set(), set(limits(0)) - set(found))
                 self.assertEqual(set(), {
                     line.partition(' ')[0] for line in found} - {
-                        action['device'] for action in held.actions
+                        action['device'] for action in held.original.actions
                         if action['file'] == file})
             now.append(sorted(found))
 
@@ -369,7 +376,7 @@ class TestDisk(DriftCase):
         self.loop(REMOVE)
         for _ in range(base.LOOK_TICKS):
             tick()
-        self.assertEqual(9e6, self.leases.original(*key) or 9e6)
+        self.assertEqual(9e6, self.leases.held()[key].original.value or 9e6)
         self.loop(ADD)
         for _ in range(base.LOOK_TICKS):
             tick()
@@ -386,20 +393,22 @@ class TestDisk(DriftCase):
 class TestGone(DriftCase):
 
     def test_a_lease_that_is_gone(self) -> None:
-        """Whatever ended it: the tick says so, and goes on."""
+        """Whatever ended it: what the knob holds is no other program's."""
         driver = self.begin()
         key = f'{self.parent}/a', Knob.CPU_CORES
         self.tick(key, 0.5)
         self.put('/bg/a', cpu_cfs_quota_us='70000')
         actions = driver.restore_actions
 
-        def end(workload: str, knob: Knob) -> object:
+        def end(workload: str, knob: Knob, state: base.KnobState) -> object:
             self.leases.remove(*key)
-            return actions(workload, knob)
+            return actions(workload, knob, state)
 
         driver.restore_actions = end        # type: ignore[assignment]
-        found = [self.actuator.look([Cap(*key, 0.5, 'test', '')])
-                 for _ in range(actuator.LOOK_TICKS)]
-        self.assertEqual(1, sum(bool(seen.problems) for seen in found))
+        for _ in range(actuator.LOOK_TICKS):
+            seen = self.actuator.look([Cap(*key, 0.5, 'test', '')])
+            self.assertEqual(([], {key: None}),
+                             (seen.problems, seen.originals))
+        self.assertNotIn('another program', self.logs.output)
         self.assertRaises(errors.LeaseError, self.leases.replace, *key, [],
                           None)

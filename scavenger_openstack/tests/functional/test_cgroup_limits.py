@@ -18,6 +18,7 @@ from scavenger_openstack.agent.apply import actuator
 from scavenger_openstack.agent.lease import leases
 from scavenger_openstack.decision import arbitrate
 from scavenger_openstack.drivers.cgroup import knobs
+from scavenger_openstack.drivers import originals
 from scavenger_openstack import errors
 from scavenger_openstack.restore import records
 from scavenger_openstack.restore import restoration
@@ -26,6 +27,7 @@ from scavenger_openstack.tests.functional.cgroup_cases import HOLD
 from scavenger_openstack.tests.functional.cgroup_cases import MIB
 from scavenger_openstack.tests.functional.cgroup_cases import restore
 from scavenger_openstack.tests.functional.cgroup_cases import SPIN
+from scavenger_openstack.tests.leased import leased
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
 
@@ -40,7 +42,7 @@ class TestLimits(CgroupsCase):
         self.assertIsNone(driver.read(name, Knob.CPU_CORES))
         steps = driver.restore_actions(name, Knob.CPU_CORES)
         self.job(SPIN, '/bg/a')
-        self.assertEqual(0.2, driver.write(name, Knob.CPU_CORES, 0.2, ()))
+        self.assertEqual(0.2, driver.write(name, Knob.CPU_CORES, 0.2))
         self.assertEqual(['10000', '50000'], self.texts(
             'cpu', '/bg/a', 'cpu.cfs_quota_us', 'cpu.cfs_period_us'))
         time.sleep(0.1)
@@ -50,10 +52,9 @@ class TestLimits(CgroupsCase):
         self.wait_for('it is throttled', lambda: (
             self.one(driver, name).throttled_s or 0.0) > before + 0.2)
         # The kernel takes no less than 1 ms.
-        self.assertEqual(0.02, driver.write(name, Knob.CPU_CORES, 0.001, ()))
+        self.assertEqual(0.02, driver.write(name, Knob.CPU_CORES, 0.001))
         # Never above the cap, or it would be tightened again.
-        self.assertEqual(0.66666, driver.write(name, Knob.CPU_CORES, 0.666675,
-                                               ()))
+        self.assertEqual(0.66666, driver.write(name, Knob.CPU_CORES, 0.666675))
         restore(steps)
         self.assertEqual(['-1', '50000'], self.texts(
             'cpu', '/bg/a', 'cpu.cfs_quota_us', 'cpu.cfs_period_us'))
@@ -65,7 +66,7 @@ class TestLimits(CgroupsCase):
         self.assertEqual(['cpu.idle', self.tree.file('weight').name],
                          [step['file'] for step in steps])
         self.assertEqual(0, driver.read(self.parent, Knob.CPU_IDLE))
-        self.assertEqual(1, driver.write(self.parent, Knob.CPU_IDLE, 1, ()))
+        self.assertEqual(1, driver.write(self.parent, Knob.CPU_IDLE, 1))
         self.assertEqual('1', self.tree.get('idle', '/bg'))
         now = driver.restore_actions(self.parent, Knob.CPU_IDLE)
         self.assertEqual([('cpu.idle', '1')],
@@ -84,7 +85,7 @@ class TestLimits(CgroupsCase):
         steps = driver.restore_actions(name, Knob.MEMORY_BYTES)
         before = self.tree.get('memory', '/bg/a')
         self.assertEqual(64 * MIB,
-                         driver.write(name, Knob.MEMORY_BYTES, 64 * MIB, ()))
+                         driver.write(name, Knob.MEMORY_BYTES, 64 * MIB))
         hog = self.spawn(HOLD.format(size=100 * MIB), self.tree, '/bg/a')
         self.assertNotEqual(0, hog.wait(60))  # the limit was in its way
         restore(steps)
@@ -98,7 +99,7 @@ class TestLimits(CgroupsCase):
             self.skipTest('needs a machine without swap')
         self.up(HOLD.format(size=50 * MIB), '/bg/a')
         refused = self.assertRaises(errors.Refused, driver.write, name,
-                                    Knob.MEMORY_BYTES, 16 * MIB, ())
+                                    Knob.MEMORY_BYTES, 16 * MIB)
         self.assertTrue(30 * MIB < refused.unmet_bytes < 50 * MIB,
                         refused.unmet_bytes)
         self.assertIsNone(driver.read(name, Knob.MEMORY_BYTES))
@@ -110,11 +111,11 @@ class TestLimits(CgroupsCase):
         if not (self.tree.path('memory', '/bg/a')
                 / 'memory.memsw.limit_in_bytes').exists():
             self.skipTest('needs swap accounting')
-        driver.write(name, Knob.MEMORY_BYTES, 64 * MIB, ())
+        driver.write(name, Knob.MEMORY_BYTES, 64 * MIB)
         self.tree.write('memory', '/bg/a', 'memory.memsw.limit_in_bytes',
                         str(80 * MIB))
         self.assertEqual(80 * MIB, driver.write(
-            name, Knob.MEMORY_BYTES, 128 * MIB, ()))
+            name, Knob.MEMORY_BYTES, 128 * MIB))
 
     def test_paused(self) -> None:
         driver = self.driver('a')
@@ -122,7 +123,7 @@ class TestLimits(CgroupsCase):
         self.job(SPIN, '/bg/a')
         steps = driver.restore_actions(name, Knob.PAUSED)
         self.assertEqual(0, driver.read(name, Knob.PAUSED))
-        self.assertEqual(1, driver.write(name, Knob.PAUSED, 1, ()))
+        self.assertEqual(1, driver.write(name, Knob.PAUSED, 1))
         self.wait_for('its process stops', lambda: self.tree.get(
             'frozen', '/bg/a') == 'FROZEN', 2.0)
         self.assertLess(self.cores(driver, name, 0.3), 0.01)
@@ -143,7 +144,7 @@ class TestLimits(CgroupsCase):
                 self.assertRaises(errors.Unsupported, method,
                                   f'{self.parent}/a', knob)
             self.assertRaises(errors.Unsupported, driver.write,
-                              f'{self.parent}/a', knob, 1, ())
+                              f'{self.parent}/a', knob, 1)
 
     def test_only_background_is_written_to(self) -> None:
         self.tree.make('/fg')
@@ -154,25 +155,27 @@ class TestLimits(CgroupsCase):
                      self.tree.name, '/', '', f'{self.parent}/../fg',
                      f'{self.parent}/a/deeper'):
             self.assertRaises(errors.Unsupported, driver.write, name,
-                              Knob.CPU_CORES, 0.5, ())
+                              Knob.CPU_CORES, 0.5)
         self.assertEqual('-1', self.tree.get('quota', '/fg/web'))
 
     def test_made_anew_gets_no_write_without_a_lease(self) -> None:
         driver = self.driver('a')
         name = f'{self.parent}/a'
-        steps = driver.restore_actions(name, Knob.CPU_CORES)
-        driver.write(name, Knob.CPU_CORES, 0.5, ())
+        state = leased(driver, name, Knob.CPU_CORES)
+        driver.write(name, Knob.CPU_CORES, 0.5, state)
         self.tree.delete('/bg/a')
         self.tree.make('/bg/a')
         for sample in (False, True, False):
             if sample:
                 driver.sample()
-            self.assertRaises(errors.WorkloadGone, driver.write, name,
-                              Knob.CPU_CORES, 0.4, ())
+            for call in (driver.write, name, Knob.CPU_CORES, 0.4, state), (
+                    originals.follow, driver, name, Knob.CPU_CORES, state):
+                self.assertRaises(errors.WorkloadGone, *call)
             self.assertEqual('-1', self.tree.get('quota', '/bg/a'))
-        again = driver.restore_actions(name, Knob.CPU_CORES)
-        self.assertNotEqual(steps[0]['inode'], again[0]['inode'])
-        self.assertEqual(0.4, driver.write(name, Knob.CPU_CORES, 0.4, ()))
+        again = leased(driver, name, Knob.CPU_CORES)
+        self.assertNotEqual(state.original.actions[0]['inode'],
+                            again.original.actions[0]['inode'])
+        self.assertEqual(0.4, driver.write(name, Knob.CPU_CORES, 0.4, again))
 
     def test_read_only_tree(self) -> None:
         self.tree.make('/bg/a')
@@ -195,7 +198,7 @@ class TestLimits(CgroupsCase):
                                 (Knob.IO_BYTES_PER_S, 1e6)):
                 driver.restore_actions(name, knob)
                 try:
-                    driver.write(name, knob, value, ())
+                    driver.write(name, knob, value)
                     print('written')
                 except errors.DriverError as exc:
                     print(exc)
@@ -218,13 +221,13 @@ class TestLimits(CgroupsCase):
         self.tree.put('quota', '/bg', '20000')
         if self.tree.version == 1:  # version 2 takes more than the parent's
             self.assertRaises(errors.DriverError, driver.write, name,
-                              Knob.CPU_CORES, 0.5, ())
+                              Knob.CPU_CORES, 0.5)
         for knob, value in ((Knob.CPU_SET, '4000'),
                             (Knob.CPU_SET, ''), (Knob.CPU_SET, 'x'),
                             (Knob.CPU_CORES, 'x'),
                             (Knob.MEMORY_BYTES, float('nan'))):
             exc = self.assertRaises(errors.DriverError, driver.write, name,
-                                    knob, value, ())
+                                    knob, value)
             self.assertNotIn('\n', str(exc))
 
 
@@ -271,7 +274,7 @@ class TestIo(CgroupsCase):
         self.assertIsNone(self.one(driver, name).io_bytes)
         steps = driver.restore_actions(name, Knob.IO_BYTES_PER_S)
         self.assertIsNone(driver.read(name, Knob.IO_BYTES_PER_S))
-        self.assertEqual(4e6, driver.write(name, Knob.IO_BYTES_PER_S, 4e6, ()))
+        self.assertEqual(4e6, driver.write(name, Knob.IO_BYTES_PER_S, 4e6))
         before = self.one(driver, name)
         rate = self.read_disk(1.0, 65536)
         self.assertTrue(2e6 < rate < 6e6, rate)
@@ -290,7 +293,7 @@ class TestIo(CgroupsCase):
         driver = self.driver('a', io_devices=[self.number])
         name = f'{self.parent}/a'
         steps = driver.restore_actions(name, Knob.IO_OPS_PER_S)
-        self.assertEqual(50, driver.write(name, Knob.IO_OPS_PER_S, 50, ()))
+        self.assertEqual(50, driver.write(name, Knob.IO_OPS_PER_S, 50))
         self.assertLess(self.read_disk(1.0, 4096), 75 * 4096)
         restore(steps)
         self.assertGreater(self.read_disk(0.5, 4096), 150 * 4096)
@@ -299,12 +302,12 @@ class TestIo(CgroupsCase):
         """They are a limit that holds nothing, and it is restored."""
         driver = self.driver('a', io_devices=[self.number])
         name = f'{self.parent}/a'
-        steps = driver.restore_actions(name, Knob.IO_OPS_PER_S)
+        state = leased(driver, name, Knob.IO_OPS_PER_S)
         for value in (2.0 ** 32 - 1, 2.0 ** 32, 2.0 ** 32 + 5, 2.0 ** 53):
             self.assertEqual(knobs.MOST_IOPS, driver.write(
-                name, Knob.IO_OPS_PER_S, value, steps))
+                name, Knob.IO_OPS_PER_S, value, state))
             self.assertGreater(self.read_disk(0.2, 4096), 0)
-        restore(steps)
+        restore(list(state.original.actions))
         self.assertIsNone(driver.read(name, Knob.IO_OPS_PER_S))
         self.assertEqual([''] * 2, self.texts(
             'blkio', '/bg/a', 'blkio.throttle.read_iops_device',
@@ -318,10 +321,10 @@ class TestIo(CgroupsCase):
                 (Knob.IO_OPS_PER_S, 'iops', 100.0)):
             for job in 'ab':
                 name = f'{self.parent}/{job}'
-                actions = driver.restore_actions(name, knob)
+                state = leased(driver, name, knob)
                 for wanted in (value, value / 2):
                     self.assertEqual(wanted, driver.write(name, knob, wanted,
-                                                          actions))
+                                                          state))
                     self.assertEqual(wanted, driver.read(name, knob))
                 self.assertEqual(
                     [f'{self.number} {value / 2:.0f}'] * 2,
@@ -329,33 +332,33 @@ class TestIo(CgroupsCase):
                         f'blkio.throttle.{way}_{file}_device'
                         for way in ('read', 'write'))))
                 self.assertTrue(restoration.restore(records.Lease(
-                    name, knob, records.boot_id(), actions)))
+                    name, knob, records.boot_id(), state.original.actions)))
                 self.assertIsNone(driver.read(name, knob))
         self.assertEqual(1, self.logs.output.count('disk 240:77'))
         alone = self.driver('a', io_devices=['240:77'])
         self.assertIn('no such whole disk', str(self.assertRaises(
             errors.Unsupported, alone.write, f'{self.parent}/a',
-            Knob.IO_BYTES_PER_S, 5e6, ())))
+            Knob.IO_BYTES_PER_S, 5e6)))
 
     def test_own_limit_of_one_direction_stays(self) -> None:
         driver = self.driver('a', io_devices=[self.number])
         name = f'{self.parent}/a'
         file = 'blkio.throttle.read_bps_device'
         self.tree.write('blkio', '/bg/a', file, f'{self.number} 1000000')
-        steps = driver.restore_actions(name, Knob.IO_BYTES_PER_S)
+        state = leased(driver, name, Knob.IO_BYTES_PER_S)
         self.assertIsNone(driver.read(name, Knob.IO_BYTES_PER_S))
         for value, read in ((5e6, 1000000), (5e5, 500000), (2e6, 1000000)):
             self.assertEqual(value, driver.write(
-                name, Knob.IO_BYTES_PER_S, value, steps))
+                name, Knob.IO_BYTES_PER_S, value, state))
             self.assertEqual(f'{self.number} {read}',
                              self.tree.read('blkio', '/bg/a', file))
         # A driver that set nothing so far goes by the lease, too.
         self.driver('a', io_devices=[self.number]).write(
-            name, Knob.IO_BYTES_PER_S, 8e6, steps)
+            name, Knob.IO_BYTES_PER_S, 8e6, state)
         self.assertEqual([f'{self.number} 1000000', f'{self.number} 8000000'],
                          self.texts('blkio', '/bg/a', file,
                                     'blkio.throttle.write_bps_device'))
-        restore(steps)
+        restore(list(state.original.actions))
         self.assertEqual([f'{self.number} 1000000', ''], self.texts(
             'blkio', '/bg/a', file, 'blkio.throttle.write_bps_device'))
 

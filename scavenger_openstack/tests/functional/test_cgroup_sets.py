@@ -44,7 +44,7 @@ class TestCpuSet(CgroupsCase):
         before = self.cpus(*everywhere)
         for cpus in ('0', '1', '0-1', '1'):
             self.assertEqual(cpus, driver.write(self.parent, Knob.CPU_SET,
-                                                cpus, ()))
+                                                cpus))
             self.assertEqual([cpus] * 4, self.cpus(*everywhere))
         self.assertEqual({1}, os.sched_getaffinity(hog.pid))
         restore(steps)
@@ -53,7 +53,7 @@ class TestCpuSet(CgroupsCase):
     def test_one_workload(self) -> None:
         driver = self.driver()
         self.assertEqual('0', driver.write(f'{self.parent}/a', Knob.CPU_SET,
-                                           '0', ()))
+                                           '0'))
         self.assertEqual(['0-1', '0', '0', '0-1'], self.cpus(
             '/bg', '/bg/a', '/bg/a/deep', '/bg/b'))
 
@@ -81,7 +81,7 @@ class TestCpuSet(CgroupsCase):
         before = self.cpus(*everywhere)
         driver = self.driver()
         steps = driver.restore_actions(self.parent, Knob.CPU_SET)
-        driver.write(self.parent, Knob.CPU_SET, '0', ())
+        driver.write(self.parent, Knob.CPU_SET, '0')
         self.assertEqual(['0'] * 4, self.cpus(*everywhere))
         restore(steps)
         self.assertEqual(before, self.cpus(*everywhere))
@@ -132,9 +132,9 @@ class TestCpuSet(CgroupsCase):
         self.assertRaises(errors.WorkloadGone, fast.set, frozenset({0}))
         self.assertRaises(errors.WorkloadGone, fast.refresh)
         self.assertRaises(errors.WorkloadGone, driver.write, self.parent,
-                          Knob.CPU_SET, '0', ())
+                          Knob.CPU_SET, '0')
         self.tree.make('/bg')
-        self.assertEqual('0', driver.write(self.parent, Knob.CPU_SET, '0', ()))
+        self.assertEqual('0', driver.write(self.parent, Knob.CPU_SET, '0'))
 
 
 class TestKill(CgroupsCase):
@@ -150,7 +150,7 @@ class TestKill(CgroupsCase):
         inside = [self.up(SLEEP, beside), self.up(SLEEP, '/bg/a/deep'),
                   self.up(SLEEP, '/bg/a/deep')]
         outside = self.up(SLEEP, '/bg/b')
-        driver.write(f'{self.parent}/a', Knob.PAUSED, 1, ())
+        driver.write(f'{self.parent}/a', Knob.PAUSED, 1)
         self.assertEqual(3, driver.kill(f'{self.parent}/a'))
         self.assertEqual([-9] * 3, [p.wait(30) for p in inside])
         self.assertIsNone(outside.poll())

@@ -107,9 +107,9 @@ class TestSample(CgroupsCase):
                              background_groups=groups)
             self.addCleanup(driver.close)
             self.assertEqual(expected, driver.sample()[0].workload.group)
-        driver.write(self.parent, Knob.CPU_IDLE, 1, ())
+        driver.write(self.parent, Knob.CPU_IDLE, 1)
         self.assertRaises(errors.Unsupported, driver.write, self.tree.name,
-                          Knob.CPU_IDLE, 1, ())
+                          Knob.CPU_IDLE, 1)
 
     def test_group_leaves_room_for_foreground_that_comes_later(self) -> None:
         self.tree.make('/bg/inner')
@@ -119,7 +119,7 @@ class TestSample(CgroupsCase):
         self.addCleanup(driver.close)
         group = driver.sample()[0].workload.group
         self.assertEqual(f'{self.parent}/inner', group)
-        driver.write(group, Knob.CPU_CORES, 0.5, ())
+        driver.write(group, Knob.CPU_CORES, 0.5)
 
     def test_parent_with_tasks_and_no_children_is_a_workload(self) -> None:
         driver = self.driver()
@@ -238,13 +238,13 @@ class TestSample(CgroupsCase):
         name = f'{self.parent}/a'
         before = self.one(driver, name).workload
         driver.restore_actions(name, Knob.MEMORY_BYTES)
-        driver.write(name, Knob.MEMORY_BYTES, 32 * MIB, ())
+        driver.write(name, Knob.MEMORY_BYTES, 32 * MIB)
         driver.restore_actions(name, Knob.CPU_CORES)
-        driver.write(name, Knob.CPU_CORES, 0.2, ())
+        driver.write(name, Knob.CPU_CORES, 0.2)
         for _ in range(5):
             self.assertIs(before, self.one(driver, name).workload)
         # One that is born below a narrowed group has the group's full set.
-        driver.write(self.parent, Knob.CPU_SET, '0', ())
+        driver.write(self.parent, Knob.CPU_SET, '0')
         self.tree.make('/bg/newborn')
         born = self.one(driver, f'{self.parent}/newborn').workload
         self.assertIsNone(born.allowed_cpus)
@@ -280,7 +280,7 @@ class TestSample(CgroupsCase):
         for _ in range(3):
             spinner = self.job(SPIN, '/bg/a')
             pathlib.Path(procs).write_text(str(spinner.pid))
-        driver.write(f'{self.parent}/a', Knob.CPU_SET, '0', ())
+        driver.write(f'{self.parent}/a', Knob.CPU_SET, '0')
         before = self.one(driver, f'{self.parent}/a').psi_cpu_s
         time.sleep(0.5)
         after = self.one(driver, f'{self.parent}/a').psi_cpu_s
@@ -353,7 +353,7 @@ class TestUnified(base.FunctionalTestCase):
         self.assertIsNone(sample.memory_bytes)
         self.assertIsNone(sample.throttled_s)
         steps = self.driver.restore_actions(self.name, Knob.PAUSED)
-        self.assertEqual(1, self.driver.write(self.name, Knob.PAUSED, 1, ()))
+        self.assertEqual(1, self.driver.write(self.name, Knob.PAUSED, 1))
         self.wait_until_frozen()
         before = self.driver.sample()[0].cpu_s
         time.sleep(0.2)
@@ -361,7 +361,7 @@ class TestUnified(base.FunctionalTestCase):
         restore(steps)
         self.assertEqual(0, self.driver.read(self.name, Knob.PAUSED))
         self.assertRaises(errors.Unsupported, self.driver.write, self.name,
-                          Knob.MEMORY_BYTES, 64 * MIB, ())
+                          Knob.MEMORY_BYTES, 64 * MIB)
         self.assertEqual(1, self.driver.kill(self.name))
         self.assertEqual(-9, process.wait(30))
 
@@ -414,8 +414,8 @@ class TestUnified(base.FunctionalTestCase):
 
     def test_gone(self) -> None:
         self.assertEqual(1, len(self.driver.sample()))
-        self.driver.write(self.name, Knob.PAUSED, 0, ())
+        self.driver.write(self.name, Knob.PAUSED, 0)
         self.job.rmdir()
         self.assertRaises(errors.WorkloadGone, self.driver.write, self.name,
-                          Knob.PAUSED, 1, ())
+                          Knob.PAUSED, 1)
         self.assertEqual((), self.driver.sample())

@@ -61,11 +61,16 @@ class Commands(testtools.TestCase):
     def test_antagonists(self) -> None:
         self.assertEqual(
             [['Antagonist', 'Host', 'Project', 'Incidents', 'Victims',
-              'Interference', 'Causes', 'Limited Now'],
+              'Interference', 'Causes', 'Disturbs Now', 'Limited Now'],
              ['/batch/steady', 'compute-1', '', '2', '1', '8.3 min', 'core',
-              'no'],
-             [SCAN, 'compute-1', '', '4', '2', '3 min', 'core', 'yes']],
-            self.cells('antagonist', 'list'))
+              'no', 'no'],
+             [SCAN, 'compute-1', '', '4', '2', '3 min', 'core', 'no',
+              'yes']],
+            self.cells('antagonist', 'list', '--earlier'))
+        self.assertEqual(
+            [[SCAN, 'compute-1', '', '4', '2', '3 min', 'core', 'no',
+              'yes']],
+            self.cells('antagonist', 'list')[1:])
         found = self.json('antagonist', 'list', '--sort', 'victims',
                           '--since', '3d', '--host', 'compute-1',
                           '--victim-project', 'p1', '--long')
@@ -179,10 +184,11 @@ class Commands(testtools.TestCase):
                                  INCIDENT))
         self.assertEqual(
             ['Limited Now', 'never: foreground', 'yes'],
-            [row[-1] for row in self.cells('antagonist', 'list')])
+            [row[-1] for row in self.cells('antagonist', 'list',
+                                           '--earlier')])
         self.assertEqual([True, False], [
             row['foreground'] for row in self.json('antagonist', 'list',
-                                                   '--long')])
+                                                   '--long', '--earlier')])
 
     def test_what_a_project_sees_of_grounds(self) -> None:
         self.useFixture(openstack_shell.ControlPlane(
@@ -341,8 +347,11 @@ class Commands(testtools.TestCase):
         with connect.writing(self.plane.engine) as connection:
             for table in reversed(tables.METADATA.sorted_tables):
                 connection.execute(table.delete())
-        self.nothing('antagonist', 'list', err='No antagonist. No host has '
-                                               'reported yet.')
+        for more, first in (([], 'No antagonist now; add --earlier for '
+                                 'those before.'),
+                            (['--earlier'], 'No antagonist.')):
+            self.nothing('antagonist', 'list', *more,
+                         err=f'{first} No host has reported yet.')
         self.nothing('interference', 'host', 'list', err='No host.\n')
 
     def test_settings_of_a_host(self) -> None:

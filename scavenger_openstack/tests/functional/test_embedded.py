@@ -148,7 +148,7 @@ class Whole(embedded.EmbeddedTestCase):
                          (found['workload'], found['host']))
         [found] = self.json('interference', 'incident', 'list')
         self.assertEqual('a' * 32, found['id'])
-        # The last screen of scavenger-demo --who --keep.
+        # The last screen of scavenger-demo --keep.
         screen = keep.Plane(self.directory, self.config.name).screen()
         self.assertEqual(2, screen.count('$ openstack '), screen)
         self.assertIn(f'incident show {"a" * 32}', screen)

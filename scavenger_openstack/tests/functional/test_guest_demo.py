@@ -7,7 +7,8 @@ from __future__ import annotations
 import dataclasses
 import sys
 
-from scavenger_openstack.demo.load import load
+from scavenger_openstack.demo import service
+from scavenger_openstack.ibench import build
 from scavenger_openstack.tests.functional import guest
 from scavenger_openstack.tests.functional import guest_v2
 from scavenger_openstack.tests import tiers
@@ -16,10 +17,9 @@ TESTS = ('demo',)
 
 GUEST = guest.Guest(
     tests=tuple(f'{guest_v2.__name__}.{name}' for name in TESTS),
-    modules=('veth', 'sch_tbf', 'loop', 'ext4'), memory_bytes=3 * 2**30,
-    deadline_s=2400,
-    programs={f'opt/programs/{name}': load.SOURCES / f'{name}.c'
-              for name in load.PROGRAMS})
+    memory_bytes=2 * 2**30, deadline_s=2400,
+    programs={f'opt/programs/{sources.name}': sources
+              for sources in (service.SOURCES, build.SOURCES)})
 
 
 @tiers.only_in_all('the short demo runs on this machine')

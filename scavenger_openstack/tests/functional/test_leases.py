@@ -396,7 +396,7 @@ class Watcher(LeaseTestCase):
 
         after = leases.Leases(self.state, LEASE_S)
         after.open()
-        self.assertEqual(64.0 * MIB, after.original(*key))
+        self.assertEqual(64.0 * MIB, after.held()[key].original.value)
         self.assertRaises(errors.DriverError, after.remove, *key)
         after.close()
 
@@ -474,7 +474,7 @@ before = record.read_bytes()
 attempt('hold', held.hold, '/b', Knob.CPU_CORES, [step], 1.5)
 attempt('replace', held.replace, '/a', Knob.CPU_CORES, [step] * 9, 2.5)
 out['same'] = (record.read_bytes() == before
-               and held.original('/a', Knob.CPU_CORES) == 1.5)
+               and held.held()['/a', Knob.CPU_CORES].original.value == 1.5)
 out['files'] = len(list((state / 'leases').iterdir()))
 attempt('renew', held.renew, records.now_s() + 1)
 held.remove('/a', Knob.CPU_CORES)

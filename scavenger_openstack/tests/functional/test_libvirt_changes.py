@@ -43,7 +43,8 @@ class TestMadeAgain(ChangesCase):
                    (0.2, [tuned] * len(guest.disks)))
         for key, lease in agent.leases.held().items():
             self.assertNotEqual(old[key], lease)
-            self.assertEqual(host.qemu_pid('one'), lease.actions[0]['pid'])
+            self.assertEqual(host.qemu_pid('one'),
+                             lease.original.actions[0]['pid'])
         self.removed(agent, host, 'one', before)
 
     def test_resized(self) -> None:
@@ -105,7 +106,8 @@ class TestHotPlugged(ChangesCase):
             self.assertNotEqual(0.4, self.cores(host))
             self.ticks(agent, guest.uuid, caps, host, (0.4, []))
             lease = agent.leases.held()[guest.uuid, Knob.CPU_CORES]
-            self.assertEqual('-1', lease.actions[0]['values']['vcpu_quota'])
+            self.assertEqual('-1', lease.original.actions[0]['values'][
+                'vcpu_quota'])
         self.nothing_held(agent)
         self.assertIsNone(self.cores(host))
         self.warned_of()

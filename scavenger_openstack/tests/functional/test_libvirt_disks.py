@@ -59,7 +59,7 @@ class TestVhostUser(virtual_host.VirtualHostTestCase):
                 self.assertEqual([], agent.tick({guest.uuid: LIMIT}).problems)
             self.assertEqual('5000000', self.total(host, file))
             self.assertEqual(LIMIT, {
-                knob: agent.driver.read(guest.uuid, knob) for knob in LIMIT})
+                knob: agent.read(guest.uuid, knob) for knob in LIMIT})
             self.assertEqual({(guest.uuid, knob) for knob in LIMIT},
                              set(agent.actuator.in_force))
             self.assertEqual(1, self.said(f'disk {other} is left out'))
@@ -77,10 +77,10 @@ class TestVhostUser(virtual_host.VirtualHostTestCase):
         agent.tick({guest.uuid: LIMIT})
         held = agent.leases.held()
         self.assertIn('vdb.total_bytes_sec', held[
-            guest.uuid, Knob.IO_BYTES_PER_S].actions[0]['values'])
+            guest.uuid, Knob.IO_BYTES_PER_S].original.actions[0]['values'])
         for lease in held.values():
-            self.assertTrue(actions.run(lease.actions[0], []))
-            self.assertFalse(actions.run(lease.actions[0], []))
+            self.assertTrue(actions.run(lease.original.actions[0], []))
+            self.assertFalse(actions.run(lease.original.actions[0], []))
         self.assertEqual(before, self.limits(host, 'one'))
 
     def test_a_record_that_names_both(self) -> None:

@@ -55,7 +55,7 @@ class TestAllKnobs(LimitsCase):
                 agent.tick, {guest.uuid: {knob: value}}))
             self.assertEqual([(guest.uuid, knob)],
                              list(agent.leases.held()), self.log.output)
-            self.assertEqual(value, agent.driver.read(guest.uuid, knob))
+            self.assertEqual(value, agent.read(guest.uuid, knob))
             self.assertNotEqual(before, now())
             if knob is Knob.CPU_SET:    # libvirt knows nothing of it
                 self.assertEqual(live, virtual_host.xml(host, 'one'))
@@ -96,7 +96,7 @@ class TestAllKnobs(LimitsCase):
         self.wait_for('why', lambda: self.said('never limited'))
         for knob in (Knob.CPU_CORES, Knob.CPU_IDLE, Knob.PAUSED):
             self.assertRaises(errors.Unsupported, agent.driver.write,
-                              guest.uuid, knob, 1, ())
+                              guest.uuid, knob, 1)
 
     def test_what_the_control_plane_makes_background(self) -> None:
         """Only a VM whose flavor says nothing; it can then be limited, and
@@ -118,10 +118,10 @@ class TestAllKnobs(LimitsCase):
                 for one in (untagged, guarded)}
         agent.tick(wish)
         self.assertEqual({(untagged.uuid, Knob.CPU_CORES)}, {
-            key for key in agent.leases.held() if agent.driver.read(
+            key for key in agent.leases.held() if agent.read(
                 *key) == 0.2})
         self.assertRaises(errors.Unsupported, agent.driver.write,
-                          guarded.uuid, Knob.CPU_CORES, 0.2, ())
+                          guarded.uuid, Knob.CPU_CORES, 0.2)
         agent.tick()
         self.assertEqual(before, self.limits(host, 'one'))
 
@@ -160,9 +160,9 @@ class TestAllKnobs(LimitsCase):
             Knob.CPU_SET: '1'}
         agent.tick({guest.uuid: caps})
         # libvirt's least, of two vCPUs.
-        self.assertEqual(0.002, agent.driver.read(
+        self.assertEqual(0.002, agent.read(
             guest.uuid, Knob.CPU_CORES))
-        self.assertEqual('0', agent.driver.read(guest.uuid, Knob.CPU_SET))
+        self.assertEqual('0', agent.read(guest.uuid, Knob.CPU_SET))
         found = bytes_sec(host)
         self.assertEqual(['5000000', '0', '0', '0', '3000000', '5000000'],
                          found)
@@ -185,7 +185,7 @@ class TestAllKnobs(LimitsCase):
         def again() -> bool:
             agent.tick(caps)
             return ('another program changed it' in self.log.output
-                    and agent.driver.read(
+                    and agent.read(
                         guest.uuid, Knob.IO_BYTES_PER_S) == 5_000_000)
 
         self.wait_for('it is limited again', again)
@@ -222,7 +222,7 @@ class TestAllKnobs(LimitsCase):
         host.virsh(f'attach-device one {path} --live')
         self.wait_for('all three have it', lambda: shared(3))
         for knob, value in caps.items():
-            self.assertEqual(value, agent.driver.read(guest.uuid, knob))
+            self.assertEqual(value, agent.read(guest.uuid, knob))
         agent.tick()
         self.assertEqual(before, self.limits(host, 'one'))
 
@@ -391,7 +391,7 @@ class TestTheyHold(LimitsCase):
         for _ in range(5):
             self.assertEqual({}, agent.tick(cap).unmet)
         self.assertEqual(1, self.said('has not answered'))
-        self.assertEqual(64 * 2**20, agent.driver.read(
+        self.assertEqual(64 * 2**20, agent.read(
             guest.uuid, Knob.MEMORY_BYTES))
         host.virsh('resume one')
         self.wait_for('the balloon', lambda: '65536' in self.limits(
@@ -430,7 +430,8 @@ class TestTheyHold(LimitsCase):
             host, 'one')[0], timeout_s=30)
         agent.tick(cap)
         lease = agent.leases.held()[guest.uuid, Knob.MEMORY_BYTES]
-        self.assertEqual({'balloon_kib': '98304'}, lease.actions[0]['values'])
+        self.assertEqual({'balloon_kib': '98304'},
+                         lease.original.actions[0]['values'])
         agent.tick()
         self.wait_for('all of it', lambda: self.limits(host, 'one')
                       == before, timeout_s=30)

@@ -77,7 +77,7 @@ class Balloons(virtual_host.VirtualHostTestCase):
         self.tell(host, port, 96 * 1024 + 4)
         for _ in range(10):
             self.assertEqual([], agent.tick(cap).problems)
-        self.assertEqual(64 * MIB, agent.driver.read(guest.uuid,
+        self.assertEqual(64 * MIB, agent.read(guest.uuid,
                                                      Knob.MEMORY_BYTES))
         self.assertNotIn('another program', self.log.output)
         agent.tick()

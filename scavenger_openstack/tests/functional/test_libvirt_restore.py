@@ -242,7 +242,7 @@ class TestVirshIsKilled(RestoreCase):
     def test_while_libvirtd_keeps_it_waiting(self) -> None:
         self.cap()
         key = (self.guests[0].uuid, Knob.CPU_CORES)
-        step, = self.held[key].actions
+        step, = self.held[key].original.actions
         pid = self.kept()
         os.kill(self.host.pid, signal.SIGSTOP)
         self.addCleanup(os.kill, self.host.pid, signal.SIGCONT)

@@ -71,7 +71,8 @@ class TestNoQuota(domain_life.ChangesCase):
                 f'{versions.__name__}.no_quota_us', lambda *_: free):
             self.cap(agent, guest.uuid, caps)
             self.assertEqual(0.2, self.cores(host))
-            step, = agent.leases.held()[guest.uuid, Knob.CPU_CORES].actions
+            step, = agent.leases.held()[
+                guest.uuid, Knob.CPU_CORES].original.actions
             self.assertEqual(str(free), step['values']['vcpu_quota'])
             self.nothing_held(agent)
             text = host.virsh('dumpxml one')
@@ -81,7 +82,7 @@ class TestNoQuota(domain_life.ChangesCase):
                                  'scavenger:priority', '').replace(
                                  'scavenger:floor', ''))
             # What stands there now is no limit to us, and none for the next.
-            self.assertIsNone(agent.driver.read(guest.uuid, Knob.CPU_CORES))
+            self.assertIsNone(agent.read(guest.uuid, Knob.CPU_CORES))
             self.cap(agent, guest.uuid, caps)
             self.assertEqual(0.2, self.cores(host))
             # By the agent itself.

@@ -249,7 +249,7 @@ class TestLife(WordsCase):
         host.virsh('destroy one; start one')
         pid = host.qemu_pid('one')
         self.ticks_until('its limits', lambda: 2 == sum(
-            one.actions[0]['pid'] == pid
+            one.original.actions[0]['pid'] == pid
             for one in self.agents[0].leases.held().values()))
         self.over(told=None)
 

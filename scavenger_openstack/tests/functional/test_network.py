@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import socket
 
 import fixtures
 from testtools import matchers
 
+from scavenger_openstack.drivers.base import KnobState
 from scavenger_openstack.drivers.network import egress
 from scavenger_openstack import errors
+from scavenger_openstack.restore import actions
 from scavenger_openstack.tests import descriptors
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional import namespaces
+from scavenger_openstack.tests.leased import leased
 from scavenger_openstack.types import Knob
 
 RATE = Knob.EGRESS_BYTES_PER_S
@@ -45,7 +47,7 @@ class NetworkTestCase(base.FunctionalTestCase):
     def test_goodput_is_near_the_rate(self):
         # The exact figures are in benchmarks/drivers/egress.py.
         for rate in (2.5e6, 25e6):
-            self.assertEqual(rate, self.driver.write(JOB, RATE, rate, ()))
+            self.assertEqual(rate, self.driver.write(JOB, RATE, rate))
             near = 0.15 if base.pace() < base.EMULATED else 0.3
             off: list[float] = []
             # Again, if the machine was too busy to send so much, or had not
@@ -57,7 +59,7 @@ class NetworkTestCase(base.FunctionalTestCase):
     def test_restored_by_the_step(self):
         before = self.root()
         self.assertIsNone(self.driver.read(JOB, RATE))
-        self.driver.write(JOB, RATE, 125000, ())
+        self.driver.write(JOB, RATE, 125000)
         self.assertEqual(125000, self.driver.read(JOB, RATE))
         self.assertIn('tbf 5ca0:', self.root())
         self.restore()
@@ -65,11 +67,11 @@ class NetworkTestCase(base.FunctionalTestCase):
         self.assertEqual(before, self.root())
 
     def test_rates_beyond_32_bits(self):
-        self.assertEqual(12.5e9, self.driver.write(JOB, RATE, 12.5e9, ()))
+        self.assertEqual(12.5e9, self.driver.write(JOB, RATE, 12.5e9))
         self.assertIn('rate 100Gbit', self.root())
 
     def test_a_change_loses_nothing_that_waits(self):
-        self.driver.write(JOB, RATE, 50000, ())
+        self.driver.write(JOB, RATE, 50000)
         near, far = (namespaces.socket_in(name, socket.SOCK_DGRAM)
                      for name in (self.wire.near, self.wire.far))
         with near, far:
@@ -79,7 +81,7 @@ class NetworkTestCase(base.FunctionalTestCase):
                 near.sendto(bytes([number]) * 1400, far.getsockname())
             backlog = self.tc('-s', 'qdisc', 'show', 'dev', 'scv0')
             self.assertNotIn('backlog 0b', backlog)
-            self.driver.write(JOB, RATE, 2.5e6, ())
+            self.driver.write(JOB, RATE, 2.5e6)
             self.assertEqual(list(range(64)),
                              [far.recv(2000)[0] for _ in range(64)])
 
@@ -90,38 +92,37 @@ class NetworkTestCase(base.FunctionalTestCase):
             before = self.root()
             for call in (lambda: self.driver.read(JOB, RATE),
                          lambda: self.driver.restore_actions(JOB, RATE),
-                         lambda: self.driver.write(JOB, RATE, 1e6, ())):
+                         lambda: self.driver.write(JOB, RATE, 1e6)):
                 exc = self.assertRaises(errors.Unsupported, call)
                 self.assertIn('another program', str(exc))
             self.assertEqual(before, self.root())
             self.tc('qdisc', 'del', 'dev', 'scv0', 'root')
-        self.assertEqual(1e6, self.driver.write(JOB, RATE, 1e6, ()))
+        self.assertEqual(1e6, self.driver.write(JOB, RATE, 1e6))
 
     def test_device_made_again_under_its_name(self):
-        old, = self.driver.restore_actions(JOB, RATE)
-        self.driver.write(JOB, RATE, 1e6, ())
+        old = leased(self.driver, JOB, RATE)
+        self.driver.write(JOB, RATE, 1e6, old)
         self.assertIsNotNone(self.driver.tx_bytes(self.wire.device))
         namespaces.run('ip', '-n', self.wire.near, 'link', 'del', 'scv0')
         self.assertRaises(errors.WorkloadGone, self.driver.read, JOB, RATE)
         self.assertRaises(errors.WorkloadGone, self.driver.write, JOB, RATE,
-                          1e6, ())
+                          1e6)
         self.assertIsNone(self.driver.tx_bytes(self.wire.device))
         self.assertEqual({}, self.driver.link_tx())
         self.wire.connect()
         # Counting sees the new device; a write waits for a lease on it.
         self.assertIsNotNone(self.driver.tx_bytes(self.wire.device))
-        self.assertRaises(errors.WorkloadGone, self.driver.write, JOB, RATE,
-                          1e6, ())
+        for call in (self.driver.write, JOB, RATE, 1e6, old), (
+                self.driver.read, JOB, RATE, old):
+            self.assertRaises(errors.WorkloadGone, *call)
         self.assertNotIn('tbf', self.root())
-        new, = self.driver.restore_actions(JOB, RATE)
-        self.assertNotEqual(old['ifindex'], new['ifindex'])
-        self.assertEqual(1e6, self.driver.write(JOB, RATE, 1e6, ()))
+        new = leased(self.driver, JOB, RATE)
+        self.assertNotEqual(old, new)
+        self.assertEqual(1e6, self.driver.write(JOB, RATE, 1e6, new))
 
     def test_namespace_deleted_and_made_again(self):
-        place = f'/run/netns/{self.wire.near}'
-        number = os.stat(place).st_ino
-        self.driver.restore_actions(JOB, RATE)
-        self.driver.write(JOB, RATE, 1e6, ())
+        state = leased(self.driver, JOB, RATE)
+        self.driver.write(JOB, RATE, 1e6, state)
         self.wire.remove(self.wire.near)
         self.assertRaises(errors.WorkloadGone, self.driver.read, JOB, RATE)
         # Our socket must not keep it, and its end of the wire, alive.
@@ -130,17 +131,25 @@ class NetworkTestCase(base.FunctionalTestCase):
                           'ip', '-n', self.wire.far, 'link'))
         namespaces.run('ip', 'netns', 'add', self.wire.near)
         self.wire.connect()
-        # Where the kernel gives the number again, nothing tells the two
-        # apart, and the restore actions are true of both.
-        if os.stat(place).st_ino != number:
+        self.limited_again(state)
+
+    def limited_again(self, state: KnobState) -> None:
+        """Where the kernel gives its device the number again, nothing tells
+        the two apart, and the restore actions are true of both."""
+        again = leased(self.driver, JOB, RATE)
+        self.assertIsNone(again.original.value)
+        if again != state:
             self.assertRaises(errors.WorkloadGone, self.driver.write, JOB,
-                              RATE, 1e6, ())
-        self.driver.restore_actions(JOB, RATE)
-        self.assertEqual(1e6, self.driver.write(JOB, RATE, 1e6, ()))
+                              RATE, 1e6, state)
+            state = again
+        self.assertEqual(1e6, self.driver.write(JOB, RATE, 1e6, state))
+        step, = state.original.actions
+        self.assertTrue(actions.run(step, []))
+        self.assertNotIn('tbf', self.root())
 
     def test_namespace_replaced_between_two_looks(self):
-        self.driver.restore_actions(JOB, RATE)
-        self.driver.write(JOB, RATE, 1e6, ())
+        state = leased(self.driver, JOB, RATE)
+        self.driver.write(JOB, RATE, 1e6, state)
         self.wire.remove(self.wire.near)
         namespaces.run('ip', 'netns', 'add', self.wire.near)
         self.assertRaises(errors.WorkloadGone, self.driver.read, JOB, RATE)
@@ -148,9 +157,7 @@ class NetworkTestCase(base.FunctionalTestCase):
                       'scv1' not in namespaces.run(
                           'ip', '-n', self.wire.far, 'link'))
         self.wire.connect()
-        self.assertRaises(errors.WorkloadGone, self.driver.write, JOB, RATE,
-                          1e6, ())
-        self.assertIsNone(self.driver.read(JOB, RATE))
+        self.limited_again(state)
 
     def test_sent_bytes_are_counted(self):
         near, far = (namespaces.socket_in(name, socket.SOCK_DGRAM)

@@ -26,6 +26,7 @@ from scavenger_openstack.tests.functional import namespaces
 from scavenger_openstack.tests.functional import taps
 from scavenger_openstack.tests.functional.taps import RATE
 from scavenger_openstack.tests.functional.taps import VM
+from scavenger_openstack.tests.leased import leased
 
 HEADERS = 0.044
 """What TCP, IP and Ethernet take of a packet of 1500 bytes."""
@@ -42,10 +43,10 @@ class Rates(taps.TapTestCase):
             return LEAST < got < MOST
 
         free = self.vm.goodput(1, back=True, warm_up_s=0.2)
-        self.driver.write(VM, RATE, 25e6, ())
+        self.driver.write(VM, RATE, 25e6)
         self.vm.goodput(0.3, warm_up_s=0.3)
         for rate, seconds in ((2.5e6, 2), (125e3, 4)):
-            self.assertEqual(rate, self.driver.write(VM, RATE, rate, ()))
+            self.assertEqual(rate, self.driver.write(VM, RATE, rate))
             got: list[float] = []
             # Again, if the machine was too busy to send so much, or had not
             # looked at what it received before.
@@ -54,7 +55,7 @@ class Rates(taps.TapTestCase):
             self.assertLess(min(got), MOST, f'{got} of {rate}')
             if base.pace() < base.EMULATED:     # else it cannot send so much
                 self.assertTrue(any(map(near, got)), f'{got} of {rate}')
-        self.driver.write(VM, RATE, 2.5e6, ())
+        self.driver.write(VM, RATE, 2.5e6)
         if base.pace() < base.EMULATED:
             # As much as before, or again: the machine may be busy now.
             self.wait_for('it receives as before', lambda: self.vm.goodput(
@@ -73,7 +74,7 @@ class Rates(taps.TapTestCase):
             def limit() -> None:
                 for _ in range(5):
                     for rate in (500e3, 5e6, 500e3):
-                        self.driver.write(VM, RATE, rate, ())
+                        self.driver.write(VM, RATE, rate)
                         time.sleep(0.02)
                     self.restore_by(step)
                 stop.set()
@@ -92,7 +93,7 @@ class Rates(taps.TapTestCase):
 
     def test_what_waits_outlives_change_and_removal(self) -> None:
         step = self.step()
-        self.driver.write(VM, RATE, 50000, ())
+        self.driver.write(VM, RATE, 50000)
         with namespaces.socket_in(self.vm.far, socket.SOCK_DGRAM) as far, \
                 namespaces.socket_in(self.vm.guest,
                                      socket.SOCK_DGRAM) as near:
@@ -107,7 +108,7 @@ class Rates(taps.TapTestCase):
             self.wait_for('something waits', lambda: 'backlog 0b' not in
                           self.vm.tc('-s', 'qdisc', 'show', 'dev',
                                      f'scv{step["ifindex"]}'))
-            self.driver.write(VM, RATE, 100000, ())
+            self.driver.write(VM, RATE, 100000)
             self.assertTrue(self.restore_by(step))
             self.assertEqual(set(range(250)),
                              {far.recv(2000)[0] for _ in range(250)})
@@ -126,7 +127,7 @@ class Rates(taps.TapTestCase):
             return (self.sent() - before) / (time.monotonic() - began)
 
         self.assertGreater(flood(0.5), 2e6)
-        self.driver.write(VM, RATE, 500e3, ())
+        self.driver.write(VM, RATE, 500e3)
         flood(0.5)
         self.assertLess(abs(flood(2) / 500e3 - 1), 0.1)
         self.restore_by(step)
@@ -140,7 +141,7 @@ class Rates(taps.TapTestCase):
             self.addCleanup(os.close, fd)
         self.vm.ip('link', 'set', 'many', 'master', 'br0', 'up')
         self.driver.attach('other', tap.Tap(f'{self.vm.host}:many'))
-        self.driver.write('other', RATE, 1e6, ())
+        self.driver.write('other', RATE, 1e6)
         # The bridge does not know the address; an experimental protocol.
         frame = bytes.fromhex('0e00000000aa0e00000000bb88b5') + bytes(1400)
         far = rtnetlink.Rtnetlink(self.vm.far)
@@ -167,7 +168,7 @@ class Rates(taps.TapTestCase):
         self.vm.ip('link', 'set', 'tiny', 'master', 'br0', 'up')
         self.driver.attach('other', tap.Tap(f'{self.vm.host}:tiny'))
         step, = self.driver.restore_actions('other', RATE)
-        self.driver.write('other', RATE, 1e6, ())
+        self.driver.write('other', RATE, 1e6)
         head = bytes.fromhex('0e00000000aa0e00000000bb88b5')
 
         def through() -> int:
@@ -192,21 +193,22 @@ class Life(taps.TapTestCase):
             {'do': 'tap', 'netns': self.vm.host, 'dev': taps.TAP,
              'ifindex': self.vm.ifindex}, step)
         self.same()
-        self.assertEqual(125000, self.driver.write(VM, RATE, 125000, ()))
+        self.assertEqual(125000, self.driver.write(VM, RATE, 125000))
         self.assertEqual(125000, self.driver.read(VM, RATE))
         self.assertEqual(step, self.step())
         self.assertTrue(self.restore_by(step))
         self.assertIsNone(self.driver.read(VM, RATE))
         self.same()
         self.assertFalse(self.restore_by(step))
-        self.assertEqual(12.5e9, self.driver.write(VM, RATE, 12.5e9, ()))
+        self.assertEqual(12.5e9, self.driver.write(VM, RATE, 12.5e9))
         self.assertTrue(self.vm.arrives(20))
         self.assertTrue(self.restore_by(step))
         self.same()
 
     def test_tap_deleted_and_made_again(self) -> None:
+        state = leased(self.driver, VM, RATE)
         step = self.step()
-        self.driver.write(VM, RATE, 1e6, ())
+        self.driver.write(VM, RATE, 1e6, state)
         self.vm.stop()
         self.assertIn(': scv', self.vm.ip('link'))
         for _ in range(2):
@@ -215,18 +217,18 @@ class Life(taps.TapTestCase):
         self.assertRaises(errors.WorkloadGone, self.driver.read, VM, RATE)
         self.vm.start()
         self.assertRaises(errors.WorkloadGone, self.driver.write, VM, RATE,
-                          1e6, ())
+                          1e6, state)
         self.assertNotIn(': scv', self.vm.ip('link'))
         again = self.step()
         self.assertNotEqual(step['ifindex'], again['ifindex'])
-        self.assertEqual(1e6, self.driver.write(VM, RATE, 1e6, ()))
+        self.assertEqual(1e6, self.driver.write(VM, RATE, 1e6))
         self.assertRaises(actions.Gone, self.restore_by, step)
         self.assertEqual(1e6, self.driver.read(VM, RATE))
         self.assertTrue(self.restore_by(again))
 
     def test_tap_renamed(self) -> None:
         step = self.step()
-        self.driver.write(VM, RATE, 1e6, ())
+        self.driver.write(VM, RATE, 1e6)
         # Before Linux 6.2 what is up cannot be renamed.
         self.vm.ip('link', 'set', taps.TAP, 'down')
         self.vm.ip('link', 'set', taps.TAP, 'name', 'renamed')
@@ -239,7 +241,7 @@ class Life(taps.TapTestCase):
 
     def test_namespace_deleted(self) -> None:
         step = self.step()
-        self.driver.write(VM, RATE, 1e6, ())
+        self.driver.write(VM, RATE, 1e6)
         self.vm.stop()
         self.vm.remove(self.vm.host)
         self.assertRaises(errors.WorkloadGone, self.driver.read, VM, RATE)
@@ -265,7 +267,7 @@ class Life(taps.TapTestCase):
                       ('qdisc', 'del', 'dev', taps.TAP, 'ingress'),
                       ('filter', 'del', 'dev', taps.TAP, 'ingress', 'pref',
                        '23712')):
-            self.assertEqual(1e6, self.driver.write(VM, RATE, 1e6, ()))
+            self.assertEqual(1e6, self.driver.write(VM, RATE, 1e6))
             self.counts()
             tool = self.vm.ip if words[0] == 'link' else self.vm.tc
             tool(*words[:5 if words[0] == 'qdisc' else
@@ -274,7 +276,7 @@ class Life(taps.TapTestCase):
             if len(words) == 4:     # as the restore action finds it
                 self.assertTrue(self.restore_by(step))
                 self.same()
-        self.assertEqual(1e6, self.driver.write(VM, RATE, 1e6, ()))
+        self.assertEqual(1e6, self.driver.write(VM, RATE, 1e6))
         self.counts()
         self.assertTrue(self.restore_by(step))
         self.same()
@@ -286,7 +288,7 @@ class Life(taps.TapTestCase):
             fds[name] = taps.inside(
                 self.vm.host, functools.partial(taps.open_tap, name))
             self.driver.attach(name, tap.Tap(f'{self.vm.host}:{name}'))
-            self.driver.write(name, RATE, 1e6, ())
+            self.driver.write(name, RATE, 1e6)
         self.addCleanup(os.close, fds['alive'])
         self.vm.ip('link', 'add', 'scv9999', 'type', 'ifb')
         self.vm.ip('link', 'add', 'scvother', 'group', '23712', 'type',
@@ -295,7 +297,7 @@ class Life(taps.TapTestCase):
         before = self.vm.ip('-oneline', 'link')
         self.step()     # looks, and touches nothing
         self.assertEqual(before, self.vm.ip('-oneline', 'link'))
-        self.driver.write(VM, RATE, 1e6, ())
+        self.driver.write(VM, RATE, 1e6)
         left = json.loads(self.vm.ip('-json', 'link', 'show', 'type', 'ifb'))
         alive = json.loads(self.vm.ip('-json', 'link', 'show', 'alive'))
         self.assertEqual(
@@ -307,7 +309,7 @@ class Life(taps.TapTestCase):
     def test_nothing_stays_open(self) -> None:
         with descriptors.given_back() as opened:
             driver = egress.Network({}, {VM: self.tap})
-            driver.write(VM, RATE, 1e6, ())
+            driver.write(VM, RATE, 1e6)
             self.assertNotEqual(set(), opened())
             driver.close()
         self.assertEqual('', self.log.output)
@@ -323,10 +325,10 @@ class Lowered(base.FunctionalTestCase):
             self.addCleanup(driver.close)
             step, = driver.restore_actions(VM, RATE)
             for before, after in ((125e6, 5e6), (5e6, 1e6)):
-                driver.write(VM, RATE, before, ())
+                driver.write(VM, RATE, before)
                 with self.flow(wire) as receiver:
                     taps.receive(receiver, 0.5)
-                    driver.write(VM, RATE, after, ())
+                    driver.write(VM, RATE, after)
                     taps.receive(receiver, 0.5)
                     got = taps.receive(receiver, 1)
                 self.assertLess(abs(got / after - 1),

@@ -30,7 +30,7 @@ from scavenger_openstack.types import Knob
 def main():
     first, *also = sys.argv[2:]
     network.Network({}, {'vm': tap.Tap(first, tuple(also))}).write(
-        'vm', Knob.EGRESS_BYTES_PER_S, float(sys.argv[1]), ())
+        'vm', Knob.EGRESS_BYTES_PER_S, float(sys.argv[1]))
 '''
 RESTORE = 'from scavenger_openstack.restore.program import main'
 PACKAGE = pathlib.Path(base.__file__).parents[3]
@@ -123,24 +123,24 @@ class Kills(taps.TapTestCase):
 
     def test_while_it_is_changed(self) -> None:
         seen = set()
-        self.driver.write(VM, RATE, 2.5e6, ())
+        self.driver.write(VM, RATE, 2.5e6)
         for _ in self.run_killed('sendto', *self.limit_command('5e6')):
             self.assertTrue(self.arrive(20))
             seen.add(self.driver.read(VM, RATE))
-            self.driver.write(VM, RATE, 2.5e6, ())
+            self.driver.write(VM, RATE, 2.5e6)
         self.assertEqual({2.5e6, 5e6}, seen)
         self.restore()
 
     def test_while_it_is_removed(self) -> None:
         stages: list[tuple[int, ...]] = []
-        self.driver.write(VM, RATE, 2.5e6, ())
+        self.driver.write(VM, RATE, 2.5e6)
         calls = 'fork,vfork,clone,clone3'
         for _ in self.run_killed(calls, *self.restore_command()):
             self.assertTrue(self.arrive(20), str(stages))
             stages.append(self.stage())
             self.restore()
             self.restore_command()
-            self.driver.write(VM, RATE, 2.5e6, ())
+            self.driver.write(VM, RATE, 2.5e6)
         self.assertEqual(
             [(1, 1, 1, 1, 1, 1, self.cards, self.cards),
              *((1, 1, 1, 1, 1, 0, card, card)

@@ -42,7 +42,7 @@ class ManyTest(base.FunctionalTestCase):
         for vm in range(VMS):
             key = (str(vm), Knob.EGRESS_BYTES_PER_S)
             self.leases.hold(*key, self.driver.restore_actions(*key), None)
-            self.driver.write(*key, RATE, ())
+            self.driver.write(*key, RATE)
         self.wires.send(12)
         self.assertEqual((VMS, VMS), self.limited())
 

@@ -29,7 +29,7 @@ class Others(taps.TapTestCase):
         before = taps.listing(self.vm.host)
         for call in (lambda: self.driver.read(VM, RATE),
                      lambda: self.driver.restore_actions(VM, RATE),
-                     lambda: self.driver.write(VM, RATE, 1e6, ())):
+                     lambda: self.driver.write(VM, RATE, 1e6)):
             exc = self.assertRaises(errors.WorkloadGone if late
                                     else errors.Unsupported, call)
             self.assertIn(what, str(exc))
@@ -50,13 +50,13 @@ class Others(taps.TapTestCase):
             self.drop('7')
             self.refused('a filter (u32, pref 7)')
             self.vm.tc('qdisc', 'del', 'dev', taps.TAP, kind)
-        self.assertEqual(1e6, self.driver.write(VM, RATE, 1e6, ()))
+        self.assertEqual(1e6, self.driver.write(VM, RATE, 1e6))
 
     def test_filters_that_came_later(self) -> None:
         """Ours goes, theirs stays."""
         step = self.step()
         for preference in ('7', '50000'):
-            self.driver.write(VM, RATE, 1e6, ())
+            self.driver.write(VM, RATE, 1e6)
             self.drop(preference)
             self.refused(f'pref {preference}', late=True)
             self.assertTrue(self.restore_by(step))
@@ -68,7 +68,7 @@ class Others(taps.TapTestCase):
             self.assertNotIn(': scv', self.vm.ip('link'))
             self.assertTrue(self.vm.arrives(20))
             self.vm.tc('qdisc', 'del', 'dev', taps.TAP, 'ingress')
-        self.driver.write(VM, RATE, 1e6, ())
+        self.driver.write(VM, RATE, 1e6)
         self.vm.tc('qdisc', 'del', 'dev', taps.TAP, 'ingress')
         self.vm.tc('qdisc', 'add', 'dev', taps.TAP, 'clsact')
         self.drop('7')
@@ -117,7 +117,7 @@ class Others(taps.TapTestCase):
         self.refused('the nftables chain "scv filter"')
         taps.unhook_nftables(self.vm.host)
         step = self.step()
-        self.driver.write(VM, RATE, 1e6, ())
+        self.driver.write(VM, RATE, 1e6)
         taps.hook_nftables(self.vm.host, taps.TAP, family=1, hook=5)
         self.refused('the nftables chain "scv filter"', late=True)
         self.assertTrue(self.restore_by(step))
@@ -125,7 +125,7 @@ class Others(taps.TapTestCase):
         taps.unhook_nftables(self.vm.host)
         for device, hook in (('br0', 0), (taps.TAP, 1)):
             taps.hook_nftables(self.vm.host, device, hook=hook)
-            self.assertEqual(1e6, self.driver.write(VM, RATE, 1e6, ()))
+            self.assertEqual(1e6, self.driver.write(VM, RATE, 1e6))
             taps.unhook_nftables(self.vm.host)
         self.assertTrue(self.restore_by(step))
         try:
@@ -156,4 +156,4 @@ class Others(taps.TapTestCase):
                                  'other', RATE)
         self.assertIn('as a device, not as a tap', str(exc_))
         self.driver.attach('other', f'{self.vm.far}:mac0')
-        self.assertEqual(1e6, self.driver.write('other', RATE, 1e6, ()))
+        self.assertEqual(1e6, self.driver.write('other', RATE, 1e6))

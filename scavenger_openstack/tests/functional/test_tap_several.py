@@ -25,6 +25,7 @@ from scavenger_openstack.tests.functional import namespaces
 from scavenger_openstack.tests.functional import taps
 from scavenger_openstack.tests.functional.taps import RATE
 from scavenger_openstack.tests.functional.taps import VM
+from scavenger_openstack.tests.leased import leased
 from scavenger_openstack import types
 
 LIMIT = 1e6
@@ -84,7 +85,7 @@ class Several(taps.TapTestCase):
         self.assertEqual([self.vm.index_of(1)], step['also'])
         self.assertTrue(any(sum(self.flood(1, 0, 1).values()) > 1.5 * LIMIT
                             for _ in range(8)), 'it can send more')
-        self.assertEqual(LIMIT, self.driver.write(VM, RATE, LIMIT, ()))
+        self.assertEqual(LIMIT, self.driver.write(VM, RATE, LIMIT))
         seen = []
 
         def shared(*cards: int) -> bool:
@@ -118,7 +119,7 @@ class Several(taps.TapTestCase):
             def limit() -> None:
                 for _ in range(5):
                     for rate in (500e3, 5e6, 500e3):
-                        self.driver.write(VM, RATE, rate, ())
+                        self.driver.write(VM, RATE, rate)
                         time.sleep(0.02)
                     self.restore_by(step)
                 stop.set()
@@ -140,7 +141,7 @@ class Several(taps.TapTestCase):
     def test_removed_when_a_tap_has_gone(self) -> None:
         for gone in (0, 1):
             step = self.step()
-            self.driver.write(VM, RATE, LIMIT, ())
+            self.driver.write(VM, RATE, LIMIT)
             self.vm.unplug(gone)
             # No IFB goes that a tap still needs, even if no driver knows it.
             self.driver.attach('other', self.tap_of(1 - gone))
@@ -153,7 +154,7 @@ class Several(taps.TapTestCase):
             self.driver.close()
             self.driver = self.new_driver({VM: self.tap})
         step = self.step()
-        self.driver.write(VM, RATE, LIMIT, ())
+        self.driver.write(VM, RATE, LIMIT)
         self.vm.stop()
         for _ in range(2):
             self.assertRaises(actions.Gone, self.restore_by, step)
@@ -162,10 +163,10 @@ class Several(taps.TapTestCase):
     def test_sweeping_leaves_an_ifb_in_use(self) -> None:
         self.vm.ip('link', 'add', 'x0', 'type', 'veth', 'peer', 'name', 'x1')
         step = self.step()
-        self.driver.write(VM, RATE, LIMIT, ())
+        self.driver.write(VM, RATE, LIMIT)
         self.vm.unplug(0)
         other = self.new_driver({'x': tap.Tap(f'{self.vm.host}:x0')})
-        other.write('x', RATE, LIMIT, ())       # sweeps
+        other.write('x', RATE, LIMIT)       # sweeps
         self.assertTrue(self.vm.arrives(20, card=1))
         self.assertIn(f': scv{step["ifindex"]}:', self.vm.ip('link'))
         self.assertTrue(self.restore_by(step))
@@ -175,22 +176,22 @@ class Several(taps.TapTestCase):
         """Another program has deleted what redirects one of them."""
         step = self.step()
         for card in range(self.cards):
-            self.driver.write(VM, RATE, LIMIT, ())
+            self.driver.write(VM, RATE, LIMIT)
             self.vm.tc('qdisc', 'del', 'dev', f'vm{card}', 'ingress')
             self.assertIsNone(self.driver.read(VM, RATE))
-            self.assertEqual(LIMIT, self.driver.write(VM, RATE, LIMIT, ()))
+            self.assertEqual(LIMIT, self.driver.write(VM, RATE, LIMIT))
             self.assertTrue(self.arrive(20))
         self.assertTrue(self.restore_by(step))
         self.same()
 
     def test_one_is_taken_over(self) -> None:
         """Then the limit of all has to go, and is not just left."""
-        self.step()
-        self.driver.write(VM, RATE, LIMIT, ())
+        state = leased(self.driver, VM, RATE)
+        self.driver.write(VM, RATE, LIMIT, state)
         self.vm.tc('qdisc', 'del', 'dev', 'vm1', 'ingress')
         self.vm.tc('qdisc', 'add', 'dev', 'vm1', 'clsact')
         exc = self.assertRaises(errors.WorkloadGone, self.driver.read,
-                                VM, RATE)
+                                VM, RATE, state)
         self.assertIn('vm1', str(exc))
 
     def test_those_that_cannot_be_limited(self) -> None:
@@ -201,7 +202,7 @@ class Several(taps.TapTestCase):
             self.assertEqual(self.vm.index_of(1 - card), step['ifindex'])
             self.assertNotIn('also', step)
             for rate in (LIMIT, 2 * LIMIT):
-                self.assertEqual(rate, self.driver.write(VM, RATE, rate, ()))
+                self.assertEqual(rate, self.driver.write(VM, RATE, rate))
             self.assertEqual(rate, self.driver.read(VM, RATE))
             self.assertTrue(self.arrive(20))
             self.assertEqual(0, self.driver.withheld(self.link_bytes())[VM])
@@ -216,7 +217,7 @@ class Several(taps.TapTestCase):
         self.driver.close()
         self.driver = self.new_driver({VM: self.tap})
         exc = self.assertRaises(errors.Unsupported, self.driver.write,
-                                VM, RATE, LIMIT, ())
+                                VM, RATE, LIMIT)
         self.assertIn('vm0', str(exc))
         self.assertNotIn(': scv', self.vm.ip('link'))
         self.assertNotIn('ingress', self.vm.tc('qdisc', 'show'))
@@ -227,7 +228,7 @@ class Several(taps.TapTestCase):
         for detached in False, True:
             self.driver = self.new_driver({VM: self.tap_of(0)})
             step = self.step()
-            self.driver.write(VM, RATE, LIMIT, ())
+            self.driver.write(VM, RATE, LIMIT)
             withheld = self.driver.withheld(self.link_bytes())
             self.vm.unplug(0)
             self.vm.plug(1)
@@ -238,7 +239,7 @@ class Several(taps.TapTestCase):
                              self.driver.withheld(self.link_bytes()))
             self.assertRaises(actions.Gone, self.restore_by, step)
             self.step()
-            self.driver.write(VM, RATE, LIMIT, ())
+            self.driver.write(VM, RATE, LIMIT)
             self.assertEqual([VM], list(self.driver.withheld(
                 self.link_bytes())))
             self.restore_by(self.step())
@@ -247,12 +248,14 @@ class Several(taps.TapTestCase):
 
     def test_one_that_is_not_here(self) -> None:
         self.vm.unplug(1)
+        state = leased(self.driver, VM, RATE)
         step = self.step()
         self.assertNotIn('also', step)
-        self.assertEqual(LIMIT, self.driver.write(VM, RATE, LIMIT, ()))
+        self.assertEqual(LIMIT, self.driver.write(VM, RATE, LIMIT, state))
         self.assertEqual(1, self.log.output.count('there is no vm1'))
         self.vm.plug(1)
-        self.assertRaises(errors.WorkloadGone, self.driver.read, VM, RATE)
+        self.assertRaises(errors.WorkloadGone, self.driver.read, VM, RATE,
+                          state)
         self.assertTrue(self.restore_by(step))
         self.assertIn('also', self.step())
 
@@ -307,8 +310,8 @@ class Leased(taps.TapTestCase):
                 self.assertTrue(self.vm.arrives(20, card=card))
             (key, held), = self.leases.held().items()
             self.assertEqual((VM, RATE), key)
-            self.assertIsNone(held.original)
-            step, = held.actions
+            self.assertIsNone(held.original.value)
+            step, = held.original.actions
             first, *also = map(self.vm.index_of, cards)
             self.assertEqual((first, also),
                              (step['ifindex'], step.get('also', [])))

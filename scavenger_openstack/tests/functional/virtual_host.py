@@ -130,6 +130,11 @@ class Agent:
         """What there is, by the id of the domain."""
         return {one.workload.id: one for one in self.driver.sample()}
 
+    def read(self, uuid: str, knob: Knob) -> Value | None:
+        """What a knob holds, by what its lease says."""
+        return self.driver.read(uuid, knob,
+                                self.leases.held().get((uuid, knob)))
+
     def tick(self, wanted: Mapping[str, Mapping[Knob, Value]] | None = None
              ) -> actuator_.Outcome:
         """One turn with these caps, by domain."""

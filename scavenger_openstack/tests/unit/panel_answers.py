@@ -55,7 +55,7 @@ def antagonist(**fields: Any) -> dict[str, Any]:
             'host': HOST, 'project': 'p2', 'application': '',
             'incidents': 3, 'victims': 2, 'interference_s': 157.5,
             'causes': ['core', 'disk'], 'confirmed': 3, 'refuted': 1,
-            'limited': True, 'foreground': False,
+            'limited': True, 'disturbs_now': True, 'foreground': False,
             'eviction_recommended_at': AT,
             'history': [0.0, 60.0, 97.5], **fields}
 
@@ -64,7 +64,7 @@ def limit(**fields: Any) -> dict[str, Any]:
     return {'id': '7', 'host': HOST, 'workload': BATCH, 'instance': '',
             'name': '', 'project': '', 'knob': 'memory_bytes',
             'value': 2.0 ** 29, 'original': None, 'owner': 'attribution',
-            'reason': 'it disturbs web', 'why': '', 'incident': INCIDENT,
+            'reason': 'it disturbs web', 'why': '', 'incidents': [INCIDENT],
             'set_at': AT, 'removed_at': None, 'override': None, **fields}
 
 
@@ -107,6 +107,28 @@ def workload(**fields: Any) -> dict[str, Any]:
             'since_at': AT, 'until_at': None, 'limits': None, **fields}
 
 
+PROFILE = 'b' * 32
+
+
+def estimate(value: float, low: float | None = None,
+             high: float | None = None) -> dict[str, float]:
+    return {'value': value, 'low': value if low is None else low,
+            'high': value if high is None else high}
+
+
+def profile(**fields: Any) -> dict[str, Any]:
+    return {'id': PROFILE, 'kind': 'application', 'target': 'shop',
+            'project': '1', 'source': 'measured', 'form': 'long',
+            'measured_s': 1795921200.0, 'host': HOST,
+            'qos': {'signal': 'p99_s', 'alone': 0.0011, 'bound': 0.0012},
+            'tolerated': {'memory_capacity': estimate(0.4, 0.35, 0.45),
+                          'tlb': estimate(1.0)},
+            'caused': {'memory_capacity': estimate(0.0),
+                       'integer': estimate(0.63, 0.6, 0.7)},
+            'missing': {'llc_capacity': 'this host has one CPU'},
+            'created_by': 'ann', 'created_at': AT, **fields}
+
+
 def listing(noun: str, *rows: dict[str, Any], next: str | None = None
             ) -> dict[str, Any]:
     return {noun: list(rows), 'next': next}
@@ -122,6 +144,8 @@ ANSWERS: dict[tuple[str, str], Any] = {
     ('GET', f'/v1/hosts/{HOST}'): {'host': shown_host()},
     ('GET', '/v1/workloads'): listing('workloads', workload()),
     ('GET', '/v1/incidents'): listing('incidents'),
+    ('GET', '/v1/profiles'): listing('profiles', profile()),
+    ('GET', f'/v1/profiles/{PROFILE}'): {'profile': profile()},
     ('PUT', '/v1/protection'): {'protection': {
         **switch(), 'hosts': 5, 'silent': 1, 'last_seen_at': AT}},
     ('PUT', f'/v1/caps/{HOST}/cpu_cores/%2Fbatch%2Fnoisy'): {

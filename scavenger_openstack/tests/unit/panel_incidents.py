@@ -28,7 +28,8 @@ def listed(name: str = 'web', **fields: Any) -> dict[str, Any]:
         'signal': 'run_delay', 'value': 0.9, 'threshold': 0.2,
         'cause': 'core', 'controller': 'attribution', 'antagonists': [{
             'workload': NOISY, 'instance': NOISY, 'name': 'batch',
-            'project': OTHER, 'score': 0.91, 'foreground': False}],
+            'project': OTHER, 'score': 0.91, 'foreground': False,
+            'earlier': False}],
         'action': 'limit batch', 'outcome': 'confirmed',
         'evidence_kind': 'direct', 'begun_at': at(0), 'changed_at': at(300),
         'ended_at': at(300), **fields}
@@ -42,7 +43,7 @@ def limit(set_s: float, removed_s: float | None = None,
         'name': name, 'project': OTHER, 'knob': 'cpu_cores',
         'value': steps[-1][1], 'original': None, 'owner': 'attribution',
         'reason': 'it ran during 61 % of the wait of web', 'why': '' if
-        removed_s is None else 'web is well again', 'incident': PK,
+        removed_s is None else 'web is well again', 'incidents': [PK],
         'set_at': at(set_s),
         'removed_at': None if removed_s is None else at(removed_s),
         'override': None, 'steps': [
@@ -57,10 +58,10 @@ def whole(name: str = 'web', noisy: str = 'batch', **fields: Any
         **listed(name), 'suspects': [
             {'workload': NOISY, 'instance': NOISY, 'name': noisy,
              'project': OTHER, 'score': 0.91, 'foreground': False,
-             'antagonist': True},
+             'earlier': False, 'antagonist': True},
             {'workload': '/batch/idle', 'instance': '', 'name': '',
              'project': '', 'score': None, 'foreground': False,
-             'antagonist': False}],
+             'earlier': False, 'antagonist': False}],
         'grounds': [
             {'workload': NOISY, 'instance': NOISY, 'name': noisy,
              'project': OTHER, 'kind': 'direct', 'threads': [],
@@ -84,7 +85,7 @@ def whole(name: str = 'web', noisy: str = 'batch', **fields: Any
 def as_project(incident: dict[str, Any]) -> dict[str, Any]:
     """What the API shows a reader of the victim's project of it."""
     nothing = dict.fromkeys(('workload', 'instance', 'name', 'project'))
-    other = {**nothing, 'score': 0.91, 'foreground': None}
+    other = {**nothing, 'score': 0.91, 'foreground': None, 'earlier': None}
     shown = {**incident, 'host': None, 'action': None,
              'antagonists': [other] if incident['antagonists'] else []}
     if 'suspects' in incident:

@@ -7,10 +7,8 @@ that the format knows of happens, by the roll of a seeded die."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
-from collections.abc import Sequence
 import dataclasses
 import pathlib
 import random
@@ -53,20 +51,23 @@ CAPS: dict[Knob, Value] = {Knob.CPU_SET: '0-1', Knob.CPU_CORES: 0.5}
 class Nowhere:
     """Knobs that take any value."""
 
-    def read(self, workload: str, knob: Knob) -> Value | None:
+    def read(self, workload: str, knob: Knob,
+             state: base.KnobState | None = None) -> Value | None:
         return None
 
-    def restore_actions(self, workload: str, knob: Knob) -> list[Any]:
+    def restore_actions(self, workload: str, knob: Knob,
+                        state: base.KnobState | None = None) -> list[Any]:
         return []
 
     def write(self, workload: str, knob: Knob, value: Value,
-              original: Sequence[base.RestoreAction]) -> Value:
+              state: base.KnobState | None = None) -> Value:
         return value
 
     def queue(self, workload: str, knob: Knob) -> str:
         return base.usual_queue(knob)
 
-    def refresh(self, held: Collection[KnobKey]) -> base.Changes:
+    def refresh(self, held: Mapping[KnobKey, base.KnobState]
+                ) -> base.Changes:
         return base.Changes()
 
     def notify(self, event: base.Event) -> bool:
@@ -165,7 +166,7 @@ class Host:
             if dice.random() < 0.5:
                 cap = tick.decided.wanted[key]  # type: ignore[union-attr]
                 self.recorder.knobs.write(cap.workload, cap.knob,
-                                          cap.value, ())
+                                          cap.value)
         self.recorder.tick(tick, in_force, self.params)
         return tick
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 from typing import Any
 
@@ -123,6 +124,34 @@ class Writing(ArchiveCase):
         self.assertEqual([(0.25, 25, 50), (0.35, 25, 25)], [
             (float(row[0]), *row[1:3]) for row in self.ask(
                 'other_threshold')])
+
+    def test_a_day_is_on_the_disk_before_it_has_its_name(self) -> None:
+        """And so are the names of its directories, in the end."""
+        done: list[tuple[str, str]] = []
+        sync, replace = os.fsync, os.replace
+
+        def fsync(fd: int) -> None:
+            done.append(('sync', os.readlink(f'/proc/self/fd/{fd}')))
+            sync(fd)
+
+        def renamed(source: str, target: str, **more: Any) -> None:
+            done.append(('rename', str(source)))
+            replace(source, target, **more)
+
+        self.patch(os, 'fsync', fsync)
+        self.patch(os, 'replace', renamed)
+        self.add_day()
+        written = self.write()
+        self.assertNotEqual([], written)
+        for one in written:
+            directory = self.top / one.name / f'day={one.day}'
+            draft = f'{directory / files.ROWS}{files.UNFINISHED}'
+            order = [done.index(step) for step in (
+                ('sync', draft), ('rename', draft),
+                ('sync', str(directory)))]
+            self.assertEqual(sorted(order), order)
+            for above in (directory.parent, self.top):
+                self.assertIn(('sync', str(above)), done[order[-1]:])
 
     def test_another_file_system(self) -> None:
         self.add_day()

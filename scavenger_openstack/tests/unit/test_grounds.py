@@ -94,6 +94,18 @@ class SentenceTest(testtools.TestCase):
                 self.assertNotRegex(text, 'None|nan|inf')
                 self.assertIn('web-2', text)
 
+    def test_signals_have_names_for_readers(self) -> None:
+        for signal in ('run_delay', 'cpi', 'io_wait', 'throttled_share',
+                       'link_use', 'memory_wait', 'llc_misses_per_s'):
+            for ground in (TIMING, EXPERIMENT, EXPERIMENT._replace(
+                    before=None, after=None)):
+                text = sentence(ground, signal)
+                self.assertNotIn(signal, text)
+                self.assertIn(amounts.name_of_signal(signal), text)
+        self.assertEqual(('the disk wait (vda)', 'new_signal'), (
+            amounts.name_of_signal('io_wait vda'),
+            amounts.name_of_signal('new_signal')))
+
     @settings(max_examples=300, deadline=None)
     @given(GROUNDS, st.text(st.characters(), max_size=30),
            st.sampled_from([*SIGNALS, *Knob, 'cpi', 'x\ny', '']))

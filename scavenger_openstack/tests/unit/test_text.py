@@ -128,6 +128,13 @@ class Amounts(testtools.TestCase):
             self.assertEqual(wanted, amounts.of_knob(knob, value))
             self.assertEqual(wanted, amounts.of_knob(str(knob), value))
 
+    def test_signals_that_end_with_their_unit(self) -> None:
+        for signal, value, wanted in (
+                ('p99_s', 0.00123, '1.23 ms'), ('p99_s', 2.5, '2,500 ms'),
+                ('io_bytes_per_s', 2e7, '20 MB/s'), ('errors', 3.0, '3'),
+                ('requests_per_s', 40000.0, '40,000')):
+            self.assertEqual(wanted, amounts.of_signal(signal, value))
+
     def test_numbers_are_plain(self) -> None:
         for value, wanted in (
                 (0.0, '0'), (0.0000123, '0.0000123'), (0.5, '0.5'),

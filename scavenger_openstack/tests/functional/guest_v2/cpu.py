@@ -29,7 +29,7 @@ class CpuCores(tree.GuestTestCase):
         self.assertEqual(2.5, driver.read(self.job, Knob.CPU_CORES))
         self.assertHolds(0.9, lambda: self.rate(driver, 'cpu_s', 0.5), 3)
         self.lease(driver, Knob.CPU_CORES)
-        self.assertEqual(0.4, driver.write(self.job, Knob.CPU_CORES, 0.4, ()))
+        self.assertEqual(0.4, driver.write(self.job, Knob.CPU_CORES, 0.4))
         self.assertEqual('40000 100000', self.tree.read('/batch/a',
                                                         'cpu.max'))
         throttled_s = self.one(driver).throttled_s or 0.0
@@ -45,12 +45,11 @@ class CpuCores(tree.GuestTestCase):
         driver = self.driver()
         self.assertIsNone(driver.read(self.job, Knob.CPU_CORES))
         self.lease(driver, Knob.CPU_CORES)
-        self.assertEqual(0.5, driver.write(self.job, Knob.CPU_CORES, 0.5, ()))
+        self.assertEqual(0.5, driver.write(self.job, Knob.CPU_CORES, 0.5))
         self.assertEqual('10000 20000', self.tree.read('/batch/a',
                                                        'cpu.max'))
         # The kernel takes no quota below 1 ms.
-        self.assertEqual(0.05, driver.write(self.job, Knob.CPU_CORES, 0.001,
-                                            ()))
+        self.assertEqual(0.05, driver.write(self.job, Knob.CPU_CORES, 0.001))
         self.restore()
 
     def test_cpu_cores_below_the_burst(self) -> None:
@@ -58,7 +57,7 @@ class CpuCores(tree.GuestTestCase):
         self.tree.write('/batch/a', 'cpu.max.burst', '90000')
         driver = self.driver()
         try:
-            driver.write(self.job, Knob.CPU_CORES, 0.5, ())
+            driver.write(self.job, Knob.CPU_CORES, 0.5)
         except errors.DriverError as exc:
             said = str(exc)
         else:
@@ -66,7 +65,7 @@ class CpuCores(tree.GuestTestCase):
         self.assertNotIn('\n', said)
         self.assertIn('cpu.max.burst there is 90000', said)
         self.tree.write('/batch/a', 'cpu.max.burst', '0')
-        driver.write(self.job, Knob.CPU_CORES, 0.5, ())
+        driver.write(self.job, Knob.CPU_CORES, 0.5)
 
 
 class CpuIdle(tree.GuestTestCase):
@@ -94,7 +93,7 @@ class CpuIdle(tree.GuestTestCase):
         without = self.share()
         self.assertGreater(without, 0.9)
         self.lease(driver, Knob.CPU_IDLE, self.parent)
-        self.assertEqual(1, driver.write(self.parent, Knob.CPU_IDLE, 1, ()))
+        self.assertEqual(1, driver.write(self.parent, Knob.CPU_IDLE, 1))
         self.assertEqual('1', self.tree.read('/batch', 'cpu.idle'))
         # Of an emulated CPU each look of the test itself takes a part.
         self.assertLess(self.share(), without / 4)
@@ -116,7 +115,7 @@ class CpuIdle(tree.GuestTestCase):
         self.addCleanup(driver.close)
         group, = {one.workload.group for one in driver.sample()}
         self.lease(driver, Knob.CPU_IDLE, group)
-        self.assertEqual(1, driver.write(group, Knob.CPU_IDLE, 1, ()))
+        self.assertEqual(1, driver.write(group, Knob.CPU_IDLE, 1))
         for pod in pods:
             where = pod.removeprefix(self.tree.name)
             self.assertEqual('1', self.tree.read(where, 'cpu.idle'))
@@ -128,7 +127,7 @@ class CpuIdle(tree.GuestTestCase):
         self.tree.write('/batch', 'cpu.idle', '1')
         driver = self.driver()
         self.lease(driver, Knob.CPU_IDLE, self.parent)
-        driver.write(self.parent, Knob.CPU_IDLE, 1, ())
+        driver.write(self.parent, Knob.CPU_IDLE, 1)
         self.restore()
         self.assertEqual('1', self.tree.read('/batch', 'cpu.idle'))
 
@@ -149,12 +148,12 @@ class CpuSet(tree.GuestTestCase):
         driver = self.driver()
         self.assertEqual(3, len(driver.sample()))
         self.lease(driver, Knob.CPU_SET, self.parent)
-        self.assertEqual('1', driver.write(self.parent, Knob.CPU_SET, '1', ()))
+        self.assertEqual('1', driver.write(self.parent, Knob.CPU_SET, '1'))
         # c has no CPU of its own left; the kernel lets it run on those of
         # its parent.
         self.assertEqual([{1}] * 3, [self.cpus(pid) for pid in (a, b, c)])
         self.assertEqual('0-1', self.tree.read('/batch/b', 'cpuset.cpus'))
-        driver.write(self.parent, Knob.CPU_SET, '1-2', ())
+        driver.write(self.parent, Knob.CPU_SET, '1-2')
         self.assertEqual([{1, 2}, {1}, {2}],
                          [self.cpus(pid) for pid in (a, b, c)])
         self.restore()
@@ -166,7 +165,7 @@ class CpuSet(tree.GuestTestCase):
         driver = self.driver()
         self.assertIsNone(driver.read(self.parent, Knob.CPU_SET))
         self.lease(driver, Knob.CPU_SET, self.parent)
-        driver.write(self.parent, Knob.CPU_SET, '0', ())
+        driver.write(self.parent, Knob.CPU_SET, '0')
         self.assertEqual({0}, self.cpus(pid))
         # The kernel does not take the set of a cgroup with processes away.
         self.assertRaises(OSError, self.tree.write, '/batch', 'cpuset.cpus',
@@ -186,7 +185,7 @@ class CpuSet(tree.GuestTestCase):
         self.assertEqual(frozenset((1, 2)), self.one(
             driver, f'{top.name}/a').workload.allowed_cpus)
         self.lease(driver, Knob.CPU_SET, self.parent)
-        driver.write(self.parent, Knob.CPU_SET, '2', ())
+        driver.write(self.parent, Knob.CPU_SET, '2')
         self.assertEqual(({2}, 'root'), (
             self.cpus(pid), top.read('', 'cpuset.cpus.partition')))
         self.restore()
@@ -201,12 +200,11 @@ class CpuSet(tree.GuestTestCase):
         self.tree, self.parent = batch, batch.name
         driver = self.driver()
         self.lease(driver, Knob.CPU_SET, self.parent)
-        self.assertEqual('1', driver.write(self.parent, Knob.CPU_SET, '1-2',
-                                           ()))
+        self.assertEqual('1', driver.write(self.parent, Knob.CPU_SET, '1-2'))
         driver.fast_cpu_set(self.parent).set(frozenset({0, 2}))
         self.assertEqual({0}, self.cpus(pid))
         self.assertRaises(errors.DriverError, driver.write, self.parent,
-                          Knob.CPU_SET, '2', ())
+                          Knob.CPU_SET, '2')
         self.restore({'/cpuset.cpus': '0-1,3\n'})
         self.assertEqual({0, 1}, self.cpus(pid))
         self.assertEqual('root', machine.read('', 'cpuset.cpus.partition'))
@@ -230,7 +228,7 @@ class CpuSet(tree.GuestTestCase):
         for cpus, what in (('7', 'does not have these CPUs|value'),
                            ('x', 'cpu_set')):
             exc = self.assertRaises(errors.DriverError, driver.write,
-                                    self.parent, Knob.CPU_SET, cpus, ())
+                                    self.parent, Knob.CPU_SET, cpus)
             self.assertNotIn('\n', str(exc))
             self.assertRegex(str(exc), what)
 

@@ -31,7 +31,7 @@ class Disk(tree.GuestTestCase):
             driver, 'io_bytes', 0.3) > 2e6)
         self.lease(driver, Knob.IO_BYTES_PER_S)
         self.assertEqual(1_000_000, driver.write(
-            self.job, Knob.IO_BYTES_PER_S, 1_000_000, ()))
+            self.job, Knob.IO_BYTES_PER_S, 1_000_000))
         self.assertEqual(f'{self.device} rbps=1000000 wbps=1000000 '
                          'riops=90000 wiops=max', self.limits())
         self.rate(driver, 'io_bytes', 0.3)      # what was on its way
@@ -48,7 +48,7 @@ class Disk(tree.GuestTestCase):
             driver, 'io_ops', 0.3) > 120)
         self.lease(driver, Knob.IO_OPS_PER_S)
         self.assertEqual(50, driver.write(
-            self.job, Knob.IO_OPS_PER_S, 50, ()))
+            self.job, Knob.IO_OPS_PER_S, 50))
         self.rate(driver, 'io_ops', 0.3)
         self.assertHolds(45, lambda: self.rate(driver, 'io_ops', 1.0), 55)
         self.restore()
@@ -61,7 +61,7 @@ class Disk(tree.GuestTestCase):
         for knob, value in ((Knob.IO_BYTES_PER_S, 3_000_000),
                             (Knob.IO_OPS_PER_S, 300)):
             self.lease(driver, knob)
-            driver.write(self.job, knob, value, ())
+            driver.write(self.job, knob, value)
         first = self.leases.pop(0)
         restoration.restore(first)
         self.assertEqual(f'{self.device} rbps=max wbps=max riops=300 '
@@ -81,14 +81,14 @@ class Disk(tree.GuestTestCase):
         self.assertIn('name whole disks', str(exc))
         driver = self.driver(io_devices=['240:7'])
         said = str(self.assertRaises(errors.DriverError, driver.write,
-                                     self.job, Knob.IO_OPS_PER_S, 100, ()))
+                                     self.job, Knob.IO_OPS_PER_S, 100))
         self.assertIn('io.max', said)
         self.assertNotIn('\n', said)
         both = self.driver(io_devices=['240:7', self.device])
         self.lease(both, Knob.IO_OPS_PER_S)
         for value in 100, 50:
             self.assertEqual(value, both.write(
-                self.job, Knob.IO_OPS_PER_S, value, ()))
+                self.job, Knob.IO_OPS_PER_S, value))
         self.assertEqual(f'{self.device} rbps=max wbps=max riops=50 wiops=50',
                          self.limits())
         self.restore()

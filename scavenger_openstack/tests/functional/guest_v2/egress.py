@@ -26,7 +26,7 @@ class Egress(tree.GuestTestCase):
         lease = records.Lease(self.job, str(KNOB), records.boot_id(),
                               driver.restore_actions(self.job, KNOB))
         try:
-            found = driver.write(self.job, KNOB, 150_000, ())
+            found = driver.write(self.job, KNOB, 150_000)
         except errors.Unsupported as exc:
             self.skipTest(str(exc))     # a kernel without sch_tbf
         self.assertEqual(150_000, found)

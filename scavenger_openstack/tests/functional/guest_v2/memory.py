@@ -37,13 +37,13 @@ class Memory(tree.GuestTestCase):
         self.assertEqual(300 * MIB, driver.read(self.job, Knob.MEMORY_BYTES))
         self.lease(driver, Knob.MEMORY_BYTES)
         self.assertEqual(40 * MIB, driver.write(
-            self.job, Knob.MEMORY_BYTES, 40 * MIB, ()))
+            self.job, Knob.MEMORY_BYTES, 40 * MIB))
         self.assertEqual([str(40 * MIB)] * 2, self.files())
         self.assertLessEqual(
             int(self.tree.read('/batch/a', 'memory.current')), 40 * MIB)
         # Up again: never a memory.high above memory.max on the way.
         self.assertEqual(64 * MIB, driver.write(
-            self.job, Knob.MEMORY_BYTES, 64 * MIB, ()))
+            self.job, Knob.MEMORY_BYTES, 64 * MIB))
         self.assertEqual([str(64 * MIB)] * 2, self.files())
         self.restore()
         self.assertIn(pid, self.tree.pids('/batch/a'))
@@ -51,18 +51,18 @@ class Memory(tree.GuestTestCase):
     def test_memory_in_use_is_refused_then_frozen(self) -> None:
         pid = self.tree.run('/batch/a', tree.hold(48 * MIB))
         driver = self.driver()
-        self.lease(driver, Knob.MEMORY_BYTES)
+        state = self.lease(driver, Knob.MEMORY_BYTES)
         refused = self.assertRaises(
             errors.Refused, driver.write, self.job, Knob.MEMORY_BYTES,
-            32 * MIB, ())
+            32 * MIB)
         self.assertBetween(16 * MIB, refused.unmet_bytes, 24 * MIB)
         self.assertNotIn('\n', str(refused))
         # It grows slowly at best, but nothing was killed for it.
         self.assertEqual([str(32 * MIB), 'max'], self.files())
-        self.assertIsNone(driver.read(self.job, Knob.MEMORY_BYTES))
+        self.assertIsNone(driver.read(self.job, Knob.MEMORY_BYTES, state))
         self.assertEqual('oom_kill 0', self.oom_kills())
         self.lease(driver, Knob.PAUSED)
-        driver.write(self.job, Knob.PAUSED, 1, ())
+        driver.write(self.job, Knob.PAUSED, 1)
         self.wait_for('it is frozen', lambda: 'frozen 1' in self.tree.read(
             '/batch/a', 'cgroup.events'))
         self.restore()
@@ -76,7 +76,7 @@ class Memory(tree.GuestTestCase):
         held = self.one(driver).memory_bytes
         assert held is not None
         self.lease(driver, Knob.MEMORY_BYTES)
-        found = driver.write(self.job, Knob.MEMORY_BYTES, held, ())
+        found = driver.write(self.job, Knob.MEMORY_BYTES, held)
         self.assertEqual(held // mmap.PAGESIZE * mmap.PAGESIZE, found)
         self.restore()
 
@@ -97,7 +97,7 @@ class Paused(tree.GuestTestCase):
         driver = self.driver()
         self.assertEqual(0, driver.read(self.job, Knob.PAUSED))
         self.lease(driver, Knob.PAUSED)
-        self.assertEqual(1, driver.write(self.job, Knob.PAUSED, 1, ()))
+        self.assertEqual(1, driver.write(self.job, Knob.PAUSED, 1))
         self.wait_for('it is frozen', lambda: 'frozen 1' in self.tree.read(
             '/batch/a', 'cgroup.events'))
         self.assertLess(self.rate(driver, 'cpu_s', 0.3), 0.02)
@@ -109,7 +109,7 @@ class Paused(tree.GuestTestCase):
         driver = self.driver()
         self.assertEqual(0, driver.read(self.job, Knob.PAUSED))
         self.lease(driver, Knob.PAUSED)
-        driver.write(self.job, Knob.PAUSED, 1, ())
+        driver.write(self.job, Knob.PAUSED, 1)
         self.restore()
         self.assertEqual(['1', '0'], [
             self.tree.read(name, 'cgroup.freeze')

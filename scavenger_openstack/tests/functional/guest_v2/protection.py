@@ -73,6 +73,6 @@ class Hybrid(tree.GuestTestCase):
         driver = self.driver()
         self.wait_for('its CPU time is counted', lambda: (
             self.one(driver).cpu_s or 0) > 0)
-        self.assertEqual(1, driver.write(self.job, Knob.PAUSED, 1, ()))
+        self.assertEqual(1, driver.write(self.job, Knob.PAUSED, 1))
         self.assertEqual('1', self.tree.read('/batch/a', 'cgroup.freeze'))
-        driver.write(self.job, Knob.PAUSED, 0, ())
+        driver.write(self.job, Knob.PAUSED, 0)

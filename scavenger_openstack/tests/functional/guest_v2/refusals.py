@@ -63,10 +63,10 @@ class MissingControllers(tree.GuestTestCase):
         self.assertIsNone(self.one(driver).io_bytes)
         for knob, (value, controller, file) in KNOBS.items():
             if not controller:
-                driver.write(self.job, knob, value, ())
+                driver.write(self.job, knob, value)
                 continue
             for action, *more in ((driver.read,), (driver.restore_actions,),
-                                  (driver.write, value, ())):
+                                  (driver.write, value)):
                 exc = self.assertRaises(errors.Unsupported, action, self.job,
                                         knob, *more)
                 self.assertNotIn('\n', str(exc))
@@ -81,7 +81,7 @@ class MissingControllers(tree.GuestTestCase):
             self.assertIn(f'{bare.path(name)}/cgroup.subtree_control',
                           str(exc))
             bare.write(name, 'cgroup.subtree_control', '+cpu')
-        driver.write(self.job, Knob.CPU_CORES, 0.5, ())
+        driver.write(self.job, Knob.CPU_CORES, 0.5)
         self.assertEqual('50000 100000', bare.read('/batch/a', 'cpu.max'))
 
 
@@ -93,7 +93,7 @@ class Delegation(tree.GuestTestCase):
         found = {}
         for knob, (value, _, _) in KNOBS.items():
             try:
-                driver.write(self.job, knob, value, ())
+                driver.write(self.job, knob, value)
                 found[str(knob)] = 'ok'
             except errors.DriverError as exc:
                 found[str(knob)] = str(exc)

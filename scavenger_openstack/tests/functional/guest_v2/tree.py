@@ -22,9 +22,11 @@ import traceback
 import fixtures
 import testtools
 
+from scavenger_openstack.drivers.base import KnobState
 from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
 from scavenger_openstack.restore import records
 from scavenger_openstack.restore import restoration
+from scavenger_openstack.tests.leased import leased
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import WorkloadSample
 
@@ -206,13 +208,15 @@ class GuestTestCase(testtools.TestCase):
         self.addCleanup(found.close)
         return found
 
-    def lease(self, driver: Cgroups, knob: Knob, who: str = '') -> None:
+    def lease(self, driver: Cgroups, knob: Knob, who: str = ''
+              ) -> KnobState:
         """Take down the way back of a knob, as the agent does it."""
         who = who or self.job
         self.before = self.before or self.tree.texts()
+        state = leased(driver, who, knob)
         self.leases.append(records.Lease(
-            who, str(knob), records.boot_id(),
-            driver.restore_actions(who, knob)))
+            who, str(knob), records.boot_id(), state.original.actions))
+        return state
 
     def restore(self, expected: Mapping[str, str] | None = None) -> None:
         """Restore what was leased; all limits are what they were, but for

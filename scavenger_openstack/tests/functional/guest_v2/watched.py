@@ -38,7 +38,7 @@ class Watched(tree.GuestTestCase):
             (found[web].priority, found[web].group, found[web].vcpus,
              found[web].memory_allotment_bytes, found[web].allowed_cpus))
         self.assertRaises(errors.Unsupported, driver.write, web,
-                          Knob.CPU_CORES, 0.5, ())
+                          Knob.CPU_CORES, 0.5)
 
     def test_counters_of_one_at_rest_are_zero(self) -> None:
         found = self.one(self.driver(pressure=True))
@@ -67,7 +67,7 @@ class Watched(tree.GuestTestCase):
         before = self.one(driver)
         self.assertIsNotNone(before.psi_cpu_s)
         self.lease(driver, Knob.MEMORY_BYTES)
-        driver.write(self.job, Knob.MEMORY_BYTES, 64 * MIB, ())
+        driver.write(self.job, Knob.MEMORY_BYTES, 64 * MIB)
         self.tree.write('/batch/a', 'cgroup.pressure', '0')
         self.tree.write('/batch', 'cgroup.subtree_control', '-memory')
         for _ in range(2):
@@ -86,19 +86,19 @@ class Watched(tree.GuestTestCase):
         self.tree.write('/batch', 'cgroup.subtree_control', '+memory')
         self.assertIsNone(driver.read(self.job, Knob.MEMORY_BYTES))
         self.assertEqual(64 * MIB, driver.write(
-            self.job, Knob.MEMORY_BYTES, 64 * MIB, ()))
+            self.job, Knob.MEMORY_BYTES, 64 * MIB))
 
     def test_one_that_is_made_anew(self) -> None:
         driver = self.driver()
         self.one(driver)
-        self.lease(driver, Knob.CPU_CORES)
-        driver.write(self.job, Knob.CPU_CORES, 0.5, ())
+        state = self.lease(driver, Knob.CPU_CORES)
+        driver.write(self.job, Knob.CPU_CORES, 0.5, state)
         self.tree.path('/batch/a').rmdir()
         self.assertRaises(errors.WorkloadGone, driver.read, self.job,
                           Knob.CPU_CORES)
         self.tree.make('/batch/a')
         self.assertRaises(errors.WorkloadGone, driver.write, self.job,
-                          Knob.CPU_CORES, 0.2, ())
+                          Knob.CPU_CORES, 0.2, state)
         self.assertRaises(actions.Gone, restoration.restore,
                           self.leases.pop())
         self.assertEqual('max 100000', self.tree.read('/batch/a', 'cpu.max'))

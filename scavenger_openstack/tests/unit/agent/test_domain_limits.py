@@ -122,11 +122,31 @@ class Others(LimitsTestCase):
                 cores -= 0.03
                 self.tick((CORES, cores))
             held = self.leases.held()[CORES]
-            self.assertEqual(0.05, held.original, str(ticks))
-            self.assertEqual('5000', held.actions[0]['values']['vcpu_quota'])
+            self.assertEqual(0.05, held.original.value, str(ticks))
+            self.assertEqual('5000', held.original.actions[0]['values'][
+                'vcpu_quota'])
             self.assertIn('to 0.05 cores, which will be restored',
                           self.logs.output)
             self.assertEqual(5000, self.machine.quota)
+
+    def test_one_that_is_set_right_before_our_call(self) -> None:
+        """The agent knows of it by its last look at the domain only."""
+        self.start()
+        self.tick((CORES, 0.5))
+
+        def set_it() -> None:
+            self.machine.quota = 5000
+        self.machine.before['XMLDesc'] = set_it
+        quotas = []
+        for cores in (0.3, 0.2, 0.2, 0.2, 0.2):
+            self.tick((CORES, cores))
+            quotas.append(self.machine.quota)
+        self.assertEqual([5000] * 5, quotas)
+        self.assertIn('to 0.05 cores, which will be restored',
+                      self.logs.output)
+        values = self.leases.held()[CORES].original.actions[0]['values']
+        self.assertEqual((0.05, '5000'), (
+            self.leases.held()[CORES].original.value, values['vcpu_quota']))
 
     def test_one_disk_of_several(self) -> None:
         """The limit of the loosest disk tells nothing of that."""
@@ -141,7 +161,7 @@ class Others(LimitsTestCase):
             'values']['vdb.total_iops_sec'] == '30')
         for _ in range(actuator.LOOK_TICKS):
             self.tick((OPS, 100.0))
-        values = self.leases.held()[OPS].actions[0]['values']
+        values = self.leases.held()[OPS].original.actions[0]['values']
         self.assertEqual(('0', '30'), (values['vda.total_iops_sec'],
                                        values['vdb.total_iops_sec']))
 
@@ -161,9 +181,9 @@ class StartedAnew(LimitsTestCase):
         while (CORES not in self.leases.held()
                and time.monotonic() < end_s):
             self.tick((CORES, 0.05))
-        self.assertEqual('-1', self.leases.held()[CORES].actions[0]['values'][
-            'vcpu_quota'])
-        self.assertIsNone(self.leases.held()[CORES].original)
+        self.assertEqual('-1', self.leases.held()[CORES].original.actions[0][
+            'values']['vcpu_quota'])
+        self.assertIsNone(self.leases.held()[CORES].original.value)
         self.assertEqual(1, self.logs.output.count('was started again while '
                                                    'its limit on cpu_cores'))
         self.assertNotIn('came with a limit', self.logs.output)
@@ -179,7 +199,7 @@ class StartedAnew(LimitsTestCase):
             self.tick((CORES, 0.5))
         self.assertEqual(0, self.machine.calls[name])
         self.assertEqual(50_000, self.machine.quota)
-        self.assertIsNone(self.leases.held()[CORES].original)
+        self.assertIsNone(self.leases.held()[CORES].original.value)
 
 
     def test_between_two_looks(self) -> None:
@@ -191,7 +211,7 @@ class StartedAnew(LimitsTestCase):
             self.tick((CORES, 0.5))
         self.assertEqual(
             int((self.machine.run_dir / 'one.pid').read_text()),
-            self.leases.held()[CORES].actions[0]['pid'])
+            self.leases.held()[CORES].original.actions[0]['pid'])
         self.assertEqual(50_000, self.machine.quota)
 
 
@@ -203,13 +223,14 @@ class RecordTaken(LimitsTestCase):
         driver, records = self.libvirtd.driver, self.machine.records
         for cores in (0.5, 0.499):      # also one not worth a call
             self.tick((CORES, 0.5))
-            before, steps = dict(records), self.leases.held()[CORES].actions
+            before = dict(records)
+            original = self.leases.held()[CORES].original
             records.clear()
             self.libvirtd.tell(until=lambda: bool(
-                driver.refresh({CORES}).rewrite))
+                driver.refresh(self.leases.held()).rewrite))
             self.tick((CORES, cores))
             self.assertEqual(before, records)
-            self.assertEqual(steps, self.leases.held()[CORES].actions)
+            self.assertEqual(original, self.leases.held()[CORES].original)
             self.assertEqual(0, self.tick((CORES, cores)).written)
         self.assertNotIn('another program', self.logs.output)
 
@@ -229,7 +250,7 @@ class Plugged(LimitsTestCase):
         self.libvirtd.driver.sample()
         self.assertEqual(1, self.tick((CORES, 0.5)).written)
         self.assertEqual(25_000, self.machine.quota)
-        self.assertIsNone(self.leases.held()[CORES].original)
+        self.assertIsNone(self.leases.held()[CORES].original.value)
         self.assertNotIn('another program', self.logs.output)
 
     def test_64_vcpus_of_which_few_are_left(self) -> None:
@@ -252,8 +273,9 @@ class Plugged(LimitsTestCase):
                         1.0, self.machine.quota / self.machine.period),
                     delta=0.02 * cores)
             held = self.leases.held()[CORES]
-            self.assertIsNone(held.original)
-            self.assertEqual('-1', held.actions[0]['values']['vcpu_quota'])
+            self.assertIsNone(held.original.value)
+            self.assertEqual('-1', held.original.actions[0]['values'][
+                'vcpu_quota'])
             self.assertNotIn('another program', self.logs.output)
             self.machine.stop()
 
@@ -312,7 +334,7 @@ class Balloon(LimitsTestCase):
             for _ in range(actuator.LOOK_TICKS + 1):
                 self.assertEqual([], self.tick((MEMORY, 2**29)).problems)
         self.assertNotIn('another program', self.logs.output)
-        self.assertEqual(2**30, self.leases.held()[MEMORY].original)
+        self.assertEqual(2**30, self.leases.held()[MEMORY].original.value)
 
     def test_one_above_the_ram_is_none(self) -> None:
         """It was written in each tick, and shown, and held nothing."""
@@ -364,7 +386,7 @@ class Balloon(LimitsTestCase):
         self.told(2**18)
         self.tick((MEMORY, 2**27))
         self.assertEqual({'balloon_kib': str(2**20)},
-                         self.leases.held()[MEMORY].actions[0]['values'])
+                         self.leases.held()[MEMORY].original.actions[0]['values'])
 
     def test_one_that_says_it_has_little(self) -> None:
         """It has no limit of its own by that, and gets ours."""
@@ -456,7 +478,7 @@ class Foreign(LimitsTestCase):
         self.join_removers()
         removers = self.machine.calls['in domain-remover']
         self.machine.start()
-        self.machine.before['XMLDesc'] = lambda: self.driver.refresh(())
+        self.machine.before['XMLDesc'] = lambda: self.driver.refresh({})
         self.driver.notify(base.Removed(*CORES))
         time.sleep(0.05)
         self.assertEqual(removers, self.machine.calls['in domain-remover'])

@@ -47,7 +47,8 @@ EVENTS = (
                 st.integers(0, 2 ** 22))
     | statuses.CAPS.flatmap(lambda cap: st.builds(
         LimitEvent, TIME, TEXT, st.just(cap.workload), st.just(cap.knob),
-        TEXT, TEXT, *[st.none() | st.just(cap.value)] * 4, TIME, TEXT, TEXT)))
+        TEXT, TEXT, *[st.none() | st.just(cap.value)] * 4, TIME, TEXT,
+        st.lists(TEXT, max_size=3).map(tuple))))
 
 
 def cap(value: float, reason: str = 'r', owner: str = 'o') -> Cap:
@@ -144,10 +145,31 @@ class LimitsTest(testtools.TestCase):
         self.assertEqual(('removed', 'o', 1e9), (
             event.what, event.owner, event.since_s))
 
-    def events(self, now: float, *caps: Cap) -> list[LimitEvent]:
+    def events(self, now: float, *caps: Cap,
+               answered: tuple[str, ...] = ()) -> list[LimitEvent]:
         return [event for event in self.transitions.limits(
             now, 1e9 + now, {one[:2]: one for one in caps},
-            {KEY: None} if caps else {}) if isinstance(event, LimitEvent)]
+            {KEY: None} if caps else {}, answered={KEY: answered}
+            ) if isinstance(event, LimitEvent)]
+
+    def test_another_incident_that_it_answers_has_a_line_soon(self) -> None:
+        lines = [(now, event.what, event.incidents)
+                 for now, answered in ((0, ('i',)), (1, ('i',)),
+                                       (2, ('i', 'j')), (3, ('i', 'j')),
+                                       (4, ('j',)), (5, ('j', 'k')))
+                 for event in self.events(now, cap(1.0), answered=answered)]
+        self.assertEqual([(0, 'set', ('i',)), (2, 'changed', ('i', 'j')),
+                          (5, 'changed', ('j', 'k'))], lines)
+        [event] = self.events(6)
+        self.assertEqual(('removed', ('j', 'k')),
+                         (event.what, event.incidents))
+
+    def test_incidents_that_come_and_go_are_bounded(self) -> None:
+        lines = [event for now in range(600) for event in self.events(
+            now, cap(1.0), answered=(f'i{now}',))]
+        self.assertLessEqual(len(lines), 4 * 10 + 4)
+        self.assertEqual(('i599',), self.events(
+            700, cap(1.0), answered=('i599',))[-1].incidents)
 
     def test_a_limit_lasts_as_long_as_its_lease(self) -> None:
         self.step(0, cap(1.0))

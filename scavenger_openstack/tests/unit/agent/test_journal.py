@@ -9,7 +9,6 @@ from typing import Any
 import fixtures
 import testtools
 
-from scavenger_openstack.agent.apply import originals
 from scavenger_openstack.agent import history
 from scavenger_openstack.agent.isolation import blind_isolation
 from scavenger_openstack.agent import journal
@@ -20,12 +19,16 @@ from scavenger_openstack.decision import decider
 from scavenger_openstack.decision import orders
 from scavenger_openstack.decision import removal
 from scavenger_openstack.decision import settle
+from scavenger_openstack.drivers.base import MADE_AGAIN
 from scavenger_openstack.drivers.libvirt import ends as domain_ends
+from scavenger_openstack.grounds import Ground
+from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack.tests.unit.agent import limits
 from scavenger_openstack.tests.unit.agent.limits import CORES
 from scavenger_openstack.tests.unit.agent.limits import OPS
 from scavenger_openstack.tests.unit.decision.controllers import Fixed
 from scavenger_openstack.tests.unit.libvirtd import UUID
+from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Incident
@@ -124,7 +127,7 @@ class JournalTest(limits.LimitsTestCase):
             limits.gone(self.driver)
             and bool(self.driver.sample())))
         self.tick(*WISHES)
-        self.actuator.gone[CORES] = originals.MADE_AGAIN
+        self.actuator.gone[CORES] = MADE_AGAIN
         self.assertEqual(
             [REMOVED.format('the VM shut down, and was started again')],
             self.told())
@@ -210,9 +213,9 @@ class JournalTest(limits.LimitsTestCase):
         return [line for line in log.output.splitlines()
                 if line.startswith('incident')]
 
-    def test_a_limit_says_which_incident_it_answers(self) -> None:
+    def test_a_limit_says_which_incidents_it_answers(self) -> None:
         """Only that of its knob, and of the controller that set it."""
-        for signal, answered in (('cpi', 'i'), ('io_wait', '')):
+        for signal, answered in (('cpi', ('i',)), ('io_wait', ())):
             self.begin()
             self.decided(signal, antagonists=(UUID,))
             events = list(history.Reader(
@@ -220,8 +223,8 @@ class JournalTest(limits.LimitsTestCase):
             self.assertEqual(['began', 'set', 'set'],
                              [one.what for one in events])   # type: ignore
             self.assertEqual({Knob.CPU_CORES: answered,
-                              Knob.IO_OPS_PER_S: ''}, {
-                one.knob: one.incident for one in events
+                              Knob.IO_OPS_PER_S: ()}, {
+                one.knob: one.incidents for one in events
                 if isinstance(one, transitions.LimitEvent)})
 
     def test_the_agent_ends(self) -> None:
@@ -231,6 +234,37 @@ class JournalTest(limits.LimitsTestCase):
         self.journal.end(self.now + 1, 0)
         self.assertEqual([REMOVED.format('the agent ends')],
                          log.output.splitlines())
+
+
+class AnsweredTest(testtools.TestCase):
+
+    def incident(self, name: str, signal: str = 'cpi', **more: Any
+                 ) -> Incident:
+        return Incident(name, 1.0, 'h', f'victim of {name}', signal, 2.0,
+                        1.0, 'cache', **more)
+
+    def answered(self, *incidents: Incident, owner: str = 'c'
+                 ) -> tuple[str, ...]:
+        return journal.answered_by(
+            Cap('/a', Knob.CPU_CORES, 0.5, owner, 'r'),
+            {('c', one.id): one for one in incidents})
+
+    def test_each_incident_that_names_the_workload(self) -> None:
+        both = [self.incident(name, antagonists=('/b', '/a'))
+                for name in ('i', 'j')]
+        others = [self.incident('k', antagonists=('/b',)),
+                  self.incident('l', 'io_wait', antagonists=('/a',))]
+        self.assertEqual(('i', 'j'), self.answered(*both, *others))
+        self.assertEqual((), self.answered(*others))
+        self.assertEqual((), self.answered(*both, owner='other'))
+
+    def test_an_experiment_is_of_one_incident(self) -> None:
+        grounds = (Ground('/a', GroundKind.TIMING, 0.9),)
+        suspected = [self.incident(name, grounds=grounds)
+                     for name in ('i', 'j')]
+        self.assertEqual(('i',), self.answered(*suspected))
+        self.assertEqual(('k',), self.answered(
+            *suspected, self.incident('k', antagonists=('/a',))))
 
 
 class EndsTest(testtools.TestCase):

@@ -149,7 +149,7 @@ def fill(engine: Engine) -> None:
                 score=0.99, antagonist=True, begun_s=NOW_S - 300)
         limit = {'host_id': one, 'workload': BATCH, 'knob': 'cpu_cores',
                  'owner': 'attribution', 'reason': 'it disturbs', 'why': '',
-                 'value': 0.5, 'original': None, 'incident': INCIDENT}
+                 'value': 0.5, 'original': None, 'incidents': INCIDENT}
         add(tables.caps, **limit, set_s=NOW_S - 200, changed_s=NOW_S - 200)
         add(tables.caps, **limit, set_s=NOW_S - 800, changed_s=NOW_S - 700,
             removed_s=NOW_S - 700)
@@ -221,7 +221,7 @@ def add_background(engine: Engine) -> str:
             project=ONE, priority='background', floor={'cpu_cores': 0.1}))
         limit = {'host_id': host_id, 'workload': own, 'instance': own,
                  'project': ONE, 'knob': 'cpu_cores', 'original': None,
-                 'owner': 'attribution', 'incident': INCIDENT_OF_OTHER,
+                 'owner': 'attribution', 'incidents': INCIDENT_OF_OTHER,
                  'reason': f'it disturbs {NOISY}',
                  'why': f'{NOISY} on {HOST} is gone'}
         for begin, end, steps in (

@@ -157,14 +157,18 @@ class Reads:
         self.assertEqual('limit', self.refused(
             400, 'GET', '/v1/workloads?limits=true&limit=101')['field'])
 
-    def test_steps_of_a_limit(self) -> None:
+    def test_a_limit_is_in_each_incident_that_it_answers(self) -> None:
+        """With its steps, and with the ids of all."""
         own = cloud.add_background(self.engine)
         with connect.writing(self.engine) as connection:
             connection.execute(update(tables.caps).where(
                 tables.caps.c.workload == own).values(
-                    incident=cloud.INCIDENT))
-        steps = {one['set_at']: one['steps'] for one in self.ok(
-            'GET', f'/v1/incidents/{cloud.INCIDENT}')['incident']['caps']}
+                    incidents=f'{"0" * 32} {cloud.INCIDENT}'))
+        caps = self.ok('GET', f'/v1/incidents/{cloud.INCIDENT}'
+                       )['incident']['caps']
+        self.assertEqual([['0' * 32, cloud.INCIDENT]] * 4, [
+            one['incidents'] for one in caps if one['workload'] == own])
+        steps = {one['set_at']: one['steps'] for one in caps}
         self.assertEqual([{'at': at(-500), 'value': 1.0},
                           {'at': at(-400), 'value': 0.25}], steps[at(-500)])
         self.assertEqual([{'at': at(-800), 'value': 0.5}], steps[at(-800)])
@@ -259,7 +263,7 @@ class Reads:
                 connection.execute(insert(tables.caps).values(
                     host_id=host['id'], workload=cloud.NOISY,
                     knob='cpu_idle', value=1, owner=owner, reason='r',
-                    why='', incident=incident, set_s=cloud.NOW_S - 9,
+                    why='', incidents=incident, set_s=cloud.NOW_S - 9,
                     changed_s=cloud.NOW_S - 9))
             self.assertEqual([True, limited], self.listed(
                 '/v1/antagonists', 'limited'), owner)
@@ -271,8 +275,8 @@ class Reads:
              'host': cloud.HOST, 'project': '', 'application': '',
              'incidents': 3, 'victims': 2, 'interference_s': 157.5,
              'causes': ['cpu'], 'confirmed': 3, 'refuted': 0,
-             'limited': True, 'foreground': False, 'history': [],
-             'eviction_recommended_at': None}, first)
+             'limited': True, 'disturbs_now': True, 'foreground': False,
+             'history': [], 'eviction_recommended_at': None}, first)
         self.assertEqual((cloud.NOISY, 'CPU hog', 20.0, False), tuple(
             second[name] for name in ('workload', 'name', 'interference_s',
                                       'limited')))
@@ -286,6 +290,59 @@ class Reads:
                 (f'victim_project={cloud.OTHER}', [])):
             self.assertEqual(ids, self.listed(f'/v1/antagonists?{query}',
                                               'workload'), query)
+
+    def test_what_disturbs_now_stands_apart(self) -> None:
+        """Of those that were named an open incident may name some no more."""
+        url = '/v1/antagonists?since=' + at(-100 * 86400)
+        named = tables.suspects.c
+        of_open = named.incident_id.in_(select(tables.incidents.c.id).where(
+            tables.incidents.c.uuid == cloud.INCIDENT))
+
+        def change(table: Any, where: Any, **values: Any) -> None:
+            with connect.writing(self.engine) as connection:
+                connection.execute(update(table).where(where).values(**values))
+
+        self.assertEqual([False, True], self.listed(url, 'disturbs_now'))
+        self.assertEqual([cloud.BATCH], self.listed(f'{url}&now=true',
+                                                    'workload'))
+        change(tables.suspects, of_open, earlier=True)
+        self.assertEqual([], self.listed(
+            f'{url}&now=true&project={cloud.OTHER}', 'workload'))
+        # It is limited because it did.
+        self.assertEqual([cloud.BATCH], self.listed(f'{url}&now=true',
+                                                    'workload'))
+        change(tables.suspects, of_open, antagonist=True, earlier=False)
+        for sort in ('interference_s', 'incidents', 'victims'):
+            ranked = f'{url}&sort={sort}'
+            self.assertEqual(self.listed(ranked, 'workload'), self.listed(
+                f'{ranked}&now=true', 'workload'), sort)
+        first = self.ok('GET', f'{url}&now=true&limit=1')
+        second = self.ok('GET', f'{url}&now=true&limit=1&marker='
+                         + first['next'])
+        self.assertEqual([cloud.NOISY, cloud.BATCH, None], [
+            first['antagonists'][0]['workload'],
+            second['antagonists'][0]['workload'], second['next']])
+        for query, number in ((f'project={cloud.OTHER}', 1),
+                              (f'host={cloud.SILENT}', 0),
+                              (f'victim_project={cloud.OTHER}', 0)):
+            self.assertEqual(number, len(self.listed(
+                f'{url}&now=true&{query}', 'workload')), query)
+        change(tables.suspects, of_open & (named.workload == cloud.BATCH),
+               earlier=True)
+        self.assertEqual([True, False], self.listed(url, 'disturbs_now'))
+        shown = self.ok('GET', f'/v1/incidents/{cloud.INCIDENT}')['incident']
+        for field in ('antagonists', 'suspects'):
+            self.assertEqual([(cloud.NOISY, False), (cloud.BATCH, True)], [
+                (one['workload'], one['earlier']) for one in shown[field]])
+        change(tables.incidents, tables.incidents.c.uuid == cloud.INCIDENT,
+               ended_s=cloud.NOW_S)
+        self.assertEqual([False, False], self.listed(url, 'disturbs_now'))
+        change(tables.caps, tables.caps.c.workload == cloud.BATCH,
+               removed_s=cloud.NOW_S)
+        self.assertEqual([], self.listed(f'{url}&now=true', 'workload'))
+        shown = self.ok('GET', f'/v1/incidents/{cloud.INCIDENT}')['incident']
+        self.assertEqual([False, False], [
+            one['earlier'] for one in shown['antagonists']])
 
     def test_limits(self) -> None:
         (cap,) = self.ok('GET', '/v1/caps')['caps']

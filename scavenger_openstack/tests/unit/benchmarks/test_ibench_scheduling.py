@@ -70,7 +70,7 @@ class Cluster(testtools.TestCase):
                     self.assertLess(tolerated, 0.9, (soi, name))
                     self.assertGreater(caused, 0.05, (soi, name))
                 else:
-                    self.assertEqual(1.0, tolerated, (soi, name))
+                    self.assertEqual(1.0, tolerated, f'{soi} of {name}')
                     self.assertLess(caused, 0.05, (soi, name))
 
     def test_a_service_answers_later(self) -> None:

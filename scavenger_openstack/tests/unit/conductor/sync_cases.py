@@ -13,6 +13,7 @@ from scavenger_openstack.conductor import interference
 from scavenger_openstack.conductor import workloads
 from scavenger_openstack.db import eviction_policy
 from scavenger_openstack.db import purge
+from scavenger_openstack.db.resources import caps
 from scavenger_openstack.db.resources import hours
 from scavenger_openstack.db.resources import summary
 from scavenger_openstack.db import tables
@@ -456,7 +457,7 @@ class Sync(cloud.Mixin):
         """Who limited a workload, and for which incident, stays known."""
         self.listed()
         taken = limit(2, NOW + 10, 'changed', since_s=NOW + 10,
-                      incident='i')
+                      incidents=['i'])
         for _ in range(2):
             self.sync(report(
                 limit(1, owner='leftover'), taken,
@@ -467,22 +468,46 @@ class Sync(cloud.Mixin):
             [('leftover', '', NOW, NOW + 10), ('attribution', 'i', NOW + 10,
                                                NOW + 20),
              ('leftover', '', NOW + 20, None)],
-            self.rows(tables.caps, 'owner', 'incident', 'set_s',
+            self.rows(tables.caps, 'owner', 'incidents', 'set_s',
                       'removed_s'))
 
     def test_a_limit_that_others_take_over_by_a_wrong_clock(self) -> None:
         """Then it is one row; its incident is that of its owner."""
         self.listed()
         ahead = NOW + 3600
-        for sequence, more in enumerate((
-                {'incident': 'i'}, {}, {'owner': 'leftover'}), 1):
+        changes: tuple[dict[str, Any], ...] = (
+            {'incidents': ['i']}, {}, {'owner': 'leftover'})
+        for sequence, more in enumerate(changes, 1):
             self.sync(report(limit(
                 sequence, ahead + sequence, 'changed' if sequence > 1
                 else 'set', since_s=ahead + sequence, **more),
                 sent_s=ahead + sequence), NOW + sequence)
             self.assertEqual(
                 [('attribution', 'i') if sequence < 3 else ('leftover', '')],
-                self.rows(tables.caps, 'owner', 'incident'))
+                self.rows(tables.caps, 'owner', 'incidents'))
+
+    def test_a_limit_that_answers_several_incidents(self) -> None:
+        """It is known in each, also when some have ended; of too many the
+        last ones are."""
+        self.listed()
+        one, two, *many = (f'{number:032x}' for number in range(40))
+        self.sync(report(
+            limit(1, incidents=[one]),
+            limit(2, NOW + 5, 'changed', incidents=[one, two]),
+            limit(3, NOW + 9, 'changed', incidents=[two])), NOW + 9)
+        self.assertEqual([f'{one} {two}'], self.rows(tables.caps,
+                                                     'incidents'))
+        with self.engine.connect() as connection:
+            host_id = connection.scalar(sqlalchemy.select(
+                tables.hosts.c.id))
+            assert host_id is not None
+            self.assertEqual([1, 1, 0, 0], [
+                len(caps.of_incident(connection, host_id, name, 9))
+                for name in (one, two, many[0], one[:-1])])
+        self.sync(report(limit(1, NOW + 20, 'changed', incidents=many[:32]),
+                         run='run-2'), NOW + 20)
+        [after] = self.rows(tables.caps, 'incidents')[-1:]
+        self.assertEqual(many[:32], after.split())
 
     def test_an_agent_that_starts_again(self) -> None:
         self.sync(report(limit(1), incident(2)))
@@ -697,7 +722,7 @@ class Sync(cloud.Mixin):
                      controller=long, antagonists=[long]),
             incident(2, NOW + 1, 'changed', cause=long, antagonists=[long],
                      victim=long),
-            limit(3, workload=long, incident=long),
+            limit(3, workload=long, incidents=[long]),
             workloads=[wire.Workload(id=long, priority='background',
                                      instance=long, project=long,
                                      source=long)], digest='d1'))

@@ -43,7 +43,7 @@ class Links(Case):
                 'hours': '168', 'what': 'do', 'how': 'shelve'}
         for url in (SET, UNSET, PROTECTION, *(
                 urls.reverse(f'horizon:admin:interference:{name}')
-                for name in ('exempt', 'evict'))):
+                for name in ('exempt', 'evict', 'profile_delete'))):
             page = self.client.get(url, {
                 **WHERE, 'instance': answers.INSTANCE, 'scope': 'cloud',
                 'enabled': 'off', **evil})

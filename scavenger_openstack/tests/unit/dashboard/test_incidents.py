@@ -152,10 +152,20 @@ class ShowTest(cloud.TestCase):
         return self.client.get(urls.reverse(
             'horizon:admin:interference:incident', args=[pk]), **options)
 
+    def test_names_that_disturb_no_more_stand_apart(self) -> None:
+        now, before = ({**incidents.listed()['antagonists'][0], 'name': name,
+                        'earlier': name == 'before'}
+                       for name in ('now', 'before'))
+        page = self.page(incidents.whole(antagonists=[now, before]))
+        self.assertContains(page, 'Named: now.')
+        self.assertContains(page, 'Disturbed it earlier, and no more: before.')
+        page = self.page(incidents.whole(antagonists=[before]))
+        self.assertContains(page, 'No workload is named')
+
     def test_why_it_was_limited(self) -> None:
         page = self.page(incidents.whole())
-        for text in ('web suffered: run_delay was 0.9 s waited per s of CPU '
-                     'time; the threshold is 0.2 s', 'Named: batch.',
+        for text in ('web suffered: the CPU wait was 0.9 s waited per s of '
+                     'CPU time; the threshold is 0.2 s', 'Named: batch.',
                      'Confirmed', 'Direct evidence', 'during 61 %',
                      'Timing', 'r = 0.93',
                      'cpu_cores = 0.5 cores, no limit before; by '

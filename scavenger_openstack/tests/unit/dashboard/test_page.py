@@ -18,7 +18,8 @@ from scavenger_openstack.tests.unit.dashboard import cloud
 from scavenger_openstack.tests.unit import panel_answers as answers
 
 INDEX = urls.reverse('horizon:admin:interference:index')
-TABS = ('overview', 'incidents', 'antagonists', 'limits', 'hosts')
+TABS = ('overview', 'incidents', 'antagonists', 'limits', 'hosts',
+        'profiles')
 
 
 class Operators(cloud.TestCase):
@@ -98,7 +99,7 @@ class Page(Operators):
         self.assertRegex(text, r'data-loaded-at="[0-9-]+T[0-9:]+Z"')
 
     def test_angular_reads_no_names(self) -> None:
-        for tab in ('overview', 'antagonists', 'limits', 'hosts'):
+        for tab in TABS:
             self.assertIn('ng-non-bindable', self.fragment(tab))
 
     def test_in_the_zone_of_the_user(self) -> None:
@@ -118,7 +119,7 @@ class OwnRules(Operators):
         file = pathlib.Path(directory, 'policy.yaml')
         file.write_text(''.join(f'"interference:{name}": "!"\n' for name in (
             'overrides:set', 'overrides:delete', 'protection:set',
-            'antagonists:list')))
+            'antagonists:list', 'profiles:delete')))
         self.addCleanup(settings.POLICY_FILES.update,
                         interference=settings.POLICY_FILES['interference'])
         settings.POLICY_FILES['interference'] = str(file)
@@ -141,7 +142,7 @@ class OwnRules(Operators):
 
     def test_no_forms(self) -> None:
         self.api.requests.clear()
-        for name in ('cap_set', 'cap_unset', 'protection'):
+        for name in ('cap_set', 'cap_unset', 'protection', 'profile_delete'):
             url = urls.reverse(f'horizon:admin:interference:{name}')
             for answer in (self.client.get(url), self.client.post(url, {})):
                 self.assertEqual(403, answer.status_code, name)
@@ -158,7 +159,7 @@ class Reader(Operators):
         self.assertNotEqual(200, self.client.get(INDEX).status_code)
 
     def test_no_forms(self) -> None:
-        for name in ('cap_set', 'cap_unset', 'protection'):
+        for name in ('cap_set', 'cap_unset', 'protection', 'profile_delete'):
             url = urls.reverse(f'horizon:admin:interference:{name}')
             for answer in (self.client.get(url), self.client.post(url, {})):
                 self.assertNotEqual(200, answer.status_code, name)

@@ -109,10 +109,16 @@ class Antagonists(Case):
     def test_a_row(self) -> None:
         text = self.shown('antagonists')
         self.texts(text, 'hog', 'host-one', '2.62', '3 of 4', 'core, disk',
-                   'limited', 'eviction recommended at 2026-11-29 03:00')
+                   'disturbs now, limited',
+                   'eviction recommended at 2026-11-29 03:00')
         self.assertEqual(1, text.count('<svg'))
         self.assertIn('0, 1, 1.62', text)      # minutes, for a screen reader
         self.assertIn(f'?instance={answers.INSTANCE}&amp;name=hog', text)
+
+    def test_one_that_disturbs_no_more(self) -> None:
+        self.answer('/v1/antagonists', answers.listing(
+            'antagonists', answers.antagonist(disturbs_now=False)))
+        self.texts(self.shown('antagonists'), 'disturbs no more, limited')
 
     def test_spans(self) -> None:
         for span, parts in (('24h', '24'), ('7d', '28'), ('30d', '30'),
@@ -164,6 +170,16 @@ class Limits(Case):
         self.assertIn('?host=host-one&amp;knob=memory_bytes&amp;workload='
                       '%2Fbatch%2Fnoisy', text)
         self.assertEqual('true', self.asked('/v1/caps')['in_force'])
+
+    def test_each_incident_that_a_limit_answers(self) -> None:
+        ids = ['a' * 32, 'b' * 32]
+        for incidents in (ids, ids[:1], []):
+            self.answer('/v1/caps', answers.listing('caps', answers.limit(
+                incidents=incidents)))
+            text = self.shown('limits')
+            self.assertEqual([one in incidents for one in ids], [
+                urls.reverse('horizon:admin:interference:incident',
+                             args=[one]) in text for one in ids])
 
     def test_past(self) -> None:
         self.answer('/v1/caps', answers.listing('caps', answers.limit(
@@ -286,10 +302,10 @@ class Names(Case):
 
     def test_filters(self) -> None:
         """What is in the URL is as foreign."""
-        for tab in ('antagonists', 'limits', 'hosts'):
+        for tab in ('antagonists', 'limits', 'hosts', 'profiles'):
             plain = Elements(self.shown(tab, project='plain', knob='plain'))
             for name in cloud.NAMES:
                 odd = Elements(self.shown(tab, project=name, knob=name,
-                                          span=name, sort=name,
+                                          span=name, sort=name, target=name,
                                           enforcing=name))
                 self.assertEqual(plain.tags, odd.tags, (tab, name))

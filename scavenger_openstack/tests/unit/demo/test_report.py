@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The report and the picture: whole, well formed, without anything else."""
+"""The page and the picture: whole, well formed, without anything else."""
 
 from __future__ import annotations
 
@@ -9,72 +9,68 @@ from xml.etree import ElementTree
 
 import testtools
 
-from scavenger_openstack.demo.filling import picture
-from scavenger_openstack.demo.filling import report
-from scavenger_openstack.demo.filling import result
-from scavenger_openstack.tests.unit.demo.records import pairs
-from scavenger_openstack.tests.unit.demo.records import record
-from scavenger_openstack.tests.unit.demo.records import SETTINGS
-from scavenger_openstack.tests.unit.demo.records import whole
-
-NAMES = ('alone', 'unmanaged', 'static_half', 'scavenger')
+from scavenger_openstack.demo import report
+from scavenger_openstack.demo import result
+from scavenger_openstack.tests.unit.demo import records
 
 
 class ReportTest(testtools.TestCase):
 
-    def setUp(self) -> None:
-        super().setUp()
-        self.records = [record(name) for name in NAMES]
-        self.result = result.summary(self.records, SETTINGS, pairs())
-        self.page = report.page(self.result, self.records)
-
     def test_needs_nothing_but_itself(self) -> None:
-        self.assertNotIn('<script', self.page)
-        self.assertNotIn('<link', self.page)
-        self.assertNotIn('url(', self.page)
-        found = set(re.findall(r'https?://[^\'"\s]+', self.page))
-        self.assertEqual({'http://www.w3.org/2000/svg'}, found)
+        page = report.page(records.whole())
+        for words in ('<script', '<link', 'url('):
+            self.assertNotIn(words, page)
+        self.assertEqual({'http://www.w3.org/2000/svg'}, set(re.findall(
+            r'https?://[^\'"\s]+', page)))
+        self.assertIn("<span class='verdict passed'>passed", page)
 
-    def test_four_plots_per_phase_and_the_picture(self) -> None:
-        plots = re.findall(r'<svg.*?</svg>', self.page, re.DOTALL)
-        self.assertEqual(4 * len(NAMES) + 1, len(plots))
-        for one in plots:
-            ElementTree.fromstring(one)
-            self.assertIsNone(re.search(r'\bnan\b', one))
+    def test_names_are_text(self) -> None:
+        record = records.record()
+        record['incidents'][0]['antagonists'] = ['<b>/x']
+        page = report.page(result.summary(record, []))
+        self.assertNotIn('<b>/x', page)
+        self.assertIn('&lt;b&gt;/x', page)
 
-    def test_how_many_rounds(self) -> None:
-        needed = [record(name, number) for number in (1, 2)
-                  for name in ('alone', 'unmanaged', 'scavenger')]
-        for more, expected in (([], (1, 0)), (needed, (1, 2)),
-                               (needed[:2], (1, 0)), (needed[:4], (1, 1)),
-                               (needed[:3] + [record('static_half', 1)],
-                                (2, 0))):
-            self.assertEqual(expected, tuple(result.rounds(
-                [*self.records, *more]).values()))
-        self.assertEqual((1, 0), tuple(result.rounds(
-            [record('alone'), *needed[:2]]).values()))
+    def test_nothing_is_drawn_outside_the_picture(self) -> None:
+        """In acts that end early, are slow, or name nothing, too."""
+        for how in ({}, {'named': (), 'limited': ()}, {'alone_ms': 0.0},
+                    {'unmanaged_ms': 60_000.0}):
+            picture = report.svg(result.summary(records.record(
+                **how), []))
+            root = ElementTree.fromstring(picture)
+            width, height = map(float, root.attrib['viewBox'].split()[2:])
+            for element in root.iter():
+                for names, most in ((('x', 'x1', 'x2', 'cx'), width),
+                                    (('y', 'y1', 'y2', 'cy'), height)):
+                    for name in names:
+                        value = float(element.attrib.get(name, 0))
+                        self.assertTrue(0 <= value <= most,
+                                        ElementTree.tostring(element))
 
-    def test_text_is_escaped(self) -> None:
-        settings = {**SETTINGS, 'seed': '<b>'}
-        found = result.summary(self.records, settings)
-        self.assertIn('&lt;b&gt;', report.page(found, self.records))
+    def test_the_key_ends_before_the_picture_does(self) -> None:
+        """By the width of an average letter."""
+        root = ElementTree.fromstring(report.svg(records.whole()))
+        for element in root:
+            if element.tag.endswith('text') and element.text:
+                size = float(element.attrib['font-size'])
+                end = (float(element.attrib['x'])
+                       + 0.6 * size * len(element.text))
+                self.assertLess(end, report.WIDTH, element.text)
 
-
-class PictureTest(testtools.TestCase):
-
-    def test_every_phase(self) -> None:
-        drawn = picture.svg(whole())
-        ElementTree.fromstring(drawn)
-        for words in ('unmanaged', 'scavenger', '500 ms (50x)',
-                      '10.5 ms (1.00x)'):
-            self.assertIn(words, drawn)
-
-    def test_without_any_work(self) -> None:
-        drawn = picture.svg(result.summary([record('alone', work=0.0)],
-                                           SETTINGS))
-        ElementTree.fromstring(drawn)
-
-    def test_milliseconds(self) -> None:
-        for value, words in ((12.34, '12.3 ms'), (345.6, '346 ms'),
-                             (4321.0, '4.3 s')):
-            self.assertEqual(words, picture.milliseconds(value))
+    def test_the_moments_are_drawn(self) -> None:
+        """With words of their own, unless they are too near."""
+        both = ['the hog begins', 'the agent names it', 'and limits it']
+        near = ['the hog begins', 'the agent names and limits it']
+        for how, limited_s, expected in (
+                ({}, records.LIMITED_S, both),
+                ({}, records.HOG_S + 12.0, near),
+                ({'limited': ()}, None, both[:2]),
+                ({'named': (), 'limited': ()}, None, both[:1])):
+            drawn = result.summary(records.record(
+                **how), [])     # type: ignore[arg-type]
+            drawn['moments']['limited_s'] = limited_s
+            texts = [element.text for element in ElementTree.fromstring(
+                report.svg(drawn)).iter()
+                if element.tag.endswith('text')]
+            self.assertEqual(2 * expected, [
+                text for text in texts if text in {*both, *near}])

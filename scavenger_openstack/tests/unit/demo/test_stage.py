@@ -62,8 +62,7 @@ class RemoveTest(testtools.TestCase):
         for name, value in (('RUN', run), ('cgroups.Tree', NoTree)):
             self.useFixture(fixtures.MonkeyPatch(
                 f'{stage.__name__}.{name}', value))
-        self.stage = stage.Stage(memory_bytes=1, link_bytes_per_s=1.0,
-                                 cpus=[0])
+        self.stage = stage.Stage((), [0])
 
     def test_never_made(self) -> None:
         self.assertEqual([], self.stage.remove())

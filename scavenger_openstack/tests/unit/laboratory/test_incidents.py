@@ -49,11 +49,13 @@ class Lines:
                 and event.owner == attribution.Controller.name
                 and event.what != 'removed'):
             self.limits += 1
-            self._case.assertIn(event.incident, self.open, str(event))
-            incident = self.open[event.incident].incident
-            # The line that it is back may be held back.
-            self._case.assertIn(event.workload, (
-                *incident.antagonists, *incident.named_earlier))
+            self._case.assertTrue(event.incidents, str(event))
+            for name in event.incidents:
+                self._case.assertIn(name, self.open, str(event))
+                incident = self.open[name].incident
+                # The line that it is back may be held back.
+                self._case.assertIn(event.workload, (
+                    *incident.antagonists, *incident.named_earlier))
 
     def _incident(self, event: transitions.IncidentEvent) -> None:
         case, incident = self._case, event.incident
@@ -95,7 +97,7 @@ class IncidentsTest(testtools.TestCase):
             incidents.follow(now, tick.decisions[attribution.Controller.name])
             for event in journal.of_tick(
                     told, now, WALL_S + now, tick.incidents,
-                    actuator.in_force, {key: held.original for key, held
+                    actuator.in_force, {key: held.original.value for key, held
                                         in leases.held().items()}):
                 lines.follow(event)
         for event in told.incidents(now, WALL_S + now, {}):

@@ -10,7 +10,6 @@ what was done to the host.
 from __future__ import annotations
 
 import collections
-from collections.abc import Sequence
 import dataclasses
 import pathlib
 import random
@@ -90,7 +89,7 @@ class Host(Simulator):
         return (self.online - own) or {max(self.online)}
 
     def write(self, workload: str, knob: Knob, value: Value,
-              original: Sequence[base.RestoreAction]) -> Value | None:
+              state: base.KnobState | None = None) -> Value | None:
         self.judged[knob] += 1
         if workload not in (GROUP, *[one.id for one in BATCH]):
             self.faults.append(f'{self.now} s: {workload} {knob} = {value}')
@@ -99,7 +98,7 @@ class Host(Simulator):
             if not cpus or not cpus <= self.given:
                 self.faults.append(f'{self.now} s: {sorted(cpus)} is not in '
                                    f'{sorted(self.given)}')
-        return super().write(workload, knob, value, original)
+        return super().write(workload, knob, value, state)
 
 
 class TestRandomChanges(testtools.TestCase):

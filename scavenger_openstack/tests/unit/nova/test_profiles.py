@@ -23,8 +23,8 @@ from scavenger_openstack.tests.unit.nova.scheduling import told
 
 IMAGE = '0b1c7a52-6c1d-4a51-8d65-5f1e6ac0f0aa'
 
-LOUD = {'tolerated': {'tlb': 1.0}, 'caused': {'tlb': 0.75}}
-MEEK = {'tolerated': {'tlb': 0.25}, 'caused': {'tlb': 0.0}}
+LOUD: dict[str, Any] = {'tolerated': {'tlb': 1.0}, 'caused': {'tlb': 0.75}}
+MEEK: dict[str, Any] = {'tolerated': {'tlb': 0.25}, 'caused': {'tlb': 0.0}}
 
 
 def profile(kind: str, target: str, project: str = '', **levels: Any
@@ -136,11 +136,13 @@ class Profiles(SchedulingCase):
                     profile('flavor', 'm1', **{side: odd})])
                 self.assertEqual(plain, [self.weigh(request, *names)
                                          for request in requests])
-        for entries in (7, 'x', {}, None, [1, None, 'x', [], {}],
-                        [profile('flavor', 'm1')],
-                        [{**LOUD, 'kind': 'flavor', 'target': ['m1'],
-                          'project': ''}], [{**LOUD, 'kind': 'flavor'}],
-                        right * (summary.MOST_PROFILES + 1)):
+        hostile: tuple[Any, ...] = (
+            7, 'x', {}, None, [1, None, 'x', [], {}],
+            [profile('flavor', 'm1')],
+            [{**LOUD, 'kind': 'flavor', 'target': ['m1'], 'project': ''}],
+            [{**LOUD, 'kind': 'flavor'}],
+            right * (summary.MOST_PROFILES + 1))
+        for entries in hostile:
             self.say(*({**host, **MEEK} for host in hosts), profiles=entries)
             self.assertEqual(plain, [self.weigh(request, *names)
                                      for request in requests], str(entries))
@@ -179,7 +181,8 @@ class Profiles(SchedulingCase):
     def test_what_was_just_placed(self) -> None:
         """It is not in the summary yet: it counts as one more of the same,
         for a while."""
-        both = {'tolerated': {'tlb': 0.25}, 'caused': {'tlb': 0.75}}
+        both: dict[str, Any] = {'tolerated': {'tlb': 0.25},
+                                'caused': {'tlb': 0.75}}
         self.say(told('a'), told('b'),
                  profiles=[profile('flavor', 'm1', **both)])
         request = wanted()

@@ -338,7 +338,7 @@ class DriverTest(RecordingTestCase):
         driver = self.driver()
         driver.sample()
         for change in (
-                lambda: driver.write('/a', Knob.CPU_CORES, 1, ()),
+                lambda: driver.write('/a', Knob.CPU_CORES, 1),
                 lambda: driver.restore_actions('/a', Knob.CPU_CORES),
                 lambda: driver.kill('/a'), lambda: driver.fast_cpu_set('/a')):
             error = self.assertRaises(errors.Unsupported, change)

@@ -117,7 +117,7 @@ class RecorderTest(testtools.TestCase):
     def test_what_was_read_back_and_what_was_removed(self) -> None:
         host = self.host()
         key = ('/batch/b', Knob.CPU_CORES)
-        host.recorder.knobs.write(*key, 0.5, ())
+        host.recorder.knobs.write(*key, 0.5)
         host.recorder.tick(loop_.Tick(2000.0), [key])
         host.recorder.tick(loop_.Tick(2001.0), [])
         first, second = replay.read(self.path)

@@ -14,11 +14,11 @@ from xml.etree import ElementTree
 import fixtures
 import testtools
 
-from scavenger_openstack.agent.apply import originals
 from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack.drivers.libvirt import client
 from scavenger_openstack.drivers.libvirt import knobs
 from scavenger_openstack.drivers.libvirt import metadata
+from scavenger_openstack.drivers import originals
 from scavenger_openstack import errors
 from scavenger_openstack.restore import actions
 from scavenger_openstack.restore import domain

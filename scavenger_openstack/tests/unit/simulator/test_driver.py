@@ -80,7 +80,7 @@ class Driver(testtools.TestCase):
 
     def write(self, knob: Knob, value: float | str, name: str = 'hog',
               ) -> None:
-        self.assertEqual(value, self.simulator.write(name, knob, value, ()))
+        self.assertEqual(value, self.simulator.write(name, knob, value))
         self.assertEqual(value, self.simulator.read(name, knob))
 
     def test_the_clock_is_its_own(self) -> None:
@@ -110,7 +110,7 @@ class Driver(testtools.TestCase):
         simulator = Simulator(Machine(cpus=4), [dataclasses.replace(
             HOG, quota_cores=1.0)], seed=1)
         self.assertEqual(1.0, simulator.read('hog', Knob.CPU_CORES))
-        simulator.write('hog', Knob.CPU_CORES, 3.0, ())
+        simulator.write('hog', Knob.CPU_CORES, 3.0)
         self.simulator = simulator
         self.assertAlmostEqual(1.0, self.used('hog')['cpu_s'])
 
@@ -148,7 +148,7 @@ class Driver(testtools.TestCase):
     def test_memory(self) -> None:
         self.simulator.advance(10)
         exc = self.assertRaises(errors.Refused, self.simulator.write, 'hog',
-                                Knob.MEMORY_BYTES, 6e8, ())
+                                Knob.MEMORY_BYTES, 6e8)
         self.assertEqual(400_000_000, exc.unmet_bytes)
         self.assertIsNone(self.simulator.read('hog', Knob.MEMORY_BYTES))
         self.write(Knob.MEMORY_BYTES, 2e9)
@@ -164,7 +164,7 @@ class Driver(testtools.TestCase):
         simulator.advance(60)
         guest, = simulator.plant.guests
         self.assertEqual(8e9, guest.file_bytes)
-        simulator.write('hog', Knob.MEMORY_BYTES, 5e9, ())
+        simulator.write('hog', Knob.MEMORY_BYTES, 5e9)
         simulator.advance(2)
         self.assertEqual((4e9, 1e9), (guest.memory_bytes, guest.file_bytes))
 
@@ -174,14 +174,14 @@ class Driver(testtools.TestCase):
             HOG, memory_growth_bytes_per_s=0.0, memory_phases=(
                 Phase(for_s=10, level=0.5), Phase(for_s=1e9)))], seed=1)
         simulator.advance(5)
-        simulator.write('hog', Knob.MEMORY_BYTES, 3e9, ())
+        simulator.write('hog', Knob.MEMORY_BYTES, 3e9)
         simulator.advance(20)
         self.assertEqual(3e9, simulator.plant.guests[0].memory_bytes)
 
     def test_what_waits_under_a_limit_is_not_lost(self) -> None:
         simulator = Simulator(Machine(), [dataclasses.replace(
             WEB, priority=Priority.BACKGROUND)], seed=1)
-        simulator.write('web', Knob.EGRESS_BYTES_PER_S, 1e5, ())
+        simulator.write('web', Knob.EGRESS_BYTES_PER_S, 1e5)
         simulator.advance(30)
         guest, = simulator.plant.guests
         self.assertEqual(3e6, guest.tx_bytes)
@@ -195,11 +195,11 @@ class Driver(testtools.TestCase):
     def test_what_it_cannot(self) -> None:
         for knob in (Knob.LLC_WAYS, 'of_tomorrow'):
             self.assertRaises(errors.Unsupported, self.simulator.write,
-                              'hog', knob, 3, ())
+                              'hog', knob, 3)
         self.assertRaises(errors.Unsupported, self.simulator.write, GROUP,
-                          Knob.CPU_CORES, 1.0, ())
+                          Knob.CPU_CORES, 1.0)
         self.assertRaises(errors.WorkloadGone, self.simulator.write, 'no',
-                          Knob.CPU_CORES, 1.0, ())
+                          Knob.CPU_CORES, 1.0)
         self.assertRaises(errors.WorkloadGone, self.simulator.read, 'no',
                           Knob.CPU_CORES)
 
@@ -213,9 +213,9 @@ class Driver(testtools.TestCase):
     def test_limits_that_do_not_bind_change_nothing(self) -> None:
         """The plant does not know what watches, or that anything does."""
         other = Simulator(Machine(cpus=4), [WEB, HOG, LATE], seed=1)
-        other.write('hog', Knob.CPU_CORES, 99.0, ())
-        other.write('hog', Knob.EGRESS_BYTES_PER_S, 1e12, ())
-        other.write(GROUP, Knob.CPU_SET, '0-3', ())
+        other.write('hog', Knob.CPU_CORES, 99.0)
+        other.write('hog', Knob.EGRESS_BYTES_PER_S, 1e12)
+        other.write(GROUP, Knob.CPU_SET, '0-3')
         for _ in range(40):
             self.simulator.advance(1)
             self.simulator.sample()

@@ -63,7 +63,7 @@ limits = st.builds(
     what=st.sampled_from(['set', 'changed', 'removed']), since_s=times,
     owner=names, value=values, original=values, reason=sentences,
     why=sentences,
-    incident=ANY_TEXT.map(fit.incident) | incident_ids)
+    incidents=st.lists(incident_ids, max_size=3))
 kills = st.builds(report.Kill, **entry, workload=names, processes=counts,
                   owner=names, reason=sentences)
 agent_events = st.builds(

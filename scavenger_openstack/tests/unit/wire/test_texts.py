@@ -61,7 +61,7 @@ CHARS = ('\n', '\r', '\t', '\x1b', '\x07', '\x7f', '\x85', '\x9b', '\xa0',
 BAD = [text for char in CHARS for good in GOOD
        for text in (char + good, good + char, good[:1] + char + good[1:])]
 
-COMMANDED = {'host', 'instance', 'id', 'boot_id', 'run_id', 'incident',
+COMMANDED = {'host', 'instance', 'id', 'boot_id', 'run_id', 'incidents',
              'workloads_digest', 'directives_digest', 'digest'}
 """Fields that take no blank either, but for the name of a workload."""
 
@@ -270,7 +270,7 @@ def limit(some: list[str], number: float, knob: Knob
     return transitions.LimitEvent(
         wall_time_s=number, what='set', workload=some[0], knob=knob,
         value=some[1], original=number, owner=some[2], reason=some[3],
-        why=some[4], since_s=number, incident=some[5])
+        why=some[4], since_s=number, incidents=(some[5],))
 
 
 class UuidsTest(testtools.TestCase):

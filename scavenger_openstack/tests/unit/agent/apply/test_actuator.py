@@ -22,6 +22,7 @@ from scavenger_openstack.simulator.machine import Machine
 from scavenger_openstack.simulator.machine import Tenant
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import phase
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Value
@@ -39,14 +40,15 @@ class Host(Simulator):
         self.handed: list[tuple[Value, Sequence[base.RestoreAction]]] = []
         self.reads: list[str] = []
 
-    def read(self, workload: str, knob: Knob) -> Value | None:
+    def read(self, workload: str, knob: Knob,
+             state: base.KnobState | None = None) -> Value | None:
         self.reads.append(workload)
-        return super().read(workload, knob)
+        return super().read(workload, knob, state)
 
     def write(self, workload: str, knob: Knob, value: Value,
-              original: Sequence[base.RestoreAction]) -> Value | None:
-        self.handed.append((value, original))
-        return super().write(workload, knob, value, original)
+              state: base.KnobState | None = None) -> Value | None:
+        self.handed.append((value, state.original.actions if state else ()))
+        return super().write(workload, knob, value, state)
 
 
 class OriginalTest(testtools.TestCase):
@@ -73,17 +75,18 @@ class OriginalTest(testtools.TestCase):
             self.tick(cores)
         self.assertEqual([(1.0, before), (0.5, before), (0.75, before)],
                          self.host.handed)
-        self.assertEqual(before, self.leases.held()[KEY].actions)
+        self.assertEqual(before, self.leases.held()[KEY].original.actions)
 
     def test_what_another_program_set_is_the_original_from_then_on(self
                                                                    ) -> None:
         self.tick(0.7)
-        Simulator.write(self.host, *KEY, 0.8, ())
+        Simulator.write(self.host, *KEY, 0.8)
         theirs = self.host.restore_actions(*KEY)
         for _ in range(actuator_.LOOK_TICKS):
             self.tick(0.7)
         self.assertEqual((0.8, theirs), (
-            self.leases.original(*KEY), self.leases.held()[KEY].actions))
+            self.leases.held()[KEY].original.value,
+            self.leases.held()[KEY].original.actions))
         self.tick(0.5)
         self.assertEqual((0.5, theirs), self.host.handed[-1])
 
@@ -103,7 +106,7 @@ class OriginalTest(testtools.TestCase):
         self.assertIsNone(self.host.read(*KEY))
         self.assertNotIn('another program', log.output)
         self.assertIn('the leases ran out', log.output)
-        self.assertEqual(before, self.leases.held()[KEY].actions)
+        self.assertEqual(before, self.leases.held()[KEY].original.actions)
 
     def test_a_write_that_failed_half_way_is_no_other_programs(self) -> None:
         """It may have come into force: what is there is not the original."""
@@ -111,7 +114,9 @@ class OriginalTest(testtools.TestCase):
         self.tick(1.0)
         whole = self.host.restore_actions
 
-        def fail(workload: str, knob: Knob) -> Sequence[base.RestoreAction]:
+        def fail(workload: str, knob: Knob,
+                 state: base.KnobState | None = None
+                 ) -> Sequence[base.RestoreAction]:
             self.host.restore_actions = whole     # type: ignore[method-assign]
             raise errors.DriverError('not read back')
         self.host.restore_actions = fail          # type: ignore[method-assign]
@@ -119,7 +124,35 @@ class OriginalTest(testtools.TestCase):
         for _ in range(actuator_.LOOK_TICKS):
             self.tick(0.25)
         self.assertEqual((0.25, before), self.host.handed[-1])
-        self.assertEqual(before, self.leases.held()[KEY].actions)
+        self.assertEqual(before, self.leases.held()[KEY].original.actions)
+
+    def test_a_limit_that_another_thread_sets_meanwhile(self) -> None:
+        """What a thread of an earlier tick ends setting between two steps of
+        this tick is no limit of the workload's own."""
+        cap = Cap(*KEY, 0.5, 'test', 'a test')
+
+        class Ending(InlineExecutor):
+            """Ends what it does when it is first asked about it."""
+
+            asked = False
+
+            @property
+            def pending(executor) -> set[KnobKey]:
+                if not executor.asked:
+                    executor.asked = True
+                    self.actuator.reconcile({KEY: cap}, actuator_.SeenKnobs(
+                        {KEY: None}, {KEY: None}))
+                return set()
+
+            @pending.setter
+            def pending(executor, keys: set[KnobKey]) -> None:
+                pass
+
+        self.actuator = actuator_.Actuator(self.host, self.leases, 0.0,
+                                           Ending())
+        seen = self.actuator.look([Cap(*KEY, 0.75, 'test', 'a test')])
+        self.assertEqual(0.5, self.host.read(*KEY))
+        self.assertNotIn(0.5, seen.originals.values())
 
     def test_the_same_with_other_numbers(self) -> None:
         """Limits and use change in each tick: one line all the same."""
@@ -128,7 +161,7 @@ class OriginalTest(testtools.TestCase):
         for kind in (errors.Refused, errors.DriverError):
 
             def refuse(workload: str, knob: Knob, value: Value,
-                       original: Sequence[base.RestoreAction],
+                       state: base.KnobState | None = None,
                        kind: type[errors.DriverError] = kind) -> None:
                 raise kind(f'{workload} uses {sizes[0] / 3:.1f} MiB, {kind}')
             self.host.write = refuse    # type: ignore[method-assign]
@@ -143,7 +176,8 @@ class OriginalTest(testtools.TestCase):
 
     def test_complaints_of_many_workloads(self) -> None:
         """Batch jobs come and go, and none of them can be limited."""
-        def refuse(workload: str, knob: Knob) -> Value | None:
+        def refuse(workload: str, knob: Knob,
+                   state: base.KnobState | None = None) -> Value | None:
             raise errors.Unsupported('no such controller')
         self.host.read = refuse                 # type: ignore[method-assign]
         for number in range(2 * log_once.MOST):

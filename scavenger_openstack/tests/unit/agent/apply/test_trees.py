@@ -81,6 +81,18 @@ class TreeTest(testtools.TestCase):
         self.fast(0, 1, 2, 3)
         self.assertEqual([ALL, {2}, {2}, ALL], self.remove())
 
+    def test_the_group_itself(self) -> None:
+        self.fast(0, 1, 2, 3)
+        for path in (DEEP, A, B, BATCH):
+            self.another(path, {1, 2})
+        fast = self.driver.fast_cpu_set(BATCH)
+        self.actuator.hold(*KEY, fast.foreign())
+        fast.refresh()
+        fast.set(frozenset((1,)))
+        self.assertEqual('1-2', self.leases.held()[KEY].original.value)
+        self.assertIn('set it to CPUs 1-2, which will be', self.log.output)
+        self.assertEqual([{1, 2}] * 4, self.remove())
+
     def test_without_the_fast_loop(self) -> None:
         self.slow(0, 1, 2, 3)
         self.another(DEEP, {2})

@@ -220,14 +220,14 @@ class ReportTest(SyncTestCase):
     def test_events(self) -> None:
         incident = Incident('0' * 32, 90.0, 'h', 'v', 'cpi', 2.0,
                             float('nan'), 'cache', (('/a', 0.9), ('/b', 0.1)),
-                            ('/a', '/c'), 'limit /a')
+                            ('/a',), 'limit /a', named_earlier=('/c',))
         found = self.make(evidence=lambda name, one: [
             ('v', 'cpi', [90.0, 95.0], [1.0, None])] if name == 'one' else ())
         found.happened([
             transitions.AgentEvent(999.0, 'started', 'one enforce', 7),
             transitions.LimitEvent(1000.0, 'set', '/a', Knob.CPU_CORES,
                                    'one', 'because', None, 0.5, 0.5, 0.5,
-                                   1000.0, incident='0' * 32),
+                                   1000.0, incidents=('0' * 32,)),
             transitions.IncidentEvent(1000.0, 'began', 'one', incident,
                                       970.0),
             transitions.KillEvent(1000.0, Action('/b', 'kill', 'o', 'why'),
@@ -239,14 +239,14 @@ class ReportTest(SyncTestCase):
         self.assertEqual(('started', 1, 999.0),
                          (agent.what, agent.sequence, agent.time_s))
         assert isinstance(limit, report.Limit)
-        self.assertEqual(('0' * 32, 0.5, None), (
-            limit.incident, limit.value, limit.original))
+        self.assertEqual((['0' * 32], 0.5, None), (
+            limit.incidents, limit.value, limit.original))
         assert isinstance(began, report.Incident)
         self.assertEqual(None, began.threshold)
-        self.assertEqual([('/a', 0.9, True), ('/c', None, True),
-                          ('/b', 0.1, False)],
-                         [(one.workload, one.score, one.antagonist)
-                          for one in began.suspects])
+        self.assertEqual([('/a', 0.9, True, False), ('/c', None, True, True),
+                          ('/b', 0.1, False, False)],
+                         [(one.workload, one.score, one.antagonist,
+                           one.earlier) for one in began.suspects])
         # It begins where its evidence does.
         self.assertEqual((1000.0, 970.0), (began.time_s, began.begun_s))
         self.assertEqual([report.Series(

@@ -20,12 +20,14 @@ from scavenger_openstack.agent.isolation import blind_isolation
 from scavenger_openstack.agent.lease import leases
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.decision import settle
+from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
 from scavenger_openstack.knobs import DEFAULT_FLOORS
 from scavenger_openstack.restore import cgroup
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
@@ -82,7 +84,7 @@ class Host:
     def __init__(self) -> None:
         self.group = Group()
         self.first: Value | None = None
-        self.held = 0
+        self.holds = 0
 
     @staticmethod
     def slow_cpu_set(group: str) -> bool:
@@ -98,11 +100,13 @@ class Host:
     def writing(self, workload: str, knob: Knob) -> Iterator[None]:
         yield
 
-    def original(self, workload: str, knob: Knob) -> Value | None:
-        return self.first
+    def held(self) -> dict[KnobKey, base.KnobState]:
+        return {(GROUP, Knob.CPU_SET): base.KnobState(
+            base.Setting(self.first, ()))}
 
-    def hold(self, workload: str, knob: Knob) -> None:
-        self.held += 1
+    def hold(self, workload: str, knob: Knob,
+             theirs: frozenset[int] | None) -> None:
+        self.holds += 1
 
 
 def foreground(name: str, cpus: Iterable[int] | None = None,
@@ -280,7 +284,7 @@ class TestRefused(IsolationTestCase):
             self.tries, self.tries[1:], strict=False)]
         self.assertEqual([3600.0] * 5, late[-5:])
         self.assertEqual(1, len(self.logs.output.splitlines()))
-        self.assertEqual(len(self.tries), self.host.held)
+        self.assertEqual(len(self.tries), self.host.holds)
 
     def test_until_it_is_allowed(self) -> None:
         self.turn(5)

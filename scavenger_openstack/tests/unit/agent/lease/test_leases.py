@@ -22,6 +22,8 @@ import testtools
 
 from scavenger_openstack.agent.lease import heartbeat
 from scavenger_openstack.agent.lease import leases
+from scavenger_openstack.drivers.base import KnobState
+from scavenger_openstack.drivers.base import Setting
 from scavenger_openstack import errors
 from scavenger_openstack.restore import abilities
 from scavenger_openstack.restore import cgroup
@@ -96,10 +98,10 @@ class Records(LeasesTestCase):
         held.hold(*A, self.steps, 1.5)
         self.assertEqual({}, before)
         self.assertEqual({A: (1.5, self.steps)}, {
-            key: (one.original, one.actions)
+            key: (one.original.value, one.original.actions)
             for key, one in held.held().items()})
-        self.assertEqual(1.5, held.original(*A))
-        self.assertIsNone(held.original(*B))
+        self.assertEqual(1.5, held.held()[A].original.value)
+        self.assertNotIn(B, held.held())
         record, = self.on_disk()
         self.assertEqual(
             {'schema': 1, 'workload': '/batch/a', 'knob': 'cpu_cores',
@@ -119,10 +121,27 @@ class Records(LeasesTestCase):
         held.hold(*A, self.steps, None)
         held.replace(*A, self.steps * 2, '0-1')
         self.assertEqual(('0-1', self.steps * 2), (
-            held.held()[A].original, held.held()[A].actions))
+            held.held()[A].original.value, held.held()[A].original.actions))
         record, = self.on_disk()
         self.assertEqual('0-1', record['original'])
         self.assertEqual(self.steps * 2, record['steps'])
+
+    def test_what_was_written(self) -> None:
+        """It is in memory only, and gone when all was restored."""
+        held, ours = self.opened(), Setting(0.5, self.steps)
+        held.hold(*A, self.steps, 1.5)
+        before, record = held.held(), self.on_disk()
+        for key in A, B:
+            held.wrote(*key, ours)
+        self.assertIsNone(before[A].ours)
+        self.assertEqual({A: ours}, {
+            key: state.ours for key, state in held.held().items()})
+        self.assertEqual(record, self.on_disk())
+        held.replace(*A, self.steps, 2.5)
+        self.assertEqual(KnobState(Setting(2.5, self.steps), ours),
+                         held.held()[A])
+        held.reopen()
+        self.assertIsNone(held.held()[A].ours)
 
     def test_steps_outside_the_closed_set_are_no_lease(self) -> None:
         held = self.opened()
@@ -174,7 +193,7 @@ class Records(LeasesTestCase):
                 self.assertRaises(errors.LeaseError, call, *key, self.steps,
                                   2.5)
         self.assertEqual((before, {A: 1.5}), (self.on_disk(), {
-            key: one.original for key, one in held.held().items()}))
+            key: one.original.value for key, one in held.held().items()}))
 
     def lease_name(self, key: tuple[str, Knob]) -> str:
         other = leases.Leases(self.path.with_name('other'))
@@ -518,10 +537,10 @@ class Restored(LeasesTestCase):
     def test_what_it_wrote_is_no_original(self) -> None:
         self.assertIn('ran out', str(self.assertRaises(
             errors.LeaseError, self.held.replace, *A, self.steps, 4)))
-        self.assertEqual(3, self.held.original(*A))
+        self.assertEqual(3, self.held.held()[A].original.value)
         self.held.reopen()
         self.held.replace(*A, self.steps, 4)
-        self.assertEqual(4, self.held.original(*A))
+        self.assertEqual(4, self.held.held()[A].original.value)
 
 
 class Renewing(LeasesTestCase):

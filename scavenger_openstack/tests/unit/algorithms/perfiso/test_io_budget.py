@@ -405,7 +405,7 @@ class HostTest(testtools.TestCase):
             found = controller.step(host.now + 1, rates(before, sample))
             before = sample
             for cap in found.caps if managed else ():
-                host.write(cap.workload, cap.knob, cap.value, ())
+                host.write(cap.workload, cap.knob, cap.value)
             host.advance(1.0)
             if host.now == 150:
                 host.plant.reset_truth()

@@ -21,7 +21,9 @@ from scavenger_openstack.drivers.cgroup import counters
 from scavenger_openstack.drivers.cgroup import disks
 from scavenger_openstack.drivers.cgroup import knobs
 from scavenger_openstack.drivers.kernel import cgroup_mounts
+from scavenger_openstack.drivers import originals
 from scavenger_openstack import errors
+from scavenger_openstack.tests.leased import leased
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import WorkloadSample
 
@@ -284,7 +286,7 @@ class TestSample(CgroupsCase):
             sample.memory_bytes, sample.io_bytes, sample.psi_io_s))
         for knob in (Knob.MEMORY_BYTES, Knob.IO_BYTES_PER_S):
             self.assertRaises(errors.Unsupported, driver.write, '/batch/a',
-                              knob, 1e9, ())
+                              knob, 1e9)
         self.assertEqual([], self.warnings())
 
     def known(self, sample: WorkloadSample) -> tuple[bool, ...]:
@@ -425,9 +427,8 @@ class TestSample(CgroupsCase):
         driver = self.driver()
         driver.sample()
         for name in 'abc':
-            actions = driver.restore_actions(f'/batch/{name}',
-                                             Knob.CPU_CORES)
-            driver.write(f'/batch/{name}', Knob.CPU_CORES, 0.5, actions)
+            state = leased(driver, f'/batch/{name}', Knob.CPU_CORES)
+            driver.write(f'/batch/{name}', Knob.CPU_CORES, 0.5, state)
         for _ in range(10):
             self.assertEqual([8.0] * 3, [
                 one.workload.vcpus for one in driver.sample()])
@@ -467,7 +468,7 @@ class TestSample(CgroupsCase):
             '/vip': ('foreground', '/vip')}, found)
         for name in ('/batch', '/batch/tools', '/batch/tools/vip/c', '/vip'):
             self.assertRaises(errors.Unsupported, driver.write, name,
-                              Knob.CPU_IDLE, 1, ())
+                              Knob.CPU_IDLE, 1)
 
     def groups(self, driver: Cgroups) -> dict[str, str]:
         return {s.workload.id: s.workload.group for s in driver.sample()}
@@ -479,7 +480,7 @@ class TestSample(CgroupsCase):
         self.assertEqual({'/kubepods/besteffort/a': '/kubepods/besteffort'},
                          self.groups(driver))
         self.assertRaises(errors.Unsupported, driver.write, '/kubepods',
-                          Knob.CPU_IDLE, 1, ())
+                          Knob.CPU_IDLE, 1)
 
     def test_a_group_of_parents(self) -> None:
         for name in ('/batch/day/a', '/batch/night/b', '/other/c'):
@@ -605,31 +606,31 @@ class TestDisks(CgroupsCase):
         driver.sample()
         keys = [('/batch/a', knob) for knob in (
             Knob.IO_BYTES_PER_S, Knob.IO_OPS_PER_S, Knob.CPU_CORES)]
-        for key in keys:
-            driver.restore_actions(*key)
+        held = {key: leased(driver, *key) for key in keys}
         self.disk('sdd', '8:48')
         self.come_and_go(driver)
-        self.assertEqual(set(keys[:2]), set(driver.refresh(keys).rewrite))
+        self.assertEqual(set(keys[:2]), set(driver.refresh(held).rewrite))
         for key in keys:
             self.assertIsNone(driver.read(*key))
         for key in keys[:2]:
             self.assertEqual({'8:0', '8:32', '8:48'}, {
                 step['device'] for step in driver.restore_actions(*key)})
         self.come_and_go(driver)
-        self.assertEqual(base.Changes(set(), set()), driver.refresh(keys))
+        self.assertEqual(base.Changes(set(), set()), driver.refresh(held))
 
     def test_no_write_beyond_the_lease(self) -> None:
         self.tree.cgroup('/batch/a')
         driver = self.driver()
         driver.sample()
         key = '/batch/a', Knob.IO_BYTES_PER_S
-        actions = driver.restore_actions(*key)
+        state = leased(driver, *key)
         self.disk('sdd', '8:48')
         self.come_and_go(driver)
         exc = self.assertRaises(errors.DriverError, driver.write, *key, 5e6,
-                                actions)
+                                state)
         self.assertNotIsInstance(exc, errors.WorkloadGone)
-        driver.write(*key, 5e6, driver.restore_actions(*key))
+        driver.write(*key, 5e6,
+                     originals.follow(driver, *key, state).state)
 
     def test_a_disk_by_name_gets_another_number(self) -> None:
         where = self.tree.cgroup('/batch/a')
@@ -739,8 +740,8 @@ class TestKnobs(CgroupsCase):
 
     def test_a_value_is_bounded_by_the_original_of_the_lease(self) -> None:
         """Not by what is there, which may be ours, of an agent before."""
-        steps = self.cgroups.restore_actions('/batch/a', Knob.IO_BYTES_PER_S)
-        for original, last in ((steps, 'wbps=500'), ((), 'wbps=7')):
+        state = leased(self.cgroups, '/batch/a', Knob.IO_BYTES_PER_S)
+        for original, last in ((state, 'wbps=500'), (None, 'wbps=7')):
             (self.where / 'io.max').write_text(
                 '8:0 rbps=7 wbps=7\n8:32 rbps=7 wbps=7\n')
             self.cgroups.write('/batch/a', Knob.IO_BYTES_PER_S, 3000,
@@ -781,7 +782,7 @@ class TestKnobs(CgroupsCase):
         for value, last in ((2048, 'memory.max'), (16384, 'memory.high')):
             refused = {(last, f'{value}\n'.encode())}
             self.assertRaises(errors.DriverError, self.cgroups.write,
-                              '/batch/a', Knob.MEMORY_BYTES, value, ())
+                              '/batch/a', Knob.MEMORY_BYTES, value)
             for file in 'memory.high', 'memory.max':
                 self.assertEqual(files[file], (self.where / file).read_text())
             self.assertEqual(4096, self.cgroups.read('/batch/a',
@@ -790,7 +791,7 @@ class TestKnobs(CgroupsCase):
     def test_file_that_does_not_exist(self) -> None:
         (self.where / 'cpu.idle').unlink()
         exc = self.assertRaises(errors.Unsupported, self.cgroups.write,
-                                '/batch/a', Knob.CPU_IDLE, 1, ())
+                                '/batch/a', Knob.CPU_IDLE, 1)
         self.assertIn('cpu.idle does not exist', str(exc))
 
     def droppable(self, size: int) -> None:
@@ -799,38 +800,44 @@ class TestKnobs(CgroupsCase):
             f'slab_reclaimable {size}\n')
 
     def test_memory_in_use_is_not_cut_off(self) -> None:
+        state = leased(self.cgroups, '/batch/a', Knob.MEMORY_BYTES)
         self.droppable(0)
         (self.where / 'memory.current').write_text('6000\n')
         exc = self.assertRaises(errors.Refused, self.cgroups.write,
-                                '/batch/a', Knob.MEMORY_BYTES, 2048, ())
+                                '/batch/a', Knob.MEMORY_BYTES, 2048)
         self.assertEqual(6000 - 2048, exc.unmet_bytes)
         self.assertEqual(('2048\n', '8192\n'), (
             (self.where / 'memory.high').read_text(),
             (self.where / 'memory.max').read_text()))
         # Not met, so it does not count as in force: the next diff shows it.
-        self.assertEqual(8192, self.cgroups.read('/batch/a',
-                                                 Knob.MEMORY_BYTES))
+        self.assertEqual(8192, self.cgroups.read(
+            '/batch/a', Knob.MEMORY_BYTES, state))
         (self.where / 'memory.current').write_text('2000\n')
         self.assertEqual(2048, self.cgroups.write(
-            '/batch/a', Knob.MEMORY_BYTES, 2048, ()))
+            '/batch/a', Knob.MEMORY_BYTES, 2048))
         self.assertEqual('2048\n', (self.where / 'memory.max').read_text())
 
     def test_memory_that_the_kernel_may_drop_later_is_not_refused(
             self) -> None:
+        key = '/batch/a', Knob.MEMORY_BYTES
+        state = leased(self.cgroups, *key)
         self.droppable(500)
         (self.where / 'memory.current').write_text('2500\n')
         self.assertEqual(2048, self.cgroups.write(
-            '/batch/a', Knob.MEMORY_BYTES, 2048, ()))
+            '/batch/a', Knob.MEMORY_BYTES, 2048))
         self.assertEqual(('2048\n', '8192\n'), (
             (self.where / 'memory.high').read_text(),
             (self.where / 'memory.max').read_text()))
         # Another program's memory.max shows, although ours is tighter.
+        state = state._replace(ours=leased(self.cgroups, *key).original)
         (self.where / 'memory.max').write_text('7000\n')
-        self.assertEqual(7000, self.cgroups.read('/batch/a',
-                                                 Knob.MEMORY_BYTES))
+        followed = originals.follow(self.cgroups, *key, state)
+        self.assertTrue(followed.theirs)
+        self.assertEqual(['7000', '4096'], [
+            action['text'] for action in followed.state.original.actions])
         (self.where / 'memory.current').write_text('2549\n')
         exc = self.assertRaises(errors.Refused, self.cgroups.write,
-                                '/batch/a', Knob.MEMORY_BYTES, 2048, ())
+                                '/batch/a', Knob.MEMORY_BYTES, 2048)
         self.assertEqual(501, exc.unmet_bytes)
 
 

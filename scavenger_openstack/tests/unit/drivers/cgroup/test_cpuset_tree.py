@@ -16,6 +16,7 @@ from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
 from scavenger_openstack import errors
 from scavenger_openstack.restore import actions
 from scavenger_openstack.tests import descriptors
+from scavenger_openstack.tests.leased import leased
 from scavenger_openstack.tests.unit import cpusets
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
@@ -239,7 +240,7 @@ class TestVersion2(OfflineCase):
             self.assertEqual([within] if within else [],
                              [cap.value for cap in found.values()])
             for cap in found.values():
-                self.driver.write(*key, cap.value, ())
+                self.driver.write(*key, cap.value)
                 self.assertEqual({2, 3, 4, 5}, self.host.set_of(BATCH))
                 self.restore(taken)
         self.assertEqual({6, 7}, self.host.set_of(BATCH))
@@ -247,13 +248,12 @@ class TestVersion2(OfflineCase):
     def test_a_partition_beside_it_keeps_its_cpus(self) -> None:
         self.host.partition('/machine', {4, 5, 6, 7})
         taken = self.driver.restore_actions(BATCH, Knob.CPU_SET)
-        self.assertEqual('2-3', self.driver.write(BATCH, Knob.CPU_SET, '2-5',
-                                                  ()))
+        self.assertEqual('2-3', self.driver.write(BATCH, Knob.CPU_SET, '2-5'))
         self.give(0, 1, 4)
         self.assertEqual({0, 1}, self.host.set_of(BATCH))
         self.assertRaises(errors.DriverError, self.give, 6)
         self.assertRaises(errors.DriverError, self.driver.write, BATCH,
-                          Knob.CPU_SET, '6-7', ())
+                          Knob.CPU_SET, '6-7')
         for _ in range(2):
             self.restore(taken)
             self.assertEqual({0, 1, 2, 3}, self.host.set_of(BATCH))
@@ -273,9 +273,9 @@ class TestVersion2(OfflineCase):
         driver = Cgroups(['/jobs'], root_dir=str(self.host.root))
         self.addCleanup(driver.close)
         taken = driver.restore_actions('/jobs', Knob.CPU_SET)
-        self.assertEqual('4', driver.write('/jobs', Knob.CPU_SET, '4', ()))
-        self.assertEqual('4-5', driver.write('/jobs', Knob.CPU_SET, '4-5', ()))
-        driver.write('/jobs', Knob.CPU_SET, '5', ())
+        self.assertEqual('4', driver.write('/jobs', Knob.CPU_SET, '4'))
+        self.assertEqual('4-5', driver.write('/jobs', Knob.CPU_SET, '4-5'))
+        driver.write('/jobs', Knob.CPU_SET, '5')
         self.restore(taken)
         self.assertEqual({4, 5}, self.host.set_of('/jobs'))
         self.assertTrue(self.host.is_partition('/jobs'))
@@ -292,7 +292,7 @@ class TestExclusive(testtools.TestCase):
             self.host.cgroup(path)
         self.driver = Cgroups([BATCH], root_dir=str(self.host.root))
         self.addCleanup(self.driver.close)
-        self.before = self.driver.restore_actions(BATCH, Knob.CPU_SET)
+        self.before = leased(self.driver, BATCH, Knob.CPU_SET)
 
     def write(self, cpus: str) -> object:
         return self.driver.write(BATCH, Knob.CPU_SET, cpus, self.before)
@@ -304,9 +304,10 @@ class TestExclusive(testtools.TestCase):
     def restore(self) -> None:
         mounts = [(str(self.host.sets), 'cgroup',
                    self.host.sets.stat().st_dev)]
-        for action in self.before:
+        before = self.before.original.actions
+        for action in before:
             actions.run(action, mounts,
-                        named={one['inode'] for one in self.before})
+                        named={one['inode'] for one in before})
 
     def test_the_others_are_set(self) -> None:
         self.assertEqual('0', self.write('0'))
@@ -346,7 +347,7 @@ class TestExclusive(testtools.TestCase):
         self.host.set_by_another('/batch/b', {0, 1, 2, 3})
         self.host.set_by_another('/batch/a', {6, 7})
         self.host.set_exclusive('/batch/a')
-        self.before = self.driver.restore_actions(BATCH, Knob.CPU_SET)
+        self.before = leased(self.driver, BATCH, Knob.CPU_SET)
         self.assertEqual('2,6', self.write('2,6'))
         self.assertEqual([{2, 6}, {6}, {2}], self.sets())
         # a would have no CPU of its own; then all stays as it was.

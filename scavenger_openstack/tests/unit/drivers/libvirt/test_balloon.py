@@ -9,18 +9,10 @@ import testtools
 from scavenger_openstack.drivers.libvirt.balloon import Balloons
 from scavenger_openstack.drivers.libvirt.balloon import SILENT_S
 from scavenger_openstack.drivers.libvirt.balloon import STILL_S
-from scavenger_openstack.drivers.libvirt.domain_cache import Snapshot
-from scavenger_openstack.drivers.libvirt.owned_knobs import OwnedKnob
 from scavenger_openstack.tests.unit.drivers.libvirt.seen_domains import seen
 from scavenger_openstack.tests.unit.drivers.libvirt.seen_domains import UUID
 
 CAP = 256 * 1024
-
-
-def held(one: Snapshot, cap: int) -> OwnedKnob:
-    found = OwnedKnob(one.identity, {})
-    found.ours = {'balloon_kib': str(cap // 1024)}
-    return found
 
 
 class Unmet(testtools.TestCase):
@@ -44,7 +36,7 @@ class Unmet(testtools.TestCase):
         self.now_s += after_s
         one = seen(more=f'<currentMemory>{kib}</currentMemory>',
                    paused=paused)
-        return self.balloons.unmet([(one, held(one, cap))],
+        return self.balloons.unmet([(one, cap)],
                                    self.now_s).get(UUID)
 
     def test_who_does_not_move(self) -> None:
@@ -113,7 +105,7 @@ class Unmet(testtools.TestCase):
         for _ in range(10):
             self.now_s += STILL_S
             self.assertEqual({}, self.balloons.unmet(
-                [(one, held(one, CAP))], self.now_s))
+                [(one, CAP)], self.now_s))
         self.assertEqual('', self.log.output)
 
     def test_a_new_run_has_not_answered(self) -> None:
@@ -123,10 +115,10 @@ class Unmet(testtools.TestCase):
         for _ in range(3):
             self.now_s += STILL_S
             self.assertEqual({}, self.balloons.unmet(
-                [(one, held(one, CAP))], self.now_s))
+                [(one, CAP)], self.now_s))
 
     def test_another_run_begins_again(self) -> None:
         self.unmet()
         one = seen()._replace(started=78)
         self.assertEqual({}, self.balloons.unmet(
-            [(one, held(one, CAP))], self.now_s + STILL_S))
+            [(one, CAP)], self.now_s + STILL_S))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 import pathlib
+from typing import Any
 
 import fixtures
 import testtools
@@ -14,16 +15,32 @@ import testtools
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack.drivers.libvirt import file_knobs
+from scavenger_openstack.drivers import originals
 from scavenger_openstack.drivers.qemu import cpuset
 from scavenger_openstack.drivers.qemu import domain_cgroup
 from scavenger_openstack import errors
 from scavenger_openstack.restore import actions
+from scavenger_openstack.tests.leased import leased
 from scavenger_openstack.tests.unit import cpusets
 from scavenger_openstack.tests.unit.drivers.libvirt.seen_domains import seen
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Value
 
 ONE = '/machine/qemu-1-one.libvirt-qemu'
 ALL = frozenset(range(8))
+
+
+class Knobs:
+    """That one knob, as a driver has it."""
+
+    def __init__(self, cpus: cpuset.CpuSet) -> None:
+        self._cpus = cpus
+
+    def read(self, *_: object) -> Value | None:
+        return self._cpus.read()
+
+    def restore_actions(self, *_: object) -> list[base.RestoreAction]:
+        return self._cpus.actions()
 
 
 class CpuSetCase(testtools.TestCase):
@@ -45,15 +62,24 @@ class CpuSetCase(testtools.TestCase):
         self.machine = domain_cgroup.machine(
             f'{self.line}{ONE}/emulator', cgroup_mounts.find_mounts(self.root))
         self.cpus = self.open()
+        self.state: base.KnobState | None = None
 
     def open(self) -> cpuset.CpuSet:
         return cpuset.CpuSet('one', self.machine, self.root)
 
-    def put(self, text: str) -> list[base.RestoreAction]:
+    def put(self, text: str) -> Sequence[base.RestoreAction]:
         """As the actuator does: what the lease gets, then the value."""
-        found = self.cpus.actions()
-        self.assertEqual(text, self.cpus.write(text))
-        return found
+        driver: Any = Knobs(self.cpus)
+        state = self.state
+        for ours in () if state is None else (state.ours, None):
+            assert state is not None
+            state = originals.follow(driver, 'one', Knob.CPU_SET,
+                                     state._replace(ours=ours)).state
+        state = state or leased(driver, 'one', Knob.CPU_SET)
+        self.assertEqual(text, self.cpus.write(text, state))
+        self.state = state._replace(
+            ours=leased(driver, 'one', Knob.CPU_SET).original)
+        return state.original.actions
 
     def restore(self, taken: Sequence[base.RestoreAction]) -> None:
         kind = 'cgroup' if self.version == 1 else 'cgroup2'
@@ -118,6 +144,13 @@ class Version1(CpuSetCase):
         self.host.set_by_another(f'{ONE}/vcpu0', {3, 4, 6})
         self.put('3-4')
         self.assertEqual([{3, 4}], self.sets('vcpu0'))
+
+    def test_a_pin_that_all_together_hide(self) -> None:
+        """The CPUs that any of it may use are the same with it."""
+        self.put('3-4')
+        self.host.set_by_another(f'{ONE}/vcpu0', {3})
+        self.put('3-5')
+        self.assertEqual([{3, 4, 5}, {3}], self.sets('vcpu1', 'vcpu0'))
 
     def test_a_vcpu_is_plugged_in(self) -> None:
         """It is set once the lease has its original, and not before."""
@@ -227,6 +260,12 @@ class Version2(Version1):
         self.host.set_by_another(f'{ONE}/vcpu0', {6})
         self.assertEqual('3-4', self.cpus.read())
         self.assertEqual([{3, 4}], self.sets('vcpu0'))
+
+    def test_a_pin_that_all_together_hide(self) -> None:
+        self.put('3-4')
+        self.host.set_by_another(f'{ONE}/vcpu0', {3})
+        self.put('3-5')
+        self.assertEqual([{3, 4, 5}, {3}], self.sets('vcpu1', 'vcpu0'))
 
     def test_a_vcpu_is_plugged_in(self) -> None:
         self.put('3')

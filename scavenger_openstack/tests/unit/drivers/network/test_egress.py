@@ -133,8 +133,7 @@ class NetworkTestCase(testtools.TestCase):
         self.assertIsNone(driver.tx_bytes('scv-none:eth0'))
         self.assertIn('no namespace scv-none', self.log.output)
         self.assertRaises(errors.WorkloadGone, driver.read, '/a', RATE)
-        self.assertRaises(errors.WorkloadGone, driver.write, '/a', RATE, 1e6,
-                          ())
+        self.assertRaises(errors.WorkloadGone, driver.write, '/a', RATE, 1e6)
 
     def test_another_knob(self):
         driver = self.network({}, {'/a': 'lo'})
@@ -150,5 +149,5 @@ class NetworkTestCase(testtools.TestCase):
         driver = self.network({}, {'/a': 'lo'})
         for value in ('fast', float('nan'), float('inf'), 0, -5.0, 1e30):
             exc = self.assertRaises(errors.DriverError, driver.write, '/a',
-                                    RATE, value, ())
+                                    RATE, value)
             self.assertIn('is not a rate', str(exc))
