@@ -43,7 +43,6 @@ from scavenger_openstack.tests.functional import namespaces
 LINK_BYTES_PER_S = 125_000_000
 START_S = 30.0
 WARM_S = 0.5
-ENDLESS_S = 3600.0
 TURN_S = 0.05
 CLIENT = pathlib.Path(__file__).parent / 'client.c'
 
@@ -326,10 +325,6 @@ class _Client:
             after.resident_bytes, reached_percent)
 
 
-class _Enough(Exception):
-    """The client has reported."""
-
-
 def read_beside(stage: Stage, service: Service, start: arguments.Start,
                 calibrated: run.Event, percent: float, *, seconds: float,
                 target_s: float, rate_share: float = 1.0) -> Reading:
@@ -340,28 +335,21 @@ def read_beside(stage: Stage, service: Service, start: arguments.Start,
     :raises Interrupted: a signal came.
     """
     clients: list[_Client] = []
-    result: list[run.Result] = []
 
-    def follow(kernels: Sequence[run.Kernel]) -> None:
+    def follow(kernels: Sequence[run.Kernel]) -> bool:
         if not clients and kernels[0].result.levels:
             clients.append(_Client(stage, service, seconds, target_s,
                                    rate_share))
-        if clients and clients[0].read():
-            result.append(kernels[0].result)
-            raise _Enough
+        return bool(clients) and clients[0].read()
 
-    words = run.calibrated_words(calibrated,
-                                 [arguments.Level(percent, 1.0)])
-    endless = arguments.levels_word([arguments.Level(percent, ENDLESS_S)])
     try:
-        with contextlib.suppress(_Enough):
-            run.play(stage.host_of(start.soi),
-                     [(start, (words[0], endless, words[-1]))],
-                     on_turn=follow, turn_s=TURN_S)
+        result, = run.play(stage.host_of(start.soi), [(start, run.level_words(
+            [arguments.Level(percent, run.ENDLESS_S)],
+            chunk_s=calibrated['chunk_s']))], on_turn=follow, turn_s=TURN_S)
     finally:
         for client in clients:
             run.end_process(client.process)
-    level = result[0].levels[-1]
+    level = result.levels[-1]
     alone = calibrated['operations_per_s']
     return clients[0].reading(
         100 * level['operations'] / level['seconds'] / alone

@@ -15,12 +15,7 @@ from scavenger_openstack.plot import page as page_
 from scavenger_openstack.plot import panels
 from scavenger_openstack.plot import shapes
 
-STYLE = '''
-h1{font-size:24px;margin:0 0 4px}h2{font-size:17px;margin:34px 0 2px}
-p{margin:4px 0 10px;max-width:80ch;color:#4b5563}
-.grid{display:grid;gap:12px;margin-top:10px;
- grid-template-columns:repeat(auto-fill,minmax(330px,1fr))}
-.card{padding:6px 4px 2px;margin-top:0}
+STYLE = page_.PROSE + '''
 table{width:auto}th,td{text-align:right}
 th{color:#6b7280}td:first-child{text-align:left}
 '''
@@ -37,7 +32,7 @@ def page(document: Mapping[str, Any]) -> str:
                  if soi['points']]
         missing = [[soi['number'], soi['name'], soi['reason']]
                    for soi in document['sois'] if soi['reason']]
-        parts = [_grid(cards)]
+        parts = [page_.grid(cards)]
         if missing:
             parts += ['<h2>Not shown on this host</h2>',
                       page_.table(('SoI', 'name', 'why'), missing)]
@@ -50,18 +45,13 @@ def page(document: Mapping[str, Any]) -> str:
             parts += [f'<h2>SoI {soi["number"]}, '
                       f'{html.escape(soi["name"])}</h2>',
                       f'<p>100 % is {html.escape(soi["whole"])}.</p>',
-                      _grid([_time_panel(soi), _level_panel(soi)])]
+                      page_.grid([_time_panel(soi), _level_panel(soi)])]
         title = 'Sources of interference'
     return page_.page(
         f'scavenger-ibench: {document["command"]}', STYLE,
         [f'<h1>{title}</h1>',
          *(f'<p>{html.escape(note)}.</p>' for note in document['notes']),
          *parts])
-
-
-def _grid(cards: Iterable[str]) -> str:
-    return "<div class='grid'>" + ''.join(
-        f"<div class='card'>{card}</div>" for card in cards) + '</div>'
 
 
 def _axis(values: Iterable[float], unit: str = '') -> panels.Axis:

@@ -83,7 +83,7 @@ def page(workload: str, document: Mapping[str, Any], parts: Iterable[str]
     :param parts: HTML below the heat map
     """
     title = f'Interference profile of {printable(workload)}'
-    return page_.page(title, 'th,td{text-align:left}', [
+    return page_.page(title, page_.PROSE + 'th,td{text-align:left}', [
         f'<h1>{html.escape(title)}</h1>',
         f"<section class='card'>{svg(workload, rows(document))}</section>",
         *parts])
