@@ -97,9 +97,9 @@ class Node:
 class View:
     """What a scheduler knows: nodes, profiles, the time."""
 
-    def __init__(self, known: Mapping[str, Profile], drawn: random.Random
+    def __init__(self, measured: Mapping[str, Profile], drawn: random.Random
                  ) -> None:
-        self.known = known
+        self.measured = measured
         self.drawn = drawn
         self.now_s = 0.0
         self._kept: dict[Node, tuple[Any, _Sides, profiles.Levels]] = {}
@@ -110,19 +110,19 @@ class View:
                       if each.began_s <= self.now_s - late_s)
         kept = self._kept.get(node)
         if kept is None or kept[0] != names:
-            whole = profiles.together(_sides(self.known[name])
+            whole = profiles.together(_sides(self.measured[name])
                                       for name in names)
             kept = names, whole, profiles.levels(*whole)
             self._kept[node] = kept
         return kept[1:]
 
     def harm(self, app: App, node: Node, late_s: float = 0.0) -> float:
-        return profiles.harm(_levels(self.known[app.name]),
+        return profiles.harm(_levels(self.measured[app.name]),
                              self.residents(node, late_s)[1])
 
     def distance(self, app: App, node: Node) -> float:
         """Equation (1) to the letter, in both directions."""
-        own = _sides(self.known[app.name])
+        own = _sides(self.measured[app.name])
         tolerated, caused = self.residents(node)[0]
         others = {**_FULL, **tolerated}, {**_NONE, **caused}
         return sum(profiles.distance(one[0], other[1])
@@ -165,7 +165,7 @@ def by_profiles(app: App, nodes: Sequence[Node], view: View,
 def late(app: App, nodes: Sequence[Node], view: View) -> Node:
     """As by profiles, by a summary that is old: what was placed since counts
     as one more of the same, as for our weigher."""
-    own = _levels(view.known[app.name])
+    own = _levels(view.measured[app.name])
     again = profiles.harm(own, own)
 
     def harm(node: Node) -> float:

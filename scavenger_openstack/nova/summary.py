@@ -80,8 +80,8 @@ class Hosts(dict[str, Host]):
         try:
             return self._hosts[name]
         except KeyError:
-            found = self._index.find(name)
-            host = None if found is None else self[found]
+            reported = self._index.find(name)
+            host = None if reported is None else self[reported]
             if len(self._hosts) >= MOST_NAMES:
                 self._hosts.clear()
             self._hosts[name] = host
@@ -98,7 +98,7 @@ class Hosts(dict[str, Host]):
             if len(self._harms) >= MOST_NEWCOMERS:
                 self._harms.clear()
             kept = self._harms[newcomer] = {}
-        levels, found = self.profiles[newcomer], []
+        levels, harms = self.profiles[newcomer], []
         for name in names:
             harm = kept.get(name)
             if harm is None:
@@ -108,8 +108,8 @@ class Hosts(dict[str, Host]):
                 if len(kept) >= MOST_NAMES:
                     kept.clear()
                 kept[name] = harm
-            found.append(harm)
-        return found
+            harms.append(harm)
+        return harms
 
 
 def parse(answer: Any) -> Hosts:
@@ -122,17 +122,17 @@ def parse(answer: Any) -> Hosts:
     """
     hosts, ignored = {}, 0
     try:
-        for one in answer['hosts']:
-            residents, wrong = _levels(one)
+        for host in answer['hosts']:
+            residents, wrong = _levels(host)
             ignored += wrong
-            hosts[one['name']] = Host(
-                bool(one['silent']),
-                _number(one['headroom'].get('cpu_cores')),
-                _number(one['headroom'].get('memory_bytes')),
-                _number(one['capacity'].get('cpu_cores')),
-                int(one['incidents']),
-                _number(one['background_vcpus']) or 0.0,
-                bool(one['enforcing']), residents)
+            hosts[host['name']] = Host(
+                bool(host['silent']),
+                _number(host['headroom'].get('cpu_cores')),
+                _number(host['headroom'].get('memory_bytes')),
+                _number(host['capacity'].get('cpu_cores')),
+                int(host['incidents']),
+                _number(host['background_vcpus']) or 0.0,
+                bool(host['enforcing']), residents)
         of_newcomers, others = _profiles(answer.get('profiles', []))
         return Hosts(hosts, of_newcomers, ignored + others)
     except (ArithmeticError, LookupError, TypeError, AttributeError) as exc:
@@ -141,9 +141,9 @@ def parse(answer: Any) -> Hosts:
 
 def _profiles(entries: Any) -> tuple[dict[Key, profiles.Levels], int]:
     """The profiles of an answer, and how many parts of it are none."""
-    found: dict[Key, profiles.Levels] = {}
+    by_key: dict[Key, profiles.Levels] = {}
     if not isinstance(entries, list) or len(entries) > MOST_PROFILES:
-        return found, 1
+        return by_key, 1
     ignored = 0
     for entry in entries:
         levels, wrong = _levels(entry)
@@ -152,11 +152,11 @@ def _profiles(entries: Any) -> tuple[dict[Key, profiles.Levels], int]:
                 'kind', 'target', 'project'))
             if (isinstance(kind, str) and isinstance(target, str)
                     and isinstance(project, str)):
-                found[kind, target, project] = levels
+                by_key[kind, target, project] = levels
             else:
                 wrong = True
         ignored += wrong
-    return found, ignored
+    return by_key, ignored
 
 
 def _levels(entry: Any) -> tuple[profiles.Levels | None, bool]:
@@ -217,7 +217,7 @@ class Summary:
         """Ask now; without an answer what is known stays for a while."""
         began = self._clock()
         try:
-            found = self._read()
+            hosts = self._read()
         except Exception as exc:
             why = printable(f'{type(exc).__name__}: {exc}')[:SHOWN]
             says = text.without_ids(why)
@@ -231,11 +231,11 @@ class Summary:
             if self._failed:
                 LOG.info('There is a summary of the hosts again')
             self._failed = ''
-            if found.ignored and not self._hosts.ignored:
+            if hosts.ignored and not self._hosts.ignored:
                 LOG.warning('%d parts of the summary of the hosts are no '
                             'interference profiles, they are ignored',
-                            found.ignored)
-            self._hosts, self._read_s = found, began
+                            hosts.ignored)
+            self._hosts, self._read_s = hosts, began
         finally:
             self._first.set()
 

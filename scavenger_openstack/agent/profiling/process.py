@@ -82,11 +82,11 @@ class Process:
 
     def texts(self) -> tuple[str, str]:
         """Return what it wrote, and its complaint in one line."""
-        found = []
+        texts = []
         for file in self._files:
             file.seek(0)
-            found.append(file.read(MOST_READ).decode('utf-8', 'replace'))
-        return found[0].strip(), ' '.join(found[1].split())
+            texts.append(file.read(MOST_READ).decode('utf-8', 'replace'))
+        return texts[0].strip(), ' '.join(texts[1].split())
 
     def close(self) -> None:
         """Close its files; it has ended."""

@@ -119,24 +119,24 @@ def _read(connection: connect.Connection, since_s: float,
     """Return the incidents of a batch; when the newest of each victim's
     target began that has ended, and when it ended; and the last of the
     batch, ``None`` when no more may follow."""
-    found = incidents.with_evidence(
+    batch = incidents.with_evidence(
         connection, causes=profile_estimate.SOIS_OF, kinds=KINDS,
         without=Outcome.REFUTED, since_s=since_s, after=after, limit=BATCH)
     targets = {
         (row.host_id, row.name): targets_of(row.application, row.flavor,
                                             row.project)
         for row in newest.workloads(connection, {
-            (row['host_id'], name) for row in found for name in _named(row)})}
+            (row['host_id'], name) for row in batch for name in _named(row)})}
     times: dict[Target, tuple[float, float]] = {}
-    for row in found:
+    for row in batch:
         if row['ended_s'] is not None:
             for target in targets.get((row['host_id'], row['victim']), ()):
                 times.setdefault(target, (row['begun_s'], row['ended_s']))
     return [_incident(row, {
         name: targets.get((row['host_id'], name), [])
-        for name in _named(row)}) for row in found], times, (
-            (found[-1]['begun_s'], found[-1]['id'])
-            if len(found) == BATCH else None)
+        for name in _named(row)}) for row in batch], times, (
+            (batch[-1]['begun_s'], batch[-1]['id'])
+            if len(batch) == BATCH else None)
 
 
 def targets_of(application: str, flavor: str, project: str) -> list[Target]:
