@@ -232,8 +232,8 @@ class Summary:
                 LOG.info('There is a summary of the hosts again')
             self._failed = ''
             if hosts.ignored and not self._hosts.ignored:
-                LOG.warning('%d parts of the summary of the hosts are no '
-                            'interference profiles, they are ignored',
+                LOG.warning('Parts of the summary of the hosts are no '
+                            'interference profiles and are ignored: %d',
                             hosts.ignored)
             self._hosts, self._read_s = hosts, began
         finally:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Sequence
 import html
 import platform
@@ -53,23 +54,7 @@ def of_work(work: work_.Work, scale: measure.Scale, signal: signals.Signal
             caused[soi.name] = curve.caused(alone, measured.rates)
         elif soi.name in unseen:
             work.missing[soi.name] = 'no counter shows its harm here'
-    if unseen:
-        work.notes.append(
-            f'{work.qos.signal} is made of waits for CPUs and disks here, as '
-            'no instructions are counted. So it cannot show that these harm '
-            f'nothing, and what is tolerated of them is left out: '
-            f'{", ".join(unseen)}; name a --qos of a --meter')
-    if scale.limit > curve.BOUND:
-        work.notes.append(
-            f'alone, {work.qos.signal} varies by more than its bound is away '
-            f'({scale.noise:.1f} times that, as a standard deviation): only '
-            'harm above twice the noise counts; give more --seconds')
-    if not (work.wish.command or work.wish.meter):
-        work.notes.append(
-            'the workload was not stopped: the rate of a probe alone is that '
-            'while it left the CPU to the probe, so "caused" has the '
-            'contention for CPUs whole, and that for caches and memory only '
-            'as far as the workload pauses')
+    work.notes += _notes(work, scale, unseen)
     return {'source': 'measured',
             'form': 'short' if work.wish.short else 'long',
             'measured_s': round(time.time(), 3), 'host': platform.node(),
@@ -78,6 +63,31 @@ def of_work(work: work_.Work, scale: measure.Scale, signal: signals.Signal
             'tolerated': profile.estimates_as_json(tolerated),
             'caused': profile.estimates_as_json(caused),
             'missing': work.missing}
+
+
+def _notes(work: work_.Work, scale: measure.Scale, unseen: Sequence[str]
+           ) -> Iterator[str]:
+    """Yield what an operator has to know of a document.
+
+    :param unseen: SoIs whose harm the signal cannot show
+    """
+    if unseen:
+        yield (
+            f'{work.qos.signal} is made of waits for CPUs and disks here, as '
+            'no instructions are counted. So it cannot show that these harm '
+            f'nothing, and what is tolerated of them is left out: '
+            f'{", ".join(unseen)}; name a --qos of a --meter')
+    if scale.limit > curve.BOUND:
+        yield (
+            f'alone, {work.qos.signal} varies by more than its bound is away '
+            f'({scale.noise:.1f} times that, as a standard deviation): only '
+            'harm above twice the noise counts; give more --seconds')
+    if not (work.wish.command or work.wish.meter):
+        yield (
+            'the workload was not stopped: the rate of a probe alone is that '
+            'while it left the CPU to the probe, so "caused" has the '
+            'contention for CPUs whole, and that for caches and memory only '
+            'as far as the workload pauses')
 
 
 def lines(document: report.Document, notes: Iterable[str]) -> list[str]:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Sequence
 import contextlib
 import functools
 import os
@@ -61,11 +62,9 @@ def make_profile(wish: wish_.Wish, interrupt: interrupt_.Interrupt,
     :raises Interrupted: a signal came.
     """
     qos = wish_.choose_qos(wish)
-    workload = None
-    if wish.cgroup is not None:
-        workload = workload_.of_cgroup(wish.cgroup)
-    elif wish.instance is not None:
-        workload = workload_.of_instance(wish.instance)
+    workload = (workload_.of_cgroup(wish.cgroup) if wish.cgroup is not None
+                else workload_.of_instance(wish.instance)
+                if wish.instance is not None else None)
     cpus = wish_.choose_cpus(wish, workload)
     with contextlib.ExitStack() as stack:
         host, notes = stack.enter_context(session.opened(
@@ -204,13 +203,8 @@ def _measure(work: work_.Work, signal: signals.Signal, bar: progress_.Progress
     except errors.DriverError as exc:
         raise Unfit(str(exc)) from exc
     if wish.seconds is None and not wish.short:
-        noise = measure.find_scale(work.qos, [first]).noise
-        work.seconds *= measure.longer(noise)
-        if work.seconds > TURN_S:
-            bar.end()
-            work.show(f'alone, {work.qos.signal} varies (by {noise:.1f} of '
-                      'what its bound is away): turns are made longer')
-            _show_time(work)
+        bar.end()
+        _lengthen_turns(work, first)
     for number, (soi, probe) in enumerate(work.probes.items()):
         bar.skip_to(number)
         if soi.name in work.missing:
@@ -229,6 +223,16 @@ def _measure(work: work_.Work, signal: signals.Signal, bar: progress_.Progress
             f'{name}: {reason}' for name, reason in work.missing.items()))
     return measure.find_scale(work.qos, [first, *(
         measured.alone for measured in work.measured.values())])
+
+
+def _lengthen_turns(work: work_.Work, alone: Sequence[float]) -> None:
+    """Make turns longer where the signal varies alone."""
+    noise = measure.find_scale(work.qos, [alone]).noise
+    work.seconds *= measure.longer(noise)
+    if work.seconds > TURN_S:
+        work.show(f'alone, {work.qos.signal} varies (by {noise:.1f} of what '
+                  'its bound is away): turns are made longer')
+        _show_time(work)
 
 
 def _injector(work: work_.Work, probe: work_.Probe, signal: signals.Signal
