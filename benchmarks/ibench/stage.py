@@ -37,7 +37,9 @@ from scavenger_openstack.ibench.host import link as link_
 from scavenger_openstack.ibench.host import scratch
 from scavenger_openstack.ibench.host import session
 from scavenger_openstack.ibench import interrupt as interrupt_
+from scavenger_openstack.ibench.profile import workload
 from scavenger_openstack.ibench import run
+from scavenger_openstack.ibench.validation import meters
 from scavenger_openstack.tests.functional import namespaces
 
 LINK_BYTES_PER_S = 125_000_000
@@ -152,37 +154,21 @@ class Service:
 
     def read_use(self) -> Use:
         """Read what its processes have used."""
-        cpu_ns = waited_ns = storage = pages = 0
-        for pid in family(self.process.pid):
+        pids = workload.of_group(self.application.name,
+                                 self.process.pid).processes()
+        times = workload.read_times(workload.threads_of(pids),
+                                    disks=False).values()
+        storage = pages = 0
+        for pid in pids:
             with contextlib.suppress(FileNotFoundError,
                                      ProcessLookupError):
-                for task in pathlib.Path(f'/proc/{pid}/task').iterdir():
-                    ran, waited, _ = (task / 'schedstat').read_text().split()
-                    cpu_ns += int(ran)
-                    waited_ns += int(waited)
-                for line in pathlib.Path(f'/proc/{pid}/io').read_text(
-                        ).splitlines():
-                    if line.startswith(('read_bytes', 'write_bytes')):
-                        storage += int(line.split()[1])
+                storage += meters.storage_bytes(pid)
                 fields = pathlib.Path(f'/proc/{pid}/statm').read_text(
                     ).split()
                 pages += int(fields[1]) - int(fields[2])
-        return Use(cpu_ns / 1e9, waited_ns / 1e9, storage,
-                   pages * os.sysconf('SC_PAGE_SIZE'))
-
-
-def family(pid: int) -> list[int]:
-    """Return a process and all that come from it."""
-    children: dict[int, list[int]] = {}
-    for path in pathlib.Path('/proc').glob('[0-9]*/stat'):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            after_name = path.read_text().rpartition(')')[2].split()
-            children.setdefault(int(after_name[1]), []).append(
-                int(path.parent.name))
-    members = [pid]
-    for member in members:
-        members += children.get(member, [])
-    return members
+        return Use(sum(each.ran for each in times) / workload.NS_PER_S,
+                   sum(each.cpu_wait for each in times) / workload.NS_PER_S,
+                   storage, pages * os.sysconf('SC_PAGE_SIZE'))
 
 
 @contextlib.contextmanager
