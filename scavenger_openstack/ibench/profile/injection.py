@@ -70,7 +70,8 @@ class Injector(NamedTuple):
             return True
 
         run.play(self.host, [(self.start, words)], on_turn=on_turn,
-                 turn_s=min(interrupt_.SLICE_S, every_s), wake=self.signal)
+                 turn_s=min(interrupt_.SLICE_S, every_s),
+                 wake=self.signal.wake)
         if not values:
             raise errors.DriverError(
                 f'{self.start.soi.name} ended too early')
@@ -116,9 +117,10 @@ class _Window:
 def alone(host: run.Host, signal: signals.Signal, seconds: float) -> float:
     """Return the signal in a turn without any kernel."""
     signal.begin(time.monotonic(), seconds)
+    wakes = [] if signal.wake is None else [signal.wake]
     while (value := signal.read(time.monotonic())) is None:
         host.interrupt.check()
-        select.select([signal], [], [], min(interrupt_.SLICE_S, seconds / 10))
+        select.select(wakes, [], [], min(interrupt_.SLICE_S, seconds / 10))
     return value
 
 

@@ -33,7 +33,13 @@ _READ_BYTES = 1 << 16
 
 
 class Signal(Protocol):
-    """What is measured of a workload in each turn."""
+    """What is measured of a workload in each turn.
+
+    :ivar wake: can be read when :meth:`read` is due before the end of the
+        time; None: it never is
+    """
+
+    wake: run.Source | None
 
     def begin(self, now_s: float, seconds: float) -> None:
         """Begin a turn.
@@ -48,10 +54,6 @@ class Signal(Protocol):
         :raises Unfit: the workload has ended.
         :raises DriverError: the turn has no value.
         """
-
-    def fileno(self) -> int:
-        """Return a descriptor that can be read when :meth:`read` is due
-        before the end of the time."""
 
 
 class Counted(NamedTuple):
@@ -99,6 +101,8 @@ COUNTED = {
 class CountedSignal:
     """One of :data:`COUNTED` of a workload."""
 
+    wake: run.Source | None = None
+
     def __init__(self, name: str, workload: workload_.Workload) -> None:
         self._name = name
         self._counted = COUNTED[name]
@@ -110,7 +114,6 @@ class CountedSignal:
                         'begin from then on')
         self._counters = (_open_counters(workload)
                           if name == 'progress' else None)
-        self._epoll = select.epoll()
         self._end_s = 0.0
         self._times: dict[int, workload_.Times] = {}
         self._instructions: int | None = None
@@ -119,9 +122,6 @@ class CountedSignal:
     def counts_instructions(self) -> bool:
         """Whether contention for caches and memory shows in it."""
         return self._counters is not None
-
-    def fileno(self) -> int:
-        return self._epoll.fileno()
 
     def begin(self, now_s: float, seconds: float) -> None:
         self._times = self._read_times()
@@ -151,7 +151,6 @@ class CountedSignal:
         return values[2] if values else None
 
     def close(self) -> None:
-        self._epoll.close()
         if self._counters is not None:
             self._counters.close()
 
@@ -178,21 +177,14 @@ def _open_counters(workload: workload_.Workload
 class Elapsed:
     """The time of a turn alone: the signal of no workload."""
 
-    def __init__(self) -> None:
-        self._epoll = select.epoll()
-        self._end_s = 0.0
-
-    def fileno(self) -> int:
-        return self._epoll.fileno()
+    wake: run.Source | None = None
+    _end_s = 0.0
 
     def begin(self, now_s: float, seconds: float) -> None:
         self._end_s = now_s + seconds
 
     def read(self, now_s: float) -> float | None:
         return None if now_s < self._end_s else 0.0
-
-    def close(self) -> None:
-        self._epoll.close()
 
 
 class PrintedSignal:
@@ -206,14 +198,12 @@ class PrintedSignal:
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
         assert process.stdout is not None
+        self.wake: run.Source | None = process.stdout
         self._fd = process.stdout.fileno()
         os.set_blocking(self._fd, False)
         self._rest = b''
         self._values: list[float] = []
         self._begin_s = self._seconds = 0.0
-
-    def fileno(self) -> int:
-        return self._fd
 
     def begin(self, now_s: float, seconds: float) -> None:
         self._drain()
@@ -257,13 +247,11 @@ class DurationSignal:
     def __init__(self, start: Callable[[], subprocess.Popen[bytes]]) -> None:
         self._start = start
         self._process: subprocess.Popen[bytes] | None = None
-        self._epoll = select.epoll()
+        self._epoll = select.epoll()    # of the run that goes on
+        self.wake: run.Source | None = self._epoll
         self._descriptor: int | None = None
         self._durations: list[float] = []
         self._begin_s = self._seconds = self._run_s = 0.0
-
-    def fileno(self) -> int:
-        return self._epoll.fileno()
 
     def begin(self, now_s: float, seconds: float) -> None:
         self.end_run()

@@ -171,10 +171,9 @@ def _measure_alone(work: work_.Work, soi: Soi, probe: work_.Probe, *,
             times=1 if wish.short else CALIBRATIONS)
         probe.chunk_s = calibrated['chunk_s']
         if own_load:
-            with contextlib.closing(signals.Elapsed()) as elapsed:
-                injector = _injector(work, probe, elapsed)
-                rates = [injector.take(measure.FULL).rate for _
-                         in range(min(MOST_ALONE, wish.repeats))]
+            injector = _injector(work, probe, signals.Elapsed())
+            rates = [injector.take(measure.FULL).rate for _
+                     in range(min(MOST_ALONE, wish.repeats))]
             probe.alone = [rate for rate in rates if rate]
         elif soi.name not in ('memory_capacity', 'storage_capacity'):
             # These are calibrated over less than they hold at 100 %.
