@@ -133,8 +133,9 @@ _Sides = tuple[dict[str, float], dict[str, float]]
 
 
 def _sides(profile: Profile) -> _Sides:
-    return (profiles.values(profile.tolerated),
-            profiles.values(profile.caused))
+    tolerated, caused = ({name: estimate.value for name, estimate
+                          in side.items()} for side in profile)
+    return tolerated, caused
 
 
 def _levels(profile: Profile) -> profiles.Levels:

@@ -35,11 +35,6 @@ class Profile(NamedTuple):
     caused: Mapping[str, Estimate]
 
 
-def values(estimates: Mapping[str, Estimate]) -> dict[str, float]:
-    """Return the values alone, by the name of the SoI."""
-    return {name: estimate.value for name, estimate in estimates.items()}
-
-
 def distance(tolerated: Mapping[str, float], caused: Mapping[str, float]
              ) -> float:
     """Return ``||tolerated - caused||_1`` over the SoIs that both have.

@@ -14,7 +14,6 @@ from sqlalchemy import insert
 from sqlalchemy import select
 from sqlalchemy import update
 
-from scavenger_openstack.algorithms.profiles import Profile
 from scavenger_openstack.db import rows
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db import tables
@@ -133,10 +132,10 @@ def of_ids(connection: Connection, wanted: Collection[int]) -> list[Row]:
                     _P.id.in_(some)))]
 
 
-def of_row(row: Row) -> Profile:
-    """Return what a profile tolerates and causes."""
-    document = row['document']
-    return Profile(*(
-        {soi: profile.Estimate(**estimate)
-         for soi, estimate in document[part].items()}
-        for part in Profile._fields))
+def values_of(row: Row) -> tuple[dict[str, float], dict[str, float]]:
+    """Return how much a profile tolerates and causes, by SoI."""
+    tolerated, caused = (
+        {soi: estimate['value']
+         for soi, estimate in row['document'][part].items()}
+        for part in ('tolerated', 'caused'))
+    return tolerated, caused

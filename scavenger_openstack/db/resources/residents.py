@@ -110,10 +110,10 @@ class Residents:
             return False
         by_id = dict(self._profiles)
         for row in profiles.of_ids(connection, set(ids) - by_id.keys()):
-            sides = [algorithm.values(side) for side in profiles.of_row(row)]
+            sides = profiles.values_of(row)
             by_id[row['id']] = _Profile(
                 (row['kind'], row['target'], row['project']),
-                (sides[0], sides[1]), self._show(*sides))
+                sides, self._show(*sides))
         # Without those that were replaced since their ids were read.
         self._profiles = {id_: by_id[id_] for id_ in ids if id_ in by_id}
         self._ids = {profile.key: id_
