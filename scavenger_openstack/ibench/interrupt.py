@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ctrl-C, heard only where a program can stop cleanly."""
+"""Signals that end a program, acted on only where it can stop cleanly."""
 
 from __future__ import annotations
 

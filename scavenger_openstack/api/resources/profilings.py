@@ -79,7 +79,7 @@ def show(call: Call, connection: Any) -> dict[str, Any]:
 
 
 def create(call: Call, connection: Any) -> dict[str, Any]:
-    """Ask for it, where the host's aggregate allows it, as long as the
+    """Request a profile, where an aggregate of the host allows that and the
     budget of the host lasts."""
     host = hosts.there(connection, call.body['host'], 'host')
     _check_host(call, connection, host)
@@ -133,7 +133,7 @@ def _left_s(call: Call, connection: Any, host: Mapping[str, Any]) -> float:
 
 
 def delete(call: Call, connection: Any) -> None:
-    """Have it ended."""
+    """End a request."""
     row = _row(call, connection)
     if not profilings.end(connection, row['id'], profilings.FAILED,
                           f'removed by {call.caller.name}', call.now_s):

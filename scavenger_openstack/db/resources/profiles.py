@@ -97,8 +97,7 @@ def set_profile(connection: Connection, document: profile.Document, *,
 
 def mark_stale(connection: Connection, kind: str, target: str, project: str,
                begun_s: float, ended_s: float) -> bool:
-    """Note that a measured profile may be another by now; whether it was
-    noted.
+    """Mark a measured profile as stale; false if it is not, or was already.
 
     :param begun_s: when an incident of a victim of the target began: only
         a profile that was stored before is stale
