@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from collections.abc import Iterable
 import contextlib
 import os
 import select
@@ -307,6 +306,7 @@ def _ended(process: subprocess.Popen[bytes]) -> str:
             + ', its own errors are above')
 
 
-def names(signals: Iterable[str] = COUNTED) -> str:
+def names() -> str:
     """Return the signals that are counted, with what they are."""
-    return '; '.join(f'{name}: {COUNTED[name].help}' for name in signals)
+    return '; '.join(f'{name}: {counted.help}'
+                     for name, counted in COUNTED.items())
