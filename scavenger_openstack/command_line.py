@@ -39,8 +39,9 @@ _SENTENCES = (
 _CHOICE = re.compile(r'argument (\S+?)(?:/\S+)?: invalid choice: '
                      r'(.+?) \(choose from (.*)\)', re.DOTALL)
 
-_UNITS_S = {'s': 1, 'm': 60, 'h': 3600, 'd': 86400, 'w': 7 * 86400}
-_PART = r'([0-9]+(?:\.[0-9]+)?)([smhdw])'
+_UNITS_S = {'ms': 1e-3, 's': 1, 'm': 60, 'h': 3600, 'd': 86400,
+            'w': 7 * 86400}
+_PART = r'([0-9]*\.?[0-9]+)(ms|[smhdw])'
 
 COMMANDS = 'command', 'action'
 """How those that are nested are called in what is said."""
@@ -178,8 +179,8 @@ def configuration(options: argparse.Namespace) -> list[str]:
 
 
 def duration_s(text: str) -> float | None:
-    """The seconds of ``90s``, ``30m``, ``2h``, ``3d``, ``1w`` or ``1h30m``;
-    ``None`` if the text is no duration."""
+    """The seconds of ``10ms``, ``90s``, ``30m``, ``2h``, ``3d``, ``1w`` or
+    ``1h30m``; ``None`` if the text is no duration."""
     if not re.fullmatch(f'(?:{_PART})+', text):
         return None
     return sum(float(count) * _UNITS_S[unit]

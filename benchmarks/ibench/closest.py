@@ -108,10 +108,9 @@ Probe = Callable[[], float]
 def kernel_beside(host: run.Host, start: arguments.Start,
                   calibrated: run.Event, percent: float) -> Iterator[None]:
     """Run an SoI meanwhile, from its first report on."""
-    kernel = run.Kernel(host, start, (
-        f'chunk_s={calibrated["chunk_s"]:.9g}', f'every_s={SHORT_S:g}',
-        arguments.levels_word([arguments.Level(percent,
-                                               stage_.ENDLESS_S)])))
+    kernel = run.Kernel(host, start, run.level_words(
+        [arguments.Level(percent, run.ENDLESS_S)],
+        chunk_s=calibrated['chunk_s'], every_s=SHORT_S))
     try:
         while not kernel.result.levels and not kernel.closed:
             host.interrupt.check()
@@ -157,9 +156,9 @@ def kernel_probe(host: run.Host, start: arguments.Start,
                  calibrated: run.Event, percent: float, seconds: float
                  ) -> float:
     """Return the operations per second of an SoI that never waits."""
-    result, = run.play(host, [(start, (
-        f'chunk_s={calibrated["chunk_s"]:.9g}', f'every_s={SHORT_S:g}',
-        arguments.levels_word([arguments.Level(percent, seconds)])))])
+    result, = run.play(host, [(start, run.level_words(
+        [arguments.Level(percent, seconds)],
+        chunk_s=calibrated['chunk_s'], every_s=SHORT_S))])
     return float(sum(1.0 / sample['chunk_s'] for sample in result.samples
                      if 'chunk_s' in sample) / len(result.samples))
 
@@ -203,7 +202,8 @@ def plan(stage: stage_.Stage, soi: catalogue.Soi, cpu: int, seed: int,
     cgroup = stage.host.cgroup
     return arguments.plan_start(soi, arguments.Surroundings(
         geometry=geometry.read_geometry(cpu, {}),
-        memory=geometry.read_memory(cgroup and cgroup.path), cpus=(cpu,),
+        memory=geometry.read_memory(cgroup.path if cgroup else None),
+        cpus=(cpu,),
         path=str(stage.directory), address=stage.link.address, seed=seed,
         **sizes))
 

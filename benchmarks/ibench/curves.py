@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import html
@@ -15,11 +14,7 @@ from scavenger_openstack.plot import panels
 
 COLOURS = ('#2563eb', '#7c3aed', '#059669', '#f08c2e', '#dc2626', '#0891b2',
            '#6b7280')
-STYLE = '''
-h1{font-size:24px;margin:0 0 4px}h2{font-size:17px;margin:30px 0 2px}
-p{margin:4px 0 10px;max-width:80ch;color:#4b5563}
-.grid{display:grid;gap:12px;
- grid-template-columns:repeat(auto-fill,minmax(330px,1fr))}
+STYLE = page_.PROSE + '''
 .key span{display:inline-block;margin-right:18px}
 .key i{display:inline-block;width:22px;height:3px;vertical-align:middle;
  margin-right:6px}
@@ -67,12 +62,6 @@ def _short(value: float) -> str:
         if value >= factor:
             return f'{value / factor:.3g} {mark}'
     return f'{value:.3g}'
-
-
-def grid(cards: Iterable[str]) -> str:
-    """Return pictures beside each other."""
-    return "<div class='grid'>" + ''.join(
-        f"<div class='card'>{card}</div>" for card in cards) + '</div>'
 
 
 def page(title: str, parts: Sequence[str]) -> str:

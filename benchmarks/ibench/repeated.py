@@ -39,6 +39,7 @@ from scavenger_openstack.ibench import catalogue
 from scavenger_openstack.ibench import interrupt as interrupt_
 from scavenger_openstack.ibench import options as options_
 from scavenger_openstack.ibench import progress as progress_
+from scavenger_openstack.plot import page as page_
 from scavenger_openstack import text
 
 PARTS = ('tolerated', 'caused')
@@ -111,7 +112,7 @@ def page(document: Document) -> str:
             if any(name == soi.name for _, name in estimates)]))
     return curves.page('Profiles of services', [
         f'<p>Means of {document["times"]} profiles, and their lowest and '
-        'highest.</p>', curves.grid(cards)])
+        'highest.</p>', page_.grid(cards)])
 
 
 def measure(options: argparse.Namespace, interrupt: interrupt_.Interrupt

@@ -45,6 +45,7 @@ from scavenger_openstack.ibench import interrupt as interrupt_
 from scavenger_openstack.ibench import options as options_
 from scavenger_openstack.ibench import progress as progress_
 from scavenger_openstack.ibench import run
+from scavenger_openstack.plot import page as page_
 from scavenger_openstack import text
 
 SOIS = 'llc_capacity,memory_bandwidth,network_bandwidth,' \
@@ -96,9 +97,8 @@ def measure_soi(stage: stage_.Stage, service: stage_.Service,
     """Return the curve of a service beside an SoI."""
     application = service.application
     start = stage.plan(soi)
-    calibrated = min((run.calibrate(stage.host_of(soi), start)
-                      for _ in range(CALIBRATIONS)),
-                     key=lambda event: event['chunk_s'])
+    calibrated = run.calibrate(stage.host_of(soi), start,
+                               times=CALIBRATIONS)
     readings: dict[float, list[stage_.Reading]] = {
         level: [] for level in options.levels}
     for round_ in range(options.rounds):
@@ -174,7 +174,7 @@ def page(document: Document) -> str:
             f'<h2>{service["service"]}: {service["work"]}, '
             f'{service["rate_per_s"]:,.0f} requests/s, target '
             f'{1e3 * service["target_s"]:g} ms</h2>')
-        parts.append(curves.grid([curves.panel(
+        parts.append(page_.grid([curves.panel(
             title, unit, {
                 curve['soi']: [(at['percent'], factor * at[key])
                                for at in curve['points']]

@@ -42,6 +42,7 @@ from scavenger_openstack.ibench import interrupt as interrupt_
 from scavenger_openstack.ibench import options as options_
 from scavenger_openstack.ibench import progress as progress_
 from scavenger_openstack.ibench import run
+from scavenger_openstack.plot import page as page_
 from scavenger_openstack import text
 
 LEVELS = [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]
@@ -96,10 +97,10 @@ def measure(options: argparse.Namespace, interrupt: interrupt_.Interrupt
                 chunks[name] = run.calibrate(stage.host, probes[name])
 
             def rate(name: str) -> float:
-                result, = run.play(stage.host, [(probes[name], (
-                    *run.calibrated_words(chunks[name], [
-                        Level(100.0, options.seconds)]),
-                ))])
+                result, = run.play(stage.host, [(
+                    probes[name], run.level_words(
+                        [Level(100.0, options.seconds)],
+                        chunk_s=chunks[name]['chunk_s']))])
                 level = result.levels[-1]
                 return float(level['operations'] / level['seconds'])
 
@@ -157,7 +158,7 @@ def page(document: Document) -> str:
     """Return the page."""
     first, points = document['points'][0], document['points']
     return curves.page('A program beside the LLC SoI', [
-        curves.key(('pointers', 'sort')), curves.grid([
+        curves.key(('pointers', 'sort')), page_.grid([
             curves.panel('performance', 'of that at the first level', {
                 'pointers': [
                     (at['percent'],

@@ -37,13 +37,14 @@ from scavenger_openstack.ibench.host import link as link_
 from scavenger_openstack.ibench.host import scratch
 from scavenger_openstack.ibench.host import session
 from scavenger_openstack.ibench import interrupt as interrupt_
+from scavenger_openstack.ibench.profile import workload
 from scavenger_openstack.ibench import run
+from scavenger_openstack.ibench.validation import meters
 from scavenger_openstack.tests.functional import namespaces
 
 LINK_BYTES_PER_S = 125_000_000
 START_S = 30.0
 WARM_S = 0.5
-ENDLESS_S = 3600.0
 TURN_S = 0.05
 CLIENT = pathlib.Path(__file__).parent / 'client.c'
 
@@ -153,37 +154,21 @@ class Service:
 
     def read_use(self) -> Use:
         """Read what its processes have used."""
-        cpu_ns = waited_ns = storage = pages = 0
-        for pid in family(self.process.pid):
+        pids = workload.of_group(self.application.name,
+                                 self.process.pid).processes()
+        times = workload.read_times(workload.threads_of(pids),
+                                    disks=False).values()
+        storage = pages = 0
+        for pid in pids:
             with contextlib.suppress(FileNotFoundError,
                                      ProcessLookupError):
-                for task in pathlib.Path(f'/proc/{pid}/task').iterdir():
-                    ran, waited, _ = (task / 'schedstat').read_text().split()
-                    cpu_ns += int(ran)
-                    waited_ns += int(waited)
-                for line in pathlib.Path(f'/proc/{pid}/io').read_text(
-                        ).splitlines():
-                    if line.startswith(('read_bytes', 'write_bytes')):
-                        storage += int(line.split()[1])
+                storage += meters.storage_bytes(pid)
                 fields = pathlib.Path(f'/proc/{pid}/statm').read_text(
                     ).split()
                 pages += int(fields[1]) - int(fields[2])
-        return Use(cpu_ns / 1e9, waited_ns / 1e9, storage,
-                   pages * os.sysconf('SC_PAGE_SIZE'))
-
-
-def family(pid: int) -> list[int]:
-    """Return a process and all that come from it."""
-    children: dict[int, list[int]] = {}
-    for path in pathlib.Path('/proc').glob('[0-9]*/stat'):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            after_name = path.read_text().rpartition(')')[2].split()
-            children.setdefault(int(after_name[1]), []).append(
-                int(path.parent.name))
-    members = [pid]
-    for member in members:
-        members += children.get(member, [])
-    return members
+        return Use(sum(each.ran for each in times) / workload.NS_PER_S,
+                   sum(each.cpu_wait for each in times) / workload.NS_PER_S,
+                   storage, pages * os.sysconf('SC_PAGE_SIZE'))
 
 
 @contextlib.contextmanager
@@ -326,10 +311,6 @@ class _Client:
             after.resident_bytes, reached_percent)
 
 
-class _Enough(Exception):
-    """The client has reported."""
-
-
 def read_beside(stage: Stage, service: Service, start: arguments.Start,
                 calibrated: run.Event, percent: float, *, seconds: float,
                 target_s: float, rate_share: float = 1.0) -> Reading:
@@ -340,28 +321,21 @@ def read_beside(stage: Stage, service: Service, start: arguments.Start,
     :raises Interrupted: a signal came.
     """
     clients: list[_Client] = []
-    result: list[run.Result] = []
 
-    def follow(kernels: Sequence[run.Kernel]) -> None:
+    def follow(kernels: Sequence[run.Kernel]) -> bool:
         if not clients and kernels[0].result.levels:
             clients.append(_Client(stage, service, seconds, target_s,
                                    rate_share))
-        if clients and clients[0].read():
-            result.append(kernels[0].result)
-            raise _Enough
+        return bool(clients) and clients[0].read()
 
-    words = run.calibrated_words(calibrated,
-                                 [arguments.Level(percent, 1.0)])
-    endless = arguments.levels_word([arguments.Level(percent, ENDLESS_S)])
     try:
-        with contextlib.suppress(_Enough):
-            run.play(stage.host_of(start.soi),
-                     [(start, (words[0], endless, words[-1]))],
-                     on_turn=follow, turn_s=TURN_S)
+        result, = run.play(stage.host_of(start.soi), [(start, run.level_words(
+            [arguments.Level(percent, run.ENDLESS_S)],
+            chunk_s=calibrated['chunk_s']))], on_turn=follow, turn_s=TURN_S)
     finally:
         for client in clients:
             run.end_process(client.process)
-    level = result[0].levels[-1]
+    level = result.levels[-1]
     alone = calibrated['operations_per_s']
     return clients[0].reading(
         100 * level['operations'] / level['seconds'] / alone

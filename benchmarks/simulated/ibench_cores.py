@@ -30,11 +30,13 @@ import json
 import random
 import statistics
 import sys
+from typing import Any
 from typing import NamedTuple
 
 import ibench_cluster as cluster
 from ibench_cluster import App
 from ibench_cluster import MIB
+from scavenger_openstack.laboratory import summary
 from scavenger_openstack.simulator.machine import Machine
 from scavenger_openstack import text
 
@@ -215,7 +217,7 @@ def play(apps: Sequence[App], kinds: Sequence[Kind], mapping: Mapping,
 
 
 def mix(number: int, kinds: Sequence[Kind], drawn: random.Random
-        ) -> dict[str, object]:
+        ) -> dict[str, Any]:
     """Return a mix by all mappings."""
     chip = machine(len(kinds))
     combinations = list(itertools.combinations_with_replacement(CLASSES, 4))
@@ -244,7 +246,7 @@ def mix(number: int, kinds: Sequence[Kind], drawn: random.Random
     outcomes = {'profiles': value(choose(fits, naive)),
                 'fastest_first': value(naive)}
     randoms = [value(mapping) for mapping in drawn_maps]
-    row: dict[str, object] = {
+    row: dict[str, Any] = {
         'classes': list(classes),
         'random': {
             'mean': statistics.fmean(statistics.fmean(
@@ -267,9 +269,9 @@ def mix(number: int, kinds: Sequence[Kind], drawn: random.Random
 
 def interval(values: Sequence[float]) -> str:
     """Return the mean with its 95 % interval."""
-    width = 1.96 * statistics.stdev(values) / len(values) ** 0.5 \
-        if len(values) > 1 else 0.0
-    return f'{statistics.fmean(values):.3f} +/- {width:.3f}'
+    mean = summary.interval(values, summary.resamples(len(values)))
+    assert mean is not None
+    return f'{mean.value:.3f} [{mean.low:.3f}, {mean.high:.3f}]'
 
 
 def lines(title: str, mixes: Sequence[dict[str, dict[str, float]]]

@@ -97,46 +97,54 @@ class Node:
 class View:
     """What a scheduler knows: nodes, profiles, the time."""
 
-    def __init__(self, known: Mapping[str, Profile], drawn: random.Random
+    def __init__(self, measured: Mapping[str, Profile], drawn: random.Random
                  ) -> None:
-        self.known = known
+        self.measured = measured
         self.drawn = drawn
         self.now_s = 0.0
-        self._kept: dict[Node, tuple[Any, Profile, profiles.Levels]] = {}
+        self._kept: dict[Node, tuple[Any, _Sides, profiles.Levels]] = {}
 
     def residents(self, node: Node, late_s: float = 0.0
-                  ) -> tuple[Profile, profiles.Levels]:
+                  ) -> tuple[_Sides, profiles.Levels]:
         names = tuple(each.app.name for each in node.running
                       if each.began_s <= self.now_s - late_s)
         kept = self._kept.get(node)
         if kept is None or kept[0] != names:
-            whole = profiles.together(self.known[name] for name in names)
-            kept = names, whole, _levels(whole)
+            whole = profiles.together(_sides(self.measured[name])
+                                      for name in names)
+            kept = names, whole, profiles.levels(*whole)
             self._kept[node] = kept
         return kept[1:]
 
     def harm(self, app: App, node: Node, late_s: float = 0.0) -> float:
-        return profiles.harm(_levels(self.known[app.name]),
+        return profiles.harm(_levels(self.measured[app.name]),
                              self.residents(node, late_s)[1])
 
     def distance(self, app: App, node: Node) -> float:
         """Equation (1) to the letter, in both directions."""
-        own, others = self.known[app.name], self.residents(node)[0]
-        others = Profile({**_FULL, **others.tolerated},
-                         {**_NONE, **others.caused})
-        return sum(profiles.distance(profiles.values(one.tolerated),
-                                     profiles.values(other.caused))
+        own = _sides(self.measured[app.name])
+        tolerated, caused = self.residents(node)[0]
+        others = {**_FULL, **tolerated}, {**_NONE, **caused}
+        return sum(profiles.distance(one[0], other[1])
                    for one, other in ((own, others), (others, own)))
 
 
+_Sides = tuple[dict[str, float], dict[str, float]]
+
+
+def _sides(profile: Profile) -> _Sides:
+    tolerated, caused = ({name: estimate.value for name, estimate
+                          in side.items()} for side in profile)
+    return tolerated, caused
+
+
 def _levels(profile: Profile) -> profiles.Levels:
-    return profiles.levels(profiles.values(profile.tolerated),
-                           profiles.values(profile.caused))
+    return profiles.levels(*_sides(profile))
 
 
 _NAMES = ('memory_capacity', *(soi.name for soi in cluster.SOIS))
-_FULL = dict.fromkeys(_NAMES, profiles.Estimate(1.0, 1.0, 1.0))
-_NONE = dict.fromkeys(_NAMES, profiles.Estimate(0.0, 0.0, 0.0))
+_FULL = dict.fromkeys(_NAMES, 1.0)
+_NONE = dict.fromkeys(_NAMES, 0.0)
 
 Choose = Callable[[App, Sequence[Node], View], Node]
 
@@ -158,7 +166,7 @@ def by_profiles(app: App, nodes: Sequence[Node], view: View,
 def late(app: App, nodes: Sequence[Node], view: View) -> Node:
     """As by profiles, by a summary that is old: what was placed since counts
     as one more of the same, as for our weigher."""
-    own = _levels(view.known[app.name])
+    own = _levels(view.measured[app.name])
     again = profiles.harm(own, own)
 
     def harm(node: Node) -> float:

@@ -169,20 +169,20 @@ def run(seed: int, cores: int) -> tuple[int, dict[str, dict[str, Result]]]:
     drawn = random.Random(f'cluster {seed}')
     machines = cluster.machines(drawn, MACHINES, cores)
     apps = drawn.choices(cluster.pool(drawn), k=APPLICATIONS)
-    known = cluster.measured({app.name: app for app in apps}.values(), seed)
-    found: dict[str, dict[str, Result]] = {}
+    measured = cluster.measured({app.name: app for app in apps}.values(), seed)
+    results: dict[str, dict[str, Result]] = {}
     for scenario, names in SCENARIOS.items():
         primaries = []
         if scenario != 'cloud':
             primaries = [cluster.primary(scenario, machine)
                          for machine in machines]
-            known |= cluster.measured(
+            measured |= cluster.measured(
                 [cluster.primary(scenario, cluster.REFERENCE)], seed)
-        found[scenario] = {name: simulate(
+        results[scenario] = {name: simulate(
             apps, machines, SCHEDULERS[name],
-            View(known, random.Random(f'{name} {seed}')), primaries)
+            View(measured, random.Random(f'{name} {seed}')), primaries)
             for name in names}
-    return seed, found
+    return seed, results
 
 
 # Figures -------------------------------------------------------------------
@@ -305,10 +305,10 @@ def main() -> None:
         parser.error('--seeds and --jobs take a number from 1')
     progress = Progress(arguments.seeds)
     of_seed = {}
-    for seed, found in process_pool.work(
+    for seed, scenarios in process_pool.work(
             functools.partial(run, cores=2 if arguments.per_socket else 1),
             range(arguments.seeds), jobs=arguments.jobs):
-        of_seed[seed] = found
+        of_seed[seed] = scenarios
         progress.step('of the seeds')
     progress.end()
     results = {scenario: {name: [of_seed[seed][scenario][name]

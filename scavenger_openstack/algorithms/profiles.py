@@ -35,32 +35,6 @@ class Profile(NamedTuple):
     caused: Mapping[str, Estimate]
 
 
-NOTHING = Profile({}, {})
-"""The profile of what was never measured, and of an empty host."""
-
-
-def check(profile: Profile) -> None:
-    """Return if names and numbers are those of a profile.
-
-    :raises ValueError: a sentence that names the entry.
-    """
-    for side, estimates in zip(Profile._fields, profile, strict=True):
-        for name, (value, low, high) in estimates.items():
-            if name not in NAMES:
-                raise ValueError(f'{side}: there is no source of '
-                                 f'interference {name!a:.80}')
-            # One comparison that no NaN passes.
-            if not 0 <= low <= value <= high <= 1:
-                raise ValueError(
-                    f'{side}: {name}: low {low:g}, value {value:g} and high '
-                    f'{high:g} must be in this order, from 0 to 1')
-
-
-def values(estimates: Mapping[str, Estimate]) -> dict[str, float]:
-    """Return the values alone, by the name of the SoI."""
-    return {name: estimate.value for name, estimate in estimates.items()}
-
-
 def distance(tolerated: Mapping[str, float], caused: Mapping[str, float]
              ) -> float:
     """Return ``||tolerated - caused||_1`` over the SoIs that both have.
@@ -68,19 +42,6 @@ def distance(tolerated: Mapping[str, float], caused: Mapping[str, float]
     Source: iBench, equation (1).
     """
     return math.fsum(abs(tolerated[name] - caused[name])
-                     for name in tolerated.keys() & caused.keys())
-
-
-def excess(tolerated: Mapping[str, float], caused: Mapping[str, float]
-           ) -> float:
-    """Return by how much ``caused`` is above ``tolerated``, over the SoIs
-    that both have.
-
-    Equation (1) without the part that hurts nothing (ours): what is
-    tolerated and not caused is slack, and a host with much of it is no
-    worse than a host with little.
-    """
-    return math.fsum(max(0.0, caused[name] - tolerated[name])
                      for name in tolerated.keys() & caused.keys())
 
 
@@ -101,9 +62,12 @@ def levels(tolerated: Mapping[str, float], caused: Mapping[str, float]
 
 
 def harm(newcomer: Levels, residents: Levels) -> float:
-    """Return the :func:`excess` of both directions, 0 or more: of what a
-    newcomer causes over what the residents tolerate, and of what these
-    cause over what the newcomer does.
+    """Return how much a newcomer and the residents of a host harm each other,
+    0 or more: what either causes above what the other tolerates.
+
+    Equation (1) without the part that hurts nothing (ours): what is
+    tolerated and not caused is slack, and a host with much of it is no
+    worse than a host with little.
     """
     amount = 0.0
     # A loop, since a scheduler calls this for each host.
@@ -135,29 +99,9 @@ def keys(*, project: str, application: str = '', flavors: Iterable[str] = (),
                 yield kind, target, ''
 
 
-def together(profiles: Iterable[Profile]) -> Profile:
-    """Return the profile of workloads that run on the same host: the
-    :func:`values_together`, from the best to the worst case.
-    """
-    residents = list(profiles)
-    tolerated, caused = values_together(
-        (values(profile.tolerated), values(profile.caused))
-        for profile in residents)
-    least, most_caused = values_together(
-        ({name: estimate.low for name, estimate in profile.tolerated.items()},
-         {name: estimate.high for name, estimate in profile.caused.items()})
-        for profile in residents)
-    most, least_caused = values_together(
-        ({name: estimate.high for name, estimate in profile.tolerated.items()},
-         {name: estimate.low for name, estimate in profile.caused.items()})
-        for profile in residents)
-    return Profile(_estimates(tolerated, least, most),
-                   _estimates(caused, least_caused, most_caused))
-
-
-def values_together(residents: Iterable[tuple[Mapping[str, float],
-                                              Mapping[str, float]]]
-                    ) -> tuple[dict[str, float], dict[str, float]]:
+def together(residents: Iterable[tuple[Mapping[str, float],
+                                       Mapping[str, float]]]
+             ) -> tuple[dict[str, float], dict[str, float]]:
     """Return what workloads on the same host tolerate and cause (ours).
 
     What they cause adds up, to 1 at most, since the effect of an SoI is
@@ -183,12 +127,3 @@ def values_together(residents: Iterable[tuple[Mapping[str, float],
                 least[name] = left
     return ({name: max(0.0, left) for name, left in least.items()},
             {name: min(1.0, total) for name, total in sums.items()})
-
-
-def _estimates(values: Mapping[str, float], lows: Mapping[str, float],
-               highs: Mapping[str, float]) -> dict[str, Estimate]:
-    """Return them in the order of the paper.  A rounding error must not put
-    a value outside of its interval."""
-    return {name: Estimate(values[name], min(values[name], lows[name]),
-                           max(values[name], highs[name]))
-            for name in SOI_NAMES if name in values}

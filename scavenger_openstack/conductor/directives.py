@@ -197,12 +197,12 @@ def profiling(wanted: rows.Wanted, asker: Asker
               ) -> report.ProfilingOrder | None:
     """Return the profile that is to be measured on a host, as long as its
     aggregate allows that."""
-    order = wanted.profilings.get(asker.host_id)
-    if order is None or not wanted.allows_profiling(asker.name):
+    row = wanted.profilings.get(asker.host_id)
+    if row is None or not wanted.allows_profiling(asker.name):
         return None
-    return report.ProfilingOrder(
-        id=order.uuid, workload=order.workload, instance=order.instance,
-        form=order.form, seconds=order.seconds, until_s=order.until_s)
+    return report.ProfilingOrder(id=row['uuid'], **{
+        name: row[name] for name in ('workload', 'instance', 'form',
+                                     'seconds', 'until_s')})
 
 
 def _cut(content: dict[str, Any]) -> dict[str, Any]:

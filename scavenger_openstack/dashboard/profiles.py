@@ -90,7 +90,7 @@ def _sentences(fields: Fields, shown: Mapping[str, Any]) -> Iterator[str]:
         alone, bound = (amounts.of_signal(qos['signal'], qos[name])
                         for name in ('alone', 'bound'))
         yield _('Its quality of service is %(signal)s: %(alone)s alone; '
-                'above %(bound)s it breaks.') % {
+                'it breaks at %(bound)s.') % {
                     'signal': printable(qos['signal']), 'alone': alone,
                     'bound': bound}
 

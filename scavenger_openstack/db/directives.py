@@ -71,17 +71,6 @@ class Override(NamedTuple):
     expires_s: float
 
 
-class Profiling(NamedTuple):
-    """A profile that is to be measured."""
-
-    uuid: str
-    workload: str
-    instance: str
-    form: str
-    seconds: float
-    until_s: float
-
-
 class Wanted(NamedTuple):
     """All that operators want of the cloud.
 
@@ -89,7 +78,7 @@ class Wanted(NamedTuple):
     (kind, scope, target), ``overrides`` by host id.  ``specs`` is another
     number when specs have changed, 0 before the first.  ``settings`` are
     those of each aggregate that has some, ``services`` the hosts with a
-    compute service of Nova.  ``profilings`` is by host id.
+    compute service of Nova.  ``profilings`` are rows by host id.
     """
 
     switches: dict[tuple[str, str], Switch] = {}
@@ -99,7 +88,7 @@ class Wanted(NamedTuple):
     specs: int = 0
     settings: dict[str, dict[str, Any]] = {}
     services: host_names.Index | None = None
-    profilings: dict[int, Profiling] = {}
+    profilings: dict[int, Row] = {}
 
     def allows_profiling(self, host: str) -> bool:
         """Return whether an aggregate of the host allows that profiles are
@@ -173,9 +162,8 @@ def wanted(connection: Connection, now: float) -> Wanted:
         settings=dict(connection.execute(select(
             common.aggregate, common.settings)).tuples().all()),
         services=services.index(connection),
-        profilings={row['host_id']: Profiling(*(
-            row[name] for name in Profiling._fields))
-            for row in profilings.unfinished(connection, now)})
+        profilings={row['host_id']: row for row
+                    in profilings.unfinished(connection, now)})
 
 
 def hosts(connection: Connection, now: float, since_s: float, host: str

@@ -123,7 +123,7 @@ def _validate(options: argparse.Namespace, interrupt: interrupt_.Interrupt
 def _profile(options: argparse.Namespace, interrupt: interrupt_.Interrupt
              ) -> int:
     """Profile a workload; the document has a form of its own."""
-    from scavenger_openstack.ibench.profile import tables
+    from scavenger_openstack.ibench.profile import document as document_
     from scavenger_openstack.ibench.profile import whole as profile
     from scavenger_openstack.ibench.profile import wish
     document, notes = profile.make_profile(wish.Wish(
@@ -144,9 +144,9 @@ def _profile(options: argparse.Namespace, interrupt: interrupt_.Interrupt
         pathlib.Path(options.output).write_text(
             text.json_page(document) + '\n')
     print(text.json_page(document) if options.json
-          else '\n'.join(tables.lines(document, notes)))
+          else '\n'.join(document_.lines(document, notes)))
     if options.html:
-        pathlib.Path(options.html).write_text(tables.page(
+        pathlib.Path(options.html).write_text(document_.page(
             document, notes, options.workload_cgroup or options.instance
             or options.workload_command))
     return 0
@@ -232,7 +232,8 @@ def _measure(host: run.Host, starts: Sequence[arguments.Start],
             for start, (_, levels) in zip(starts, jobs, strict=True):
                 bar.show_time(f'{start.soi.name}: its rate alone')
                 rates.append(run.calibrate(host, start))
-                work.append((start, run.calibrated_words(rates[-1], levels)))
+                work.append((start, run.level_words(
+                    levels, chunk_s=rates[-1]['chunk_s'])))
         results = run.play(
             host, work, on_turn=lambda kernels: bar.show_time(', '.join(
                 _state(kernel.result) for kernel in kernels)))

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ctrl-C, heard only where a program can stop cleanly."""
+"""Signals that end a program, acted on only where it can stop cleanly."""
 
 from __future__ import annotations
 
 import signal
 import time
 from types import FrameType
-from typing import Protocol
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SLICE_S = 0.1
@@ -15,13 +14,6 @@ SLICE_S = 0.1
 
 class Interrupted(Exception):
     """A signal asks the program to end."""
-
-
-class Stop(Protocol):
-    """What can end a measurement at each of its waits."""
-
-    def check(self) -> None:
-        """:raises Interrupted: it is to end."""
 
 
 class Interrupt:

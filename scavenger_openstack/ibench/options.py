@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-import re
 from typing import TypeVar
 
 from scavenger_openstack import command_line
@@ -27,7 +26,6 @@ VALIDATE_S = 0.5
 PROFILE_REPEATS = 3
 LONGEST_S = 86400.0
 SHORTEST_S = 0.001
-_UNITS_S = {'ms': 1e-3, 's': 1.0, 'm': 60.0, 'h': 3600.0}
 
 
 def parser() -> command_line.Parser:
@@ -275,10 +273,10 @@ def seconds(text: str) -> float:
 
     :raises ArgumentTypeError: it is none, or out of range.
     """
-    match = re.fullmatch(r'([0-9]*\.?[0-9]+)(ms|s|m|h)?', text.strip())
-    duration_s = (float(match[1]) * _UNITS_S[match[2] or 's'] if match
-                  else -1.0)
-    if not SHORTEST_S <= duration_s <= LONGEST_S:
+    word = text.strip()
+    duration_s = command_line.duration_s(
+        f'{word}s' if word[-1:].isdecimal() else word)
+    if duration_s is None or not SHORTEST_S <= duration_s <= LONGEST_S:
         raise argparse.ArgumentTypeError(
             f'{text} is no duration from 1ms to 24h, such as 5, 10ms or 2m')
     return duration_s

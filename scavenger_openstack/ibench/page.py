@@ -6,29 +6,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Mapping
-from collections.abc import Sequence
 import html
 from typing import Any
 
 from scavenger_openstack import amounts
 from scavenger_openstack.ibench import report
+from scavenger_openstack.plot import page as page_
 from scavenger_openstack.plot import panels
 from scavenger_openstack.plot import shapes
 
-STYLE = '''
-body{margin:0;background:#f8fafc;color:#1f2937;
- font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
-main{max-width:1220px;margin:0 auto;padding:28px 20px 60px}
-h1{font-size:24px;margin:0 0 4px}h2{font-size:17px;margin:34px 0 2px}
-p{margin:4px 0 10px;max-width:80ch;color:#4b5563}
-.grid{display:grid;gap:12px;margin-top:10px;
- grid-template-columns:repeat(auto-fill,minmax(330px,1fr))}
-.card{background:#fff;border:1px solid #e5e7eb;border-radius:10px;
- padding:6px 4px 2px;overflow-x:auto}svg{width:100%;display:block}
-table{border-collapse:collapse;font-size:13.5px;
- font-variant-numeric:tabular-nums}
-th,td{padding:4px 9px;text-align:right;border-bottom:1px solid #eef0f3}
-th{color:#6b7280;font-weight:600}td:first-child{text-align:left}
+STYLE = page_.PROSE + '''
+table{width:auto}th,td{text-align:right}
+th{color:#6b7280}td:first-child{text-align:left}
 '''
 
 _PERCENTS = [(at, f'{at} %' if at < 100 else '100')
@@ -43,10 +32,10 @@ def page(document: Mapping[str, Any]) -> str:
                  if soi['points']]
         missing = [[soi['number'], soi['name'], soi['reason']]
                    for soi in document['sois'] if soi['reason']]
-        parts = [_grid(cards)]
+        parts = [page_.grid(cards)]
         if missing:
             parts += ['<h2>Not shown on this host</h2>',
-                      _table(('SoI', 'name', 'why'), missing)]
+                      page_.table(('SoI', 'name', 'why'), missing)]
         if document['pairs']:
             parts += ['<h2>Pairs on one core</h2>', _pairs(document)]
         title = 'Effect of each source of interference'
@@ -56,28 +45,13 @@ def page(document: Mapping[str, Any]) -> str:
             parts += [f'<h2>SoI {soi["number"]}, '
                       f'{html.escape(soi["name"])}</h2>',
                       f'<p>100 % is {html.escape(soi["whole"])}.</p>',
-                      _grid([_time_panel(soi), _level_panel(soi)])]
+                      page_.grid([_time_panel(soi), _level_panel(soi)])]
         title = 'Sources of interference'
-    notes = ''.join(f'<p>{html.escape(note)}.</p>'
-                    for note in document['notes'])
-    return ("<!DOCTYPE html><html lang='en'><head><meta charset='utf-8'>"
-            "<meta name='viewport' content='width=device-width'>"
-            f'<title>scavenger-ibench: {document["command"]}</title>'
-            f'<style>{STYLE}</style></head><body><main><h1>{title}</h1>'
-            + '\n'.join([notes, *parts]) + '</main></body></html>\n')
-
-
-def _grid(cards: Iterable[str]) -> str:
-    return "<div class='grid'>" + ''.join(
-        f"<div class='card'>{card}</div>" for card in cards) + '</div>'
-
-
-def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    def line(cells: Iterable[str], tag: str) -> str:
-        return '<tr>' + ''.join(f'<{tag}>{html.escape(cell)}</{tag}>'
-                                for cell in cells) + '</tr>'
-    return (f'<table>{line(titles, "th")}'
-            + ''.join(line(row, 'td') for row in rows) + '</table>')
+    return page_.page(
+        f'scavenger-ibench: {document["command"]}', STYLE,
+        [f'<h1>{title}</h1>',
+         *(f'<p>{html.escape(note)}.</p>' for note in document['notes']),
+         *parts])
 
 
 def _axis(values: Iterable[float], unit: str = '') -> panels.Axis:
@@ -160,7 +134,7 @@ def _pairs(document: Mapping[str, Any]) -> str:
     names = report.pair_names(document['pairs'])
     cells = report.pair_cells(document['pairs'])
     return (f'<p>Each at {document["pair_percent"]:g} %: what the row '
-            'reaches beside the column, in % of alone.</p>' + _table(
+            'reaches beside the column, in % of alone.</p>' + page_.table(
                 ('', *names), [[name, *(
                     '' if (name, other) not in cells
                     else f'{100 * cells[name, other]:.0f}'

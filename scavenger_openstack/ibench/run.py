@@ -30,8 +30,10 @@ from scavenger_openstack.ibench import interrupt as interrupt_
 
 END_S = 5.0
 CALIBRATE_S = 0.2
-_EVERY_S = 0.1
+EVERY_S = 0.1
 _SHORTEST_EVERY_S = 0.001
+ENDLESS_S = 1e6
+"""Of a level that is held until the kernel is ended."""
 _READ_BYTES = 1 << 16
 
 Event = dict[str, Any]
@@ -52,7 +54,7 @@ class Host(NamedTuple):
     """
 
     program: pathlib.Path
-    interrupt: interrupt_.Stop
+    interrupt: interrupt_.Interrupt
     cgroup: cgroup_.Cgroup | None = None
     enter: tuple[str, ...] = ()
 
@@ -158,10 +160,15 @@ class Kernel:
 
 
 def start_process(command: Sequence[str], cgroup: cgroup_.Cgroup | None,
-                  cpus: Iterable[int] = ()) -> subprocess.Popen[bytes]:
+                  cpus: Iterable[int] = (), *,
+                  stdout: int | None = subprocess.PIPE,
+                  stderr: int | None = subprocess.PIPE
+                  ) -> subprocess.Popen[bytes]:
     """Start a program in a session of its own, inside of the cgroup.
 
     :param cpus: where it runs; none: where this process may
+    :param stdout: as that of :class:`subprocess.Popen`
+    :param stderr: likewise
     :raises ConfigError: it cannot be started.
     """
     def prepare() -> None:
@@ -172,9 +179,8 @@ def start_process(command: Sequence[str], cgroup: cgroup_.Cgroup | None,
 
     try:
         return subprocess.Popen(
-            list(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, start_new_session=True,
-            preexec_fn=prepare)
+            list(command), stdin=subprocess.DEVNULL, stdout=stdout,
+            stderr=stderr, start_new_session=True, preexec_fn=prepare)
     except (OSError, subprocess.SubprocessError) as exc:
         where = f' in the cgroup {cgroup.path}' if cgroup else ''
         raise errors.ConfigError(
@@ -183,13 +189,13 @@ def start_process(command: Sequence[str], cgroup: cgroup_.Cgroup | None,
 
 
 def end_process(process: subprocess.Popen[bytes]) -> None:
-    """End a process: it is asked, then killed; ended already is fine."""
-    if process.poll() is None:
-        process.terminate()
-        try:
-            process.wait(END_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
+    """End a process of :func:`start_process` and its process group: SIGTERM
+    first, then SIGKILL; ended already is fine."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is not None:
+            break
+        os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(END_S)
     for stream in (process.stdout, process.stderr):
         if stream is not None:
@@ -198,7 +204,7 @@ def end_process(process: subprocess.Popen[bytes]) -> None:
 
 
 def wait_serving(process: subprocess.Popen[bytes],
-                 interrupt: interrupt_.Stop) -> None:
+                 interrupt: interrupt_.Interrupt) -> None:
     """Wait until a remote end says that it listens.
 
     :raises ConfigError: it cannot; its sentence.
@@ -220,42 +226,49 @@ def _sentence(text: bytes) -> str:
 
 
 def calibrate(host: Host, start: arguments.Start,
-              seconds: float = CALIBRATE_S) -> Event:
+              seconds: float = CALIBRATE_S, times: int = 1) -> Event:
     """Return the rates of a kernel that runs alone.
 
+    :param times: of so many runs the fastest counts: other work disturbed it
+        least
     :raises ConfigError: it cannot run here.
     :raises DriverError: it fails.
     :raises Interrupted: a signal came.
     """
-    result, = play(host, [(start, (f'calibrate_s={seconds:g}',))])
-    if result.calibrated is None:
-        raise errors.DriverError(f'{start.soi.name} ended without a '
-                                 'calibration')
-    return result.calibrated
+    rates = []
+    for _ in range(times):
+        result, = play(host, [(start, (f'calibrate_s={seconds:g}',))])
+        if result.calibrated is None:
+            raise errors.DriverError(f'{start.soi.name} ended without a '
+                                     'calibration')
+        rates.append(result.calibrated)
+    return min(rates, key=lambda calibrated: calibrated['chunk_s'])
 
 
-def calibrated_words(calibrated: Event, levels: Sequence[arguments.Level]
-                     ) -> tuple[str, ...]:
-    """Return the words for levels after a calibration of before."""
-    return (f'chunk_s={calibrated["chunk_s"]:.9g}', *level_words(levels))
+def level_words(levels: Sequence[arguments.Level], *,
+                chunk_s: float | None = None, every_s: float = EVERY_S
+                ) -> tuple[str, ...]:
+    """Return the words of a kernel for its levels.
 
-
-def level_words(levels: Sequence[arguments.Level]) -> tuple[str, ...]:
-    """Return the words for levels that follow a calibration."""
-    shortest_s = min(level.seconds for level in levels)
-    every_s = max(_SHORTEST_EVERY_S, min(_EVERY_S, shortest_s))
-    return arguments.levels_word(levels), f'every_s={every_s:g}'
+    :param chunk_s: from a calibration; None: the kernel calibrates first
+    :param every_s: from one report to the next, at most a level
+    """
+    every_s = max(_SHORTEST_EVERY_S, min(
+        every_s, *(level.seconds for level in levels)))
+    return (*([] if chunk_s is None else [f'chunk_s={chunk_s:.9g}']),
+            arguments.levels_word(levels), f'every_s={every_s:g}')
 
 
 def play(host: Host, jobs: Sequence[tuple[arguments.Start, Sequence[str]]],
          *, on_event: Callable[[Kernel, Event], None] | None = None,
-         on_turn: Callable[[Sequence[Kernel]], None] | None = None,
+         on_turn: Callable[[Sequence[Kernel]], bool | None] | None = None,
          turn_s: float = interrupt_.SLICE_S,
          wake: Source | None = None) -> list[Result]:
-    """Run kernels beside each other until each has ended.
+    """Run kernels beside each other until each has ended, or ``on_turn``
+    ends them.
 
     :param jobs: each kernel, with its further words
-    :param on_turn: called at least each ``turn_s``
+    :param on_turn: called at least each ``turn_s``; true ends all kernels
     :param wake: it is called at once, too, when this can be read
     :raises ConfigError: one cannot run here; the others are ended.
     :raises DriverError: one fails; likewise.
@@ -281,8 +294,8 @@ def play(host: Host, jobs: Sequence[tuple[arguments.Start, Sequence[str]]],
                     if kernel.closed:
                         selector.unregister(kernel)
                         kernel.check()
-                if on_turn is not None:
-                    on_turn(kernels)
+                if on_turn is not None and on_turn(kernels):
+                    break
     finally:
         for kernel in kernels:
             kernel.end()

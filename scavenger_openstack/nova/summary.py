@@ -80,8 +80,8 @@ class Hosts(dict[str, Host]):
         try:
             return self._hosts[name]
         except KeyError:
-            host_name = self._index.find(name)
-            host = None if host_name is None else self[host_name]
+            reported = self._index.find(name)
+            host = None if reported is None else self[reported]
             if len(self._hosts) >= MOST_NAMES:
                 self._hosts.clear()
             self._hosts[name] = host
@@ -98,7 +98,7 @@ class Hosts(dict[str, Host]):
             if len(self._harms) >= MOST_NEWCOMERS:
                 self._harms.clear()
             kept = self._harms[newcomer] = {}
-        levels, amounts = self.profiles[newcomer], []
+        levels, harms = self.profiles[newcomer], []
         for name in names:
             harm = kept.get(name)
             if harm is None:
@@ -108,8 +108,8 @@ class Hosts(dict[str, Host]):
                 if len(kept) >= MOST_NAMES:
                     kept.clear()
                 kept[name] = harm
-            amounts.append(harm)
-        return amounts
+            harms.append(harm)
+        return harms
 
 
 def parse(answer: Any) -> Hosts:
@@ -122,17 +122,17 @@ def parse(answer: Any) -> Hosts:
     """
     hosts, ignored = {}, 0
     try:
-        for entry in answer['hosts']:
-            residents, wrong = _levels(entry)
+        for host in answer['hosts']:
+            residents, wrong = _levels(host)
             ignored += wrong
-            hosts[entry['name']] = Host(
-                bool(entry['silent']),
-                _number(entry['headroom'].get('cpu_cores')),
-                _number(entry['headroom'].get('memory_bytes')),
-                _number(entry['capacity'].get('cpu_cores')),
-                int(entry['incidents']),
-                _number(entry['background_vcpus']) or 0.0,
-                bool(entry['enforcing']), residents)
+            hosts[host['name']] = Host(
+                bool(host['silent']),
+                _number(host['headroom'].get('cpu_cores')),
+                _number(host['headroom'].get('memory_bytes')),
+                _number(host['capacity'].get('cpu_cores')),
+                int(host['incidents']),
+                _number(host['background_vcpus']) or 0.0,
+                bool(host['enforcing']), residents)
         of_newcomers, others = _profiles(answer.get('profiles', []))
         return Hosts(hosts, of_newcomers, ignored + others)
     except (ArithmeticError, LookupError, TypeError, AttributeError) as exc:
@@ -232,8 +232,8 @@ class Summary:
                 LOG.info('There is a summary of the hosts again')
             self._failed = ''
             if hosts.ignored and not self._hosts.ignored:
-                LOG.warning('%d parts of the summary of the hosts are no '
-                            'interference profiles, they are ignored',
+                LOG.warning('Parts of the summary of the hosts are no '
+                            'interference profiles and are ignored: %d',
                             hosts.ignored)
             self._hosts, self._read_s = hosts, began
         finally:

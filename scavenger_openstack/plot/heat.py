@@ -10,10 +10,13 @@ and on dark ones.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import html
 from typing import Any
 
+from scavenger_openstack.plot import page as page_
 from scavenger_openstack.plot import shapes
 from scavenger_openstack import text
 from scavenger_openstack.types import printable
@@ -61,8 +64,29 @@ def rows(document: Mapping[str, Any]) -> list[Row]:
     """Return all sources of interference, in order, out of the JSON document
     of a profile."""
     tolerated, caused = (document.get(name, {}) for name in COLUMNS)
-    return [(label, _estimate(tolerated.get(soi)), _estimate(caused.get(soi)))
+    return [(label, estimate(tolerated.get(soi)), estimate(caused.get(soi)))
             for soi, label in LABELS.items()]
+
+
+def estimate(fields: Mapping[str, float] | None) -> Estimate | None:
+    """Return an estimate of a JSON document; ``None``: not measured."""
+    return None if fields is None else (
+        fields['value'], fields['low'], fields['high'])
+
+
+def page(workload: str, document: Mapping[str, Any], parts: Iterable[str]
+         ) -> str:
+    """Return a page with the heat map of a profile.
+
+    :param workload: its name; any text
+    :param document: the JSON document of the profile
+    :param parts: HTML below the heat map
+    """
+    title = f'Interference profile of {printable(workload)}'
+    return page_.page(title, page_.PROSE + 'th,td{text-align:left}', [
+        f'<h1>{html.escape(title)}</h1>',
+        f"<section class='card'>{svg(workload, rows(document))}</section>",
+        *parts])
 
 
 def svg(title: str, rows: Sequence[Row]) -> str:
@@ -150,12 +174,6 @@ def luminance(colour: tuple[int, int, int]) -> float:
         part / 255 / 12.92 if part / 255 <= 0.04045
         else ((part / 255 + 0.055) / 1.055) ** 2.4 for part in colour)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
-def _estimate(fields: Mapping[str, float] | None) -> Estimate | None:
-    if fields is None:
-        return None
-    return fields['value'], fields['low'], fields['high']
 
 
 def _x(column: int) -> float:

@@ -20,6 +20,15 @@ th,td{padding:6px 9px;border-bottom:1px solid #e5e7eb}
  padding:12px;margin-top:14px;overflow-x:auto}
 """
 
+PROSE = """
+h1{font-size:24px;margin:0 0 4px}h2{font-size:17px;margin:34px 0 2px}
+p{margin:4px 0 10px;max-width:80ch;color:#4b5563}
+.grid{display:grid;gap:12px;margin-top:10px;
+ grid-template-columns:repeat(auto-fill,minmax(330px,1fr))}
+.grid .card{padding:6px 4px 2px;margin-top:0}
+"""
+"""CSS of headings, sentences and :func:`grid`."""
+
 
 def page(title: str, style: str, body: Iterable[str]) -> str:
     """Return a page.
@@ -32,6 +41,12 @@ def page(title: str, style: str, body: Iterable[str]) -> str:
             f'<title>{html.escape(title)}</title>'
             f'<style>{STYLE}{style}</style></head><body><main>'
             + '\n'.join(body) + '</main></body></html>\n')
+
+
+def grid(cards: Iterable[str]) -> str:
+    """Return pictures beside each other; the page needs :data:`PROSE`."""
+    return "<div class='grid'>" + ''.join(
+        f"<div class='card'>{card}</div>" for card in cards) + '</div>'
 
 
 def table(titles: Iterable[str], rows: Iterable[Sequence[str]], *,

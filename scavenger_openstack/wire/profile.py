@@ -122,6 +122,14 @@ def as_json(document: Document) -> dict[str, Any]:
             for name, value in values.items() if value is not None}
 
 
+def estimates_as_json(estimates: Mapping[str, Estimate]
+                      ) -> dict[str, dict[str, float]]:
+    """Return estimates as they are in a document, with 4 decimals."""
+    return {name: {field: round(number, 4)
+                   for field, number in estimate._asdict().items()}
+            for name, estimate in estimates.items()}
+
+
 def _check_size(size_bytes: int) -> None:
     if size_bytes > MAX_PROFILE_BYTES:
         raise errors.WireError(f'profile: {size_bytes} bytes; at most '

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What comes of a profile that was asked for."""
+"""Results of a request to measure a profile."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ MOST_READ = MAX_PROFILE_BYTES + 1
 
 
 class Process:
-    """One that measures: its standard output is the profile.
+    """A process that measures: its standard output is the profile.
 
     :raises OSError: it cannot be started.
     """
@@ -58,43 +58,43 @@ class Process:
             raise
 
     def beat(self) -> None:
-        """Show it that the agent is alive."""
+        """Send a sign of life of the agent."""
         stdin = self._process.stdin
         if stdin is not None and not stdin.closed:
             with contextlib.suppress(OSError):
                 os.write(stdin.fileno(), b'.')
 
     def stop(self) -> None:
-        """Have it end what it made, and itself."""
+        """Ask the process to remove what it made, and to end."""
         if self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
 
     def kill(self) -> None:
-        """Kill it; the kernel kills what it injects with."""
+        """Kill the process; the kernel kills what it injects with."""
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
 
     def status(self) -> int | None:
-        """Return its exit status, ``None`` while it runs."""
+        """Return the exit status, ``None`` while the process runs."""
         return self._process.poll()
 
     def wait(self, seconds: float) -> bool:
-        """Whether it ends within so long."""
+        """Whether the process ends within so long."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
         return self._process.poll() is not None
 
     def texts(self) -> tuple[str, str]:
-        """Return what it wrote, and its complaint in one line."""
-        found = []
+        """Return standard output, and standard error in one line."""
+        texts = []
         for file in self._files:
             file.seek(0)
-            found.append(file.read(MOST_READ).decode('utf-8', 'replace'))
-        return found[0].strip(), ' '.join(found[1].split())
+            texts.append(file.read(MOST_READ).decode('utf-8', 'replace'))
+        return texts[0].strip(), ' '.join(texts[1].split())
 
     def close(self) -> None:
-        """Close its files; it has ended."""
+        """Close the files of a process that has ended."""
         self.stop()
         for file in self._files:
             file.close()

@@ -28,6 +28,7 @@ from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Workload
 from scavenger_openstack.wire import fit
+from scavenger_openstack.wire.profile import FORMS
 from scavenger_openstack.wire.profile import MAX_PROFILE_BYTES
 
 LOG = log.getLogger(__name__)
@@ -290,7 +291,7 @@ def why_not(now: float, order: orders_.ProfilingOrder, situation: Situation,
     """
     if now >= order.until_s:
         return 'the request came too late, it is no longer valid'
-    if order.form not in ('long', 'short'):
+    if order.form not in FORMS:
         return f'this agent measures no form {order.form!a:.80}'
     workload = situation.workloads.get(order.workload)
     if workload is None or (order.instance

@@ -90,13 +90,13 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
     reader = call.only(policies.PROFILES_ALL, policies.PROFILES_LIST)
     if reader is not None:
         call.hide(HIDDEN_FILTERS, FILTERS)
-    found = profiles.page(
+    rows = profiles.page(
         connection, kind=query.get('kind'), target=call.name('target'),
         project=query.get('project'), reader=reader,
         after=call.after_id() if reader is None else call.after_row(
             [str], functools.partial(profiles.id_of, connection, reader)),
         limit=call.limit + 1)
-    return call.page(found, functools.partial(_shape, reader=reader),
+    return call.page(rows, functools.partial(_shape, reader=reader),
                      lambda row: [row['id'] if reader is None
                                   else row['uuid']])
 

@@ -80,7 +80,7 @@ def show(call: Call, connection: Any) -> dict[str, Any]:
 
 
 def create(call: Call, connection: Any) -> dict[str, Any]:
-    """Ask for it, where the host's aggregate allows it, as long as the
+    """Request a profile, where an aggregate of the host allows that and the
     budget of the host lasts."""
     # First: what two ask for at once is looked at one after the other.
     generation.count(connection)
@@ -88,27 +88,9 @@ def create(call: Call, connection: Any) -> dict[str, Any]:
     _check_host(call, connection, host)
     workload = _workload(connection, host, call.body['workload'])
     kind, target = _target(call.body, workload)
-    profilings.give_up(connection, call.now_s)
-    going = profilings.unfinished(connection, call.now_s)
-    for row in going:
-        if row['host_id'] == host['id']:
-            raise faults.conflict(
-                f'The profile of {row["workload"]} is measured on '
-                f'{host["name"]} now; wait until it ends, or remove '
-                f'{row["uuid"]}.', 'host')
-    if len(going) >= call.profile_hosts:
-        raise faults.conflict(
-            f'Profiles are measured on {len(going)} hosts now, and [api] '
-            f'profile_hosts allows {call.profile_hosts}; wait until one '
-            'ends.', 'host')
-    left_s = call.profile_seconds_per_day - profilings.used_s(
-        connection, host['id'], call.now_s)
     form = call.body.get('form', 'short')
-    seconds = min(call.body.get('seconds', DEFAULT_SECONDS[form]), left_s)
-    if seconds <= 0:
-        raise faults.conflict(
-            f'{host["name"]} has used its {call.profile_seconds_per_day:g} '
-            's of a day ([api] profile_seconds_per_day).', 'host')
+    seconds = min(call.body.get('seconds', DEFAULT_SECONDS[form]),
+                  _left_s(call, connection, host))
     row = {'uuid': uuid.uuid4().hex, 'host_id': host['id'],
            'workload': workload['name'], 'instance': workload['instance'],
            'kind': kind, 'target': target,
@@ -125,8 +107,35 @@ def create(call: Call, connection: Any) -> dict[str, Any]:
     return {'profiling': shown}
 
 
+def _left_s(call: Call, connection: Any, host: Mapping[str, Any]) -> float:
+    """Return how long load may still be injected on a host today.
+
+    :raises Fault: 409, no longer, or hosts are being measured.
+    """
+    profilings.give_up(connection, call.now_s)
+    going = profilings.unfinished(connection, call.now_s)
+    for row in going:
+        if row['host_id'] == host['id']:
+            raise faults.conflict(
+                f'The profile of {row["workload"]} is measured on '
+                f'{host["name"]} now; wait until it ends, or remove '
+                f'{row["uuid"]}.', 'host')
+    if len(going) >= call.profile_hosts:
+        raise faults.conflict(
+            f'Profiles are measured on {len(going)} hosts now, and [api] '
+            f'profile_hosts allows {call.profile_hosts}; wait until one '
+            'ends.', 'host')
+    left_s = call.profile_seconds_per_day - profilings.used_s(
+        connection, host['id'], call.now_s)
+    if left_s <= 0:
+        raise faults.conflict(
+            f'{host["name"]} has used its {call.profile_seconds_per_day:g} '
+            's of a day ([api] profile_seconds_per_day).', 'host')
+    return left_s
+
+
 def delete(call: Call, connection: Any) -> None:
-    """Have it ended."""
+    """End a request."""
     row = _row(call, connection)
     if not profilings.end(connection, row['id'], profilings.FAILED,
                           f'removed by {call.caller.name}', call.now_s):

@@ -19,7 +19,6 @@ from scavenger_openstack.wire import profile
 DIGITS = 4
 """Of a share in this answer, which is long."""
 
-AMOUNTS = schemas.mapping(schemas.NUMBER)
 _SHARES = schemas.mapping({'type': 'number', 'minimum': 0, 'maximum': 1})
 
 LEVELS = {

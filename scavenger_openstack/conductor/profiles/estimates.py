@@ -21,7 +21,6 @@ from oslo_log import log
 from scavenger_openstack.algorithms import profile_estimate
 from scavenger_openstack.algorithms.profile_estimate import Estimated
 from scavenger_openstack.algorithms.profile_estimate import Target
-from scavenger_openstack.algorithms import profiles
 from scavenger_openstack.conductor import periodic
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import newest
@@ -45,7 +44,6 @@ EVERY_S = 3600.0
 
 DAYS = 30
 """What began earlier says little of what workloads are now."""
-DAY_S = 86400.0
 
 BATCH = 100
 """Incidents of one transaction: each may have 100 KiB of evidence."""
@@ -86,7 +84,7 @@ def refresh(engine: connect.Engine, now: float
     after: tuple[float, int] | None = None
     while len(read) < MOST_INCIDENTS:
         some, times, after = connect.read(engine, functools.partial(
-            _read, since_s=now - DAYS * DAY_S, after=after))
+            _read, since_s=now - DAYS * periodic.DAY_S, after=after))
         read += some
         ended = times | ended       # the newest come first
         if after is None:
@@ -131,24 +129,24 @@ def _read(connection: connect.Connection, since_s: float,
     """Return the incidents of a batch; when the newest of each victim's
     target began that has ended, and when it ended; and the last of the
     batch, ``None`` when no more may follow."""
-    found = incidents.with_evidence(
+    batch = incidents.with_evidence(
         connection, causes=profile_estimate.SOIS_OF, kinds=KINDS,
         without=Outcome.REFUTED, since_s=since_s, after=after, limit=BATCH)
     targets = {
         (row.host_id, row.name): targets_of(row.application, row.flavor,
                                             row.project)
         for row in newest.workloads(connection, {
-            (row['host_id'], name) for row in found for name in _named(row)})}
+            (row['host_id'], name) for row in batch for name in _named(row)})}
     times: dict[Target, tuple[float, float]] = {}
-    for row in found:
+    for row in batch:
         if row['ended_s'] is not None:
             for target in targets.get((row['host_id'], row['victim']), ()):
                 times.setdefault(target, (row['begun_s'], row['ended_s']))
     return [_incident(row, {
         name: targets.get((row['host_id'], name), [])
-        for name in _named(row)}) for row in found], times, (
-            (found[-1]['begun_s'], found[-1]['id'])
-            if len(found) == BATCH else None)
+        for name in _named(row)}) for row in batch], times, (
+            (batch[-1]['begun_s'], batch[-1]['id'])
+            if len(batch) == BATCH else None)
 
 
 def targets_of(application: str, flavor: str, project: str) -> list[Target]:
@@ -188,16 +186,9 @@ def document(target: Target, estimated: Estimated, now: float
     """
     return profile.of_json({
         **target._asdict(), 'source': profile.ESTIMATED, 'measured_s': now,
-        'tolerated': _estimates(estimated.profile.tolerated),
-        'caused': _estimates(estimated.profile.caused),
+        **{part: profile.estimates_as_json(estimates) for part, estimates
+           in estimated.profile._asdict().items()},
         'missing': dict(estimated.missing)})
-
-
-def _estimates(estimates: Mapping[str, profiles.Estimate]
-               ) -> dict[str, dict[str, float]]:
-    return {soi: {name: round(number, 4) for name, number
-                  in estimate._asdict().items()}
-            for soi, estimate in estimates.items()}
 
 
 def store(connection: connect.Connection, target: Target,
@@ -212,11 +203,11 @@ def store(connection: connect.Connection, target: Target,
     except errors.WireError as exc:
         LOG.debug('no profile of %s is estimated: %s', target, exc)
         return False
-    [*there] = rows.page(connection, **target._asdict(), limit=1)
-    if only_again and not there:
+    before = rows.of_target(connection, *target)
+    if only_again and before is None:
         return False
-    values = profile.as_json(after)
-    if there and {**there[0]['document'], 'measured_s': now} == values:
+    if before is not None and profile.as_json(after) == {
+            **before['document'], 'measured_s': now}:
         return False
     return rows.set_profile(connection, after, created_by=ACTOR,
                             now_s=now) is not None

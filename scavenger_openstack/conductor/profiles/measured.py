@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Profiles that hosts were asked to measure: what came of each."""
+"""Results of requests to measure profiles, as hosts report them."""
 
 from __future__ import annotations
 

@@ -14,7 +14,6 @@ from sqlalchemy import insert
 from sqlalchemy import select
 from sqlalchemy import update
 
-from scavenger_openstack.algorithms.profiles import Profile
 from scavenger_openstack.db import rows
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db import tables
@@ -60,6 +59,14 @@ def id_of(connection: Connection, reader: str, uuid: str) -> int | None:
     return None if row is None else int(row['id'])
 
 
+def of_target(connection: Connection, kind: str, target: str, project: str, *,
+              lock: bool = False) -> Row | None:
+    """Return the profile of a target of a project, '' for all projects."""
+    query = select(tables.profiles).where(
+        _P.kind == kind, _P.target == target, _P.project == project)
+    return rows.first(connection, query.with_for_update() if lock else query)
+
+
 def set_profile(connection: Connection, document: profile.Document, *,
                 created_by: str, now_s: float) -> Change | None:
     """Store a profile in place of that of the same kind, target and project.
@@ -71,9 +78,8 @@ def set_profile(connection: Connection, document: profile.Document, *,
     :param now_s: UNIX time
     :raises IntegrityError: another transaction stored one at the same time
     """
-    before = rows.first(connection, select(tables.profiles).where(
-        _P.kind == document.kind, _P.target == document.target,
-        _P.project == document.project).with_for_update())
+    before = of_target(connection, document.kind, document.target,
+                       document.project, lock=True)
     if before is not None:
         if (document.source == profile.ESTIMATED
                 and before['document']['source'] == profile.MEASURED):
@@ -91,21 +97,19 @@ def set_profile(connection: Connection, document: profile.Document, *,
 
 def mark_stale(connection: Connection, kind: str, target: str, project: str,
                begun_s: float, ended_s: float) -> bool:
-    """Note that a measured profile may be another by now; whether it was
-    noted.
+    """Mark a measured profile as stale; false if it is not, or was already.
 
     :param begun_s: when an incident of a victim of the target began: only
         a profile that was stored before is stale
     """
-    for row in page(connection, kind=kind, target=target, project=project,
-                    limit=1):
-        if (row['project'] == project and row['stale_s'] is None
-                and row['created_s'] < begun_s
-                and row['document']['source'] == profile.MEASURED):
-            connection.execute(update(tables.profiles).where(
-                _P.id == row['id']).values(stale_s=ended_s))
-            return True
-    return False
+    row = of_target(connection, kind, target, project)
+    if (row is None or row['stale_s'] is not None
+            or row['created_s'] >= begun_s
+            or row['document']['source'] != profile.MEASURED):
+        return False
+    connection.execute(update(tables.profiles).where(
+        _P.id == row['id']).values(stale_s=ended_s))
+    return True
 
 
 def remove(connection: Connection, id_: int) -> None:
@@ -127,10 +131,10 @@ def of_ids(connection: Connection, wanted: Collection[int]) -> list[Row]:
                     _P.id.in_(some)))]
 
 
-def of_row(row: Row) -> Profile:
-    """Return what a profile tolerates and causes."""
-    document = row['document']
-    return Profile(*(
-        {soi: profile.Estimate(**estimate)
-         for soi, estimate in document[part].items()}
-        for part in Profile._fields))
+def values_of(row: Row) -> tuple[dict[str, float], dict[str, float]]:
+    """Return how much a profile tolerates and causes, by SoI."""
+    tolerated, caused = (
+        {soi: estimate['value']
+         for soi, estimate in row['document'][part].items()}
+        for part in ('tolerated', 'caused'))
+    return tolerated, caused

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Workloads whose profiles operators have had measured, by injection."""
+"""Requests to measure the profile of a workload by injection."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _SHOWN = select(*tables.profilings.c, tables.hosts.c.name.label('host')
 def page(connection: Connection, *, host_id: int | None = None,
          state: str | None = None, after: int | None = None, limit: int
          ) -> list[Row]:
-    """Return a page of them, the newest first."""
+    """Return a page of requests, the newest first."""
     return rows.newest(connection, _SHOWN, tables.profilings,
                        {_P.host_id: host_id, _P.state: state}, after, limit)
 
 
 def show(connection: Connection, uuid: str) -> Row | None:
-    """Return one of them."""
+    """Return a request."""
     return rows.first(connection, _SHOWN.where(_P.uuid == uuid))
 
 
 def unfinished(connection: Connection, now_s: float) -> list[Row]:
-    """Return those that go on, or are to begin."""
+    """Return the requests that are measured, or are to be."""
     return rows.rows(connection, _SHOWN.where(
         _P.unfinished.is_not(None), _P.until_s > now_s).order_by(_P.id))
 
@@ -52,8 +52,8 @@ def measuring(connection: Connection, host_id: int) -> list[Row]:
 
 
 def used_s(connection: Connection, host_id: int, now_s: float) -> float:
-    """Return how long was injected on a host within a day; what goes on
-    counts as long as it may take."""
+    """Return how long load was injected on a host within a day; a request
+    that goes on counts with all that it may take."""
     seconds = connection.execute(select(
         func.sum(_P.used_s)).where(
             _P.host_id == host_id, _P.created_s > now_s - DAY_S)).scalar()
@@ -61,8 +61,9 @@ def used_s(connection: Connection, host_id: int, now_s: float) -> float:
 
 
 def add(connection: Connection, **values: Any) -> None:
-    """
-    :raises IntegrityError: another one of the host goes on
+    """Store a request.
+
+    :raises IntegrityError: another request of the host goes on
     """
     connection.execute(insert(tables.profilings).values(
         **values, unfinished=values['host_id']))
@@ -70,7 +71,7 @@ def add(connection: Connection, **values: Any) -> None:
 
 def begin(connection: Connection, host_id: int, uuid: str, now_s: float,
           until_s: float) -> None:
-    """Note that a host measures it."""
+    """Note that a host measures a request."""
     connection.execute(update(tables.profilings).where(
         _P.uuid == uuid, _P.host_id == host_id, _P.state == ASKED).values(
             state=MEASURING, changed_s=now_s, until_s=until_s))
@@ -78,7 +79,7 @@ def begin(connection: Connection, host_id: int, uuid: str, now_s: float,
 
 def end(connection: Connection, id_: int, state: str, detail: str,
         now_s: float, used_s: float | None = None) -> bool:
-    """End one of them; false if it has ended already.
+    """End a request; false if it has ended already.
 
     :param used_s: how long was injected, if that is known
     """
@@ -91,7 +92,7 @@ def end(connection: Connection, id_: int, state: str, detail: str,
 
 
 def give_up(connection: Connection, now_s: float) -> None:
-    """End those of which no host has said in time what came of them."""
+    """End requests whose host has not reported in time."""
     connection.execute(update(tables.profilings).where(
         _P.unfinished.is_not(None), _P.until_s <= now_s).values(
             state=FAILED, detail=LOST, changed_s=now_s, ended_s=now_s,

@@ -108,14 +108,14 @@ class Residents:
         ids = profiles.ids(connection)
         if ids == list(self._profiles):
             return False
-        there = dict(self._profiles)
-        for row in profiles.of_ids(connection, set(ids) - there.keys()):
-            sides = [algorithm.values(side) for side in profiles.of_row(row)]
-            there[row['id']] = _Profile(
+        by_id = dict(self._profiles)
+        for row in profiles.of_ids(connection, set(ids) - by_id.keys()):
+            sides = profiles.values_of(row)
+            by_id[row['id']] = _Profile(
                 (row['kind'], row['target'], row['project']),
-                (sides[0], sides[1]), self._show(*sides))
+                sides, self._show(*sides))
         # Without those that were replaced since their ids were read.
-        self._profiles = {id_: there[id_] for id_ in ids if id_ in there}
+        self._profiles = {id_: by_id[id_] for id_ in ids if id_ in by_id}
         self._ids = {profile.key: id_
                      for id_, profile in self._profiles.items()}
         return True
@@ -171,5 +171,5 @@ class Residents:
         if before is not None and before.ids == ids:
             return _Host(digest, labels, ids, before.shown)
         return _Host(digest, labels, ids, self._show(
-            *algorithm.values_together(
+            *algorithm.together(
                 self._profiles[id_].sides for id_ in ids)) if ids else None)

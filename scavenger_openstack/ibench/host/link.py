@@ -63,7 +63,7 @@ class Link:
                 'veth, --address does without') from exc
 
     def serve(self, program: pathlib.Path, cgroup: cgroup_.Cgroup | None,
-              interrupt: interrupt_.Stop, cpus: Iterable[int]
+              interrupt: interrupt_.Interrupt, cpus: Iterable[int]
               ) -> None:
         """Start the remote end and wait until it listens.
 

@@ -24,7 +24,7 @@ from scavenger_openstack.types import parse_cpus
 
 
 @contextlib.contextmanager
-def opened(*, interrupt: interrupt_.Stop, parent: str | None,
+def opened(*, interrupt: interrupt_.Interrupt, parent: str | None,
            alone: bool, favour: bool = False
            ) -> Iterator[tuple[run.Host, list[str]]]:
     """Compile the kernels and make a cgroup for them.
@@ -43,10 +43,8 @@ def opened(*, interrupt: interrupt_.Stop, parent: str | None,
         stack.enter_context(lock.locked(alone=alone))
         program = build.build(check=interrupt.check)
         notes = []
-        scratch.remove_leftovers()
+        remove_leftovers(parent)
         cgroup = None
-        if os.geteuid() == 0:
-            link_.remove_leftovers()
         if parent is None:
             notes.append('the kernels run in the cgroup of this shell')
         elif os.geteuid() != 0:
@@ -54,13 +52,25 @@ def opened(*, interrupt: interrupt_.Stop, parent: str | None,
                          'root makes one of their own')
         else:
             cgroup = cgroup_.Cgroup(parent)
-            cgroup.remove_leftovers()
             stack.callback(cgroup.remove)
             cgroup.make()
             if favour:
                 cgroup.favour()
                 stack.enter_context(_realtime())
         yield run.Host(program, interrupt, cgroup), notes
+
+
+def remove_leftovers(parent: str | None = '/') -> None:
+    """End and remove what runs have left that were killed.
+
+    :param parent: the cgroup below which their cgroups are; None for no
+        cgroup
+    """
+    scratch.remove_leftovers()
+    if os.geteuid() == 0:
+        link_.remove_leftovers()
+        if parent is not None:
+            cgroup_.Cgroup(parent).remove_leftovers()
 
 
 @contextlib.contextmanager

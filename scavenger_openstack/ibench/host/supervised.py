@@ -16,17 +16,15 @@ import json
 import os
 import pathlib
 import sys
-import time
 from typing import Any
 
 from scavenger_openstack import errors
 from scavenger_openstack.ibench import catalogue
-from scavenger_openstack.ibench.host import cgroup
-from scavenger_openstack.ibench.host import link
-from scavenger_openstack.ibench.host import scratch
+from scavenger_openstack.ibench.host import session
 from scavenger_openstack.ibench import interrupt as interrupt_
 from scavenger_openstack.ibench.profile import whole
 from scavenger_openstack.ibench.profile import wish
+from scavenger_openstack.restore import records
 
 EXIT_ENDED = 3
 """It was ended before it had measured all."""
@@ -52,7 +50,7 @@ class Supervision(interrupt_.Interrupt):
         self._stop_file = stop_file
         self._lease_s = lease_s
         self._stdin = stdin
-        self._alive_s = now_s()
+        self._alive_s = records.now_s()
         self._until_s = self._alive_s + seconds
         os.set_blocking(stdin, False)
 
@@ -67,21 +65,16 @@ class Supervision(interrupt_.Interrupt):
         try:
             if not os.read(self._stdin, 4096):
                 return 'the agent has ended it, or has ended'
-            self._alive_s = now_s()
+            self._alive_s = records.now_s()
         except BlockingIOError:
             pass
         if self._stop_file.exists():
             return 'the stop file is there'
-        if now_s() - self._alive_s > self._lease_s:
+        if records.now_s() - self._alive_s > self._lease_s:
             return f'no sign of life of the agent for {self._lease_s:g} s'
-        if now_s() >= self._until_s:
+        if records.now_s() >= self._until_s:
             return 'its time is over'
         return ''
-
-
-def now_s() -> float:
-    """Return CLOCK_BOOTTIME, which goes on while the host is suspended."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def main(argv: Sequence[str] | None = None,
@@ -95,7 +88,7 @@ def main(argv: Sequence[str] | None = None,
                               options.seconds)
     try:
         if options.clean:
-            _clean()
+            session.remove_leftovers()
             return 0
         supervision.check()
         profile = (measure or measure_profile)(options, supervision)
@@ -123,13 +116,6 @@ def measure_profile(options: argparse.Namespace,
         short=is_short, cgroup=options.cgroup, instance=options.instance),
         interrupt, show=lambda words: None)
     return document
-
-
-def _clean() -> None:
-    """End and remove what runs have left that were killed."""
-    cgroup.Cgroup().remove_leftovers()
-    scratch.remove_leftovers()
-    link.remove_leftovers()
 
 
 def _parser() -> argparse.ArgumentParser:

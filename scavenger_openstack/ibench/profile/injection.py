@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-import contextlib
 import select
 import time
 from typing import NamedTuple
@@ -19,14 +18,9 @@ from scavenger_openstack.ibench.profile import signals
 from scavenger_openstack.ibench.profile import workload
 from scavenger_openstack.ibench import run
 
-ENDLESS_S = 1e6
 REPORTS = 20
 """Of a kernel in a turn."""
-LONGEST_REPORT_S, SHORTEST_REPORT_S = 0.05, 0.001
-
-
-class _Enough(Exception):
-    """The turn is over."""
+LONGEST_REPORT_S = 0.05
 
 
 class Injector(NamedTuple):
@@ -55,30 +49,30 @@ class Injector(NamedTuple):
         if percent is None:
             return measure.Reading(alone(self.host, self.signal,
                                          self.seconds))
-        every_s = min(LONGEST_REPORT_S, max(SHORTEST_REPORT_S,
-                                            self.seconds / REPORTS))
-        words = (f'chunk_s={self.chunk_s:.9g}', f'every_s={every_s:g}',
-                 arguments.levels_word([Level(percent, ENDLESS_S)]))
+        every_s = min(LONGEST_REPORT_S, self.seconds / REPORTS)
+        words = run.level_words([Level(percent, run.ENDLESS_S)],
+                                chunk_s=self.chunk_s, every_s=every_s)
         windows: list[_Window] = []
         values: list[float] = []
 
-        def on_turn(kernels: Sequence[run.Kernel]) -> None:
+        def on_turn(kernels: Sequence[run.Kernel]) -> bool:
             now_s = time.monotonic()
             if not windows:
                 if _is_ready(kernels[0].result):
                     windows.append(_Window(kernels[0], self.is_apart))
                     self.signal.begin(now_s, self.seconds)
-                return
+                return False
             value = self.signal.read(now_s)
-            if value is not None:
-                windows[0].end()
-                values.append(value)
-                raise _Enough
+            if value is None:
+                return False
+            windows[0].end()
+            values.append(value)
+            return True
 
-        with contextlib.suppress(_Enough):
-            run.play(self.host, [(self.start, words)], on_turn=on_turn,
-                     turn_s=min(interrupt_.SLICE_S, every_s),
-                     wake=self.signal)
+        run.play(self.host, [(self.start, words)], on_turn=on_turn,
+                 turn_s=min(interrupt_.SLICE_S, every_s),
+                 wake=self.signal.wake)
+        if not values:
             raise errors.DriverError(
                 f'{self.start.soi.name} ended too early')
         return measure.Reading(values[0], windows[0].rate())
@@ -123,18 +117,11 @@ class _Window:
 def alone(host: run.Host, signal: signals.Signal, seconds: float) -> float:
     """Return the signal in a turn without any kernel."""
     signal.begin(time.monotonic(), seconds)
+    wakes = [] if signal.wake is None else [signal.wake]
     while (value := signal.read(time.monotonic())) is None:
         host.interrupt.check()
-        select.select([signal], [], [], min(interrupt_.SLICE_S, seconds / 10))
+        select.select(wakes, [], [], min(interrupt_.SLICE_S, seconds / 10))
     return value
-
-
-def calibrate(host: run.Host, start: arguments.Start, *, seconds: float,
-              times: int) -> run.Event:
-    """Return, of so many calibrations of a kernel, the one that other work
-    disturbed least."""
-    return min((run.calibrate(host, start, seconds) for _ in range(times)),
-               key=lambda calibrated: calibrated['chunk_s'])
 
 
 def _is_ready(result: run.Result) -> bool:

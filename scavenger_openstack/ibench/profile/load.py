@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import shlex
+import subprocess
 
+from scavenger_openstack import errors
 from scavenger_openstack.ibench.host import cgroup as cgroup_
 from scavenger_openstack.ibench import interrupt as interrupt_
 from scavenger_openstack.ibench.profile import injection
@@ -19,7 +20,7 @@ from scavenger_openstack.ibench import run
 
 
 def start_load(stack: contextlib.ExitStack, work: work_.Work,
-                workload: workload_.Workload | None) -> signals.Signal:
+               workload: workload_.Workload | None) -> signals.Signal:
     """Start command and meter, and return the signal.
 
     They end with ``stack``.
@@ -29,57 +30,58 @@ def start_load(stack: contextlib.ExitStack, work: work_.Work,
     :raises Unfit: it ends too early, or prints no number.
     :raises Interrupted: a signal came.
     """
-    wish, qos = work.wish, work.qos
-    cgroup = None
-    if (wish.command or wish.meter) and work.host.cgroup is not None:
-        cgroup = cgroup_.Cgroup(wish.parent or '/', '-load')
-        stack.callback(cgroup.remove)
-        cgroup.make()
-        if wish.command:
-            # As the kernels: they share with each other alone.
-            cgroup.favour()
-
-    def start(text: str, printing: bool, cpus: tuple[int, ...] = ()
-              ) -> signals.Program:
-        return signals.Program(
-            shlex.split(text), printing=printing,
-            prepare=functools.partial(_prepare, cgroup, cpus))
-
-    printed = qos.signal not in (signals.DURATION, *signals.COUNTED)
+    wish, name = work.wish, work.qos.signal
+    start = functools.partial(_start, _make_cgroup(stack, work))
     signal: signals.Signal
-    if qos.signal == signals.DURATION:
+    if name == signals.DURATION:
         assert wish.command is not None
         signal = signals.DurationSignal(functools.partial(
-            start, wish.command, False, work.cpus.workload))
+            start, wish.command, work.cpus.workload))
         stack.callback(signal.close)
         return signal
-    program = None
+    process = None
+    is_printed = name not in signals.COUNTED
     if wish.command is not None:
-        program = start(wish.command, printed and wish.meter is None,
-                        work.cpus.workload)
-        stack.callback(program.end)
-        workload = workload_.of_group(program.name, program.process.pid)
+        process = start(wish.command, work.cpus.workload,
+                        is_printed=is_printed and wish.meter is None)
+        stack.callback(run.end_process, process)
+        workload = workload_.of_group(signals.name_of(process), process.pid)
     if wish.meter is not None:
-        program = start(wish.meter, printed)
-        stack.callback(program.end)
-    if printed:
-        assert program is not None
-        signal = signals.PrintedSignal(program)
-        _wait_for_lines(work.host, signal)
+        process = start(wish.meter, is_printed=is_printed)
+        stack.callback(run.end_process, process)
+    if is_printed:
+        assert process is not None
+        signal = signals.PrintedSignal(process)
+        # The first number: a load takes some time to begin.
+        injection.alone(work.host, signal, interrupt_.SLICE_S)
         return signal
     assert workload is not None
-    signal = signals.CountedSignal(qos.signal, workload)
+    signal = signals.CountedSignal(name, workload)
     stack.callback(signal.close)
     return signal
 
 
-def _prepare(cgroup: cgroup_.Cgroup | None, cpus: tuple[int, ...]) -> None:
-    if cgroup is not None:
-        cgroup.join()
-    if cpus:
-        os.sched_setaffinity(0, cpus)
+def _make_cgroup(stack: contextlib.ExitStack, work: work_.Work
+                 ) -> cgroup_.Cgroup | None:
+    """Make the cgroup of command and meter; None: they have none."""
+    wish = work.wish
+    if work.host.cgroup is None or not (wish.command or wish.meter):
+        return None
+    cgroup = cgroup_.Cgroup(wish.parent or '/', '-load')
+    stack.callback(cgroup.remove)
+    cgroup.make()
+    if wish.command:
+        # As the kernels: they share with each other alone.
+        cgroup.favour()
+    return cgroup
 
 
-def _wait_for_lines(host: run.Host, signal: signals.PrintedSignal) -> None:
-    """Wait for the first number: a load takes some time to begin."""
-    injection.alone(host, signal, interrupt_.SLICE_S)
+def _start(cgroup: cgroup_.Cgroup | None, text: str,
+           cpus: tuple[int, ...] = (), *, is_printed: bool = False
+           ) -> subprocess.Popen[bytes]:
+    try:
+        return run.start_process(
+            shlex.split(text), cgroup, cpus, stderr=None,
+            stdout=subprocess.PIPE if is_printed else subprocess.DEVNULL)
+    except errors.ConfigError as exc:
+        raise workload_.Unfit(str(exc)) from exc

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from collections.abc import Iterable
 import contextlib
 import os
 import select
@@ -33,7 +32,13 @@ _READ_BYTES = 1 << 16
 
 
 class Signal(Protocol):
-    """What is measured of a workload in each turn."""
+    """What is measured of a workload in each turn.
+
+    :ivar wake: can be read when :meth:`read` is due before the end of the
+        time; None: it never is
+    """
+
+    wake: run.Source | None
 
     def begin(self, now_s: float, seconds: float) -> None:
         """Begin a turn.
@@ -48,10 +53,6 @@ class Signal(Protocol):
         :raises Unfit: the workload has ended.
         :raises DriverError: the turn has no value.
         """
-
-    def fileno(self) -> int:
-        """Return a descriptor that can be read when :meth:`read` is due
-        before the end of the time."""
 
 
 class Counted(NamedTuple):
@@ -99,6 +100,8 @@ COUNTED = {
 class CountedSignal:
     """One of :data:`COUNTED` of a workload."""
 
+    wake: run.Source | None = None
+
     def __init__(self, name: str, workload: workload_.Workload) -> None:
         self._name = name
         self._counted = COUNTED[name]
@@ -110,7 +113,6 @@ class CountedSignal:
                         'begin from then on')
         self._counters = (_open_counters(workload)
                           if name == 'progress' else None)
-        self._epoll = select.epoll()
         self._end_s = 0.0
         self._times: dict[int, workload_.Times] = {}
         self._instructions: int | None = None
@@ -119,9 +121,6 @@ class CountedSignal:
     def counts_instructions(self) -> bool:
         """Whether contention for caches and memory shows in it."""
         return self._counters is not None
-
-    def fileno(self) -> int:
-        return self._epoll.fileno()
 
     def begin(self, now_s: float, seconds: float) -> None:
         self._times = self._read_times()
@@ -151,7 +150,6 @@ class CountedSignal:
         return values[2] if values else None
 
     def close(self) -> None:
-        self._epoll.close()
         if self._counters is not None:
             self._counters.close()
 
@@ -178,61 +176,14 @@ def _open_counters(workload: workload_.Workload
 class Elapsed:
     """The time of a turn alone: the signal of no workload."""
 
-    def __init__(self) -> None:
-        self._epoll = select.epoll()
-        self._end_s = 0.0
-
-    def fileno(self) -> int:
-        return self._epoll.fileno()
+    wake: run.Source | None = None
+    _end_s = 0.0
 
     def begin(self, now_s: float, seconds: float) -> None:
         self._end_s = now_s + seconds
 
     def read(self, now_s: float) -> float | None:
         return None if now_s < self._end_s else 0.0
-
-    def close(self) -> None:
-        self._epoll.close()
-
-
-class Program:
-    """A program that belongs to a profile: the workload or its meter.
-
-    It and what it starts end with the profile.
-
-    :param prepare: called in it before it begins, to move it into a cgroup
-    """
-
-    def __init__(self, words: list[str], *, printing: bool,
-                 prepare: Callable[[], None]) -> None:
-        self.words = words
-        try:
-            self.process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, start_new_session=True,
-                stdout=subprocess.PIPE if printing else subprocess.DEVNULL,
-                preexec_fn=prepare)
-        except (OSError, subprocess.SubprocessError) as exc:
-            raise Unfit(f'{words[0]} cannot be started: '
-                        f'{getattr(exc, "strerror", None) or exc}') from exc
-
-    @property
-    def name(self) -> str:
-        """What the operator calls it."""
-        return os.path.basename(self.words[0])
-
-    def end(self) -> None:
-        """End it and its process group; ended already is fine.
-
-        What an ended one has left is in its cgroup, where it has one.
-        """
-        for number in (signal_.SIGTERM, signal_.SIGKILL):
-            if self.process.poll() is not None:
-                break
-            os.killpg(self.process.pid, number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(run.END_S)
-        if self.process.stdout is not None:
-            self.process.stdout.close()
 
 
 class PrintedSignal:
@@ -243,17 +194,15 @@ class PrintedSignal:
     time before, too.
     """
 
-    def __init__(self, program: Program) -> None:
-        self._program = program
-        assert program.process.stdout is not None
-        self._fd = program.process.stdout.fileno()
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        assert process.stdout is not None
+        self.wake: run.Source | None = process.stdout
+        self._fd = process.stdout.fileno()
         os.set_blocking(self._fd, False)
         self._rest = b''
         self._values: list[float] = []
         self._begin_s = self._seconds = 0.0
-
-    def fileno(self) -> int:
-        return self._fd
 
     def begin(self, now_s: float, seconds: float) -> None:
         self._drain()
@@ -268,7 +217,7 @@ class PrintedSignal:
         if self._values:
             return statistics.median(self._values[1:] or self._values)
         if passed_s > max(SILENT_S, 2 * self._seconds):
-            raise Unfit(f'{self._program.name} printed no number in '
+            raise Unfit(f'{name_of(self._process)} printed no number in '
                         f'{passed_s:.0f} s: it is to print one per line, and '
                         'to flush each')
         return None
@@ -281,7 +230,7 @@ class PrintedSignal:
             except BlockingIOError:
                 return
             if not data:
-                raise Unfit(_ended(self._program))
+                raise Unfit(_ended(self._process))
             *lines, self._rest = (self._rest + data).split(b'\n')
             for line in lines:
                 with contextlib.suppress(ValueError, IndexError):
@@ -294,16 +243,14 @@ class DurationSignal:
     :param start: starts it
     """
 
-    def __init__(self, start: Callable[[], Program]) -> None:
+    def __init__(self, start: Callable[[], subprocess.Popen[bytes]]) -> None:
         self._start = start
-        self._program: Program | None = None
-        self._epoll = select.epoll()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._epoll = select.epoll()    # of the run that goes on
+        self.wake: run.Source | None = self._epoll
         self._descriptor: int | None = None
         self._durations: list[float] = []
         self._begin_s = self._seconds = self._run_s = 0.0
-
-    def fileno(self) -> int:
-        return self._epoll.fileno()
 
     def begin(self, now_s: float, seconds: float) -> None:
         self.end_run()
@@ -312,12 +259,12 @@ class DurationSignal:
         self._begin_run()
 
     def read(self, now_s: float) -> float | None:
-        program = self._program
-        if program is None or program.process.poll() is None:
+        process = self._process
+        if process is None or process.poll() is None:
             return None
         self._durations.append(now_s - self._run_s)
-        if program.process.returncode:
-            raise Unfit(_ended(program))
+        if process.returncode:
+            raise Unfit(_ended(process))
         self.end_run()
         if now_s - self._begin_s < self._seconds:
             self._begin_run()
@@ -326,8 +273,8 @@ class DurationSignal:
 
     def _begin_run(self) -> None:
         self._run_s = time.monotonic()
-        self._program = self._start()
-        self._descriptor = os.pidfd_open(self._program.process.pid)
+        self._process = self._start()
+        self._descriptor = os.pidfd_open(self._process.pid)
         self._epoll.register(self._descriptor, select.EPOLLIN)
 
     def end_run(self) -> None:
@@ -335,24 +282,31 @@ class DurationSignal:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
-        if self._program is not None:
-            self._program.end()
-            self._program = None
+        if self._process is not None:
+            run.end_process(self._process)
+            self._process = None
 
     def close(self) -> None:
         self.end_run()
         self._epoll.close()
 
 
-def _ended(program: Program) -> str:
-    status = program.process.wait()
+def name_of(process: subprocess.Popen[bytes]) -> str:
+    """Return how messages name a program that a profile has started."""
+    return os.path.basename(process.args[0])    # type: ignore[index,arg-type]
+
+
+def _ended(process: subprocess.Popen[bytes]) -> str:
+    status = process.wait()
     how = (f'was ended by {signal_.Signals(-status).name}' if status < 0
            else f'ended with status {status}')
-    return (f'{program.name} {how} in the middle of the profile: it is to '
-            + ('end with status 0' if status else 'run until it is ended')
+    return (f'{name_of(process)} {how} in the middle of the profile: it is '
+            'to ' + ('end with status 0' if status else
+                     'run until it is ended')
             + ', its own errors are above')
 
 
-def names(signals: Iterable[str] = COUNTED) -> str:
+def names() -> str:
     """Return the signals that are counted, with what they are."""
-    return '; '.join(f'{name}: {COUNTED[name].help}' for name in signals)
+    return '; '.join(f'{name}: {counted.help}'
+                     for name, counted in COUNTED.items())

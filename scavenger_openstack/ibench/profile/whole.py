@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Sequence
 import contextlib
 import functools
 import os
@@ -49,7 +50,7 @@ START_S = 0.15
 LONGEST_REASON = 200
 
 
-def make_profile(wish: wish_.Wish, interrupt: interrupt_.Stop,
+def make_profile(wish: wish_.Wish, interrupt: interrupt_.Interrupt,
                  show: Callable[[str], None] = print
                  ) -> tuple[report.Document, list[str]]:
     """Return the document of a profile, and notes for the operator.
@@ -61,11 +62,9 @@ def make_profile(wish: wish_.Wish, interrupt: interrupt_.Stop,
     :raises Interrupted: a signal came.
     """
     qos = wish_.choose_qos(wish)
-    workload = None
-    if wish.cgroup is not None:
-        workload = workload_.of_cgroup(wish.cgroup)
-    elif wish.instance is not None:
-        workload = workload_.of_instance(wish.instance)
+    workload = (workload_.of_cgroup(wish.cgroup) if wish.cgroup is not None
+                else workload_.of_instance(wish.instance)
+                if wish.instance is not None else None)
     cpus = wish_.choose_cpus(wish, workload)
     with contextlib.ExitStack() as stack:
         host, notes = stack.enter_context(session.opened(
@@ -152,13 +151,8 @@ def _show_time(work: work_.Work) -> None:
         f'{amounts.counted(sois, "SoI")}, those of the core on the CPUs '
         f'{format_cpus(work.cpus.core)}, others on '
         f'{format_cpus(work.cpus.beside)}, turns of {work.seconds:.3g} s: '
-        f'about {_minutes(least_s)}, {_minutes(most_s)} where each of them '
-        'breaks the QoS')
-
-
-def _minutes(seconds: float) -> str:
-    return (f'{seconds:.0f} s' if seconds < 100
-            else f'{seconds / 60:.0f} minutes')
+        f'about {amounts.of_duration(least_s)}, '
+        f'{amounts.of_duration(most_s)} where each of them breaks the QoS')
 
 
 def _measure_alone(work: work_.Work, soi: Soi, probe: work_.Probe, *,
@@ -171,17 +165,15 @@ def _measure_alone(work: work_.Work, soi: Soi, probe: work_.Probe, *,
     work.step(f'{soi.name} alone')
     wish = work.wish
     try:
-        calibrated = (
-            run.calibrate(work.host, probe.start, wish_.SHORT_S)
-            if wish.short else injection.calibrate(
-                work.host, probe.start, seconds=run.CALIBRATE_S,
-                times=CALIBRATIONS))
+        calibrated = run.calibrate(
+            work.host, probe.start,
+            seconds=wish_.SHORT_S if wish.short else run.CALIBRATE_S,
+            times=1 if wish.short else CALIBRATIONS)
         probe.chunk_s = calibrated['chunk_s']
         if own_load:
-            with contextlib.closing(signals.Elapsed()) as elapsed:
-                injector = _injector(work, probe, elapsed)
-                rates = [injector.take(measure.FULL).rate for _
-                         in range(min(MOST_ALONE, wish.repeats))]
+            injector = _injector(work, probe, signals.Elapsed())
+            rates = [injector.take(measure.FULL).rate for _
+                     in range(min(MOST_ALONE, wish.repeats))]
             probe.alone = [rate for rate in rates if rate]
         elif soi.name not in ('memory_capacity', 'storage_capacity'):
             # These are calibrated over less than they hold at 100 %.
@@ -210,13 +202,8 @@ def _measure(work: work_.Work, signal: signals.Signal, bar: progress_.Progress
     except errors.DriverError as exc:
         raise Unfit(str(exc)) from exc
     if wish.seconds is None and not wish.short:
-        noise = measure.find_scale(work.qos, [first]).noise
-        work.seconds *= measure.longer(noise)
-        if work.seconds > TURN_S:
-            bar.end()
-            work.show(f'alone, {work.qos.signal} varies (by {noise:.1f} of '
-                      'what its bound is away): turns are made longer')
-            _show_time(work)
+        bar.end()
+        _lengthen_turns(work, first)
     for number, (soi, probe) in enumerate(work.probes.items()):
         bar.skip_to(number)
         if soi.name in work.missing:
@@ -235,6 +222,16 @@ def _measure(work: work_.Work, signal: signals.Signal, bar: progress_.Progress
             f'{name}: {reason}' for name, reason in work.missing.items()))
     return measure.find_scale(work.qos, [first, *(
         measured.alone for measured in work.measured.values())])
+
+
+def _lengthen_turns(work: work_.Work, alone: Sequence[float]) -> None:
+    """Make turns longer where the signal varies alone."""
+    noise = measure.find_scale(work.qos, [alone]).noise
+    work.seconds *= measure.longer(noise)
+    if work.seconds > TURN_S:
+        work.show(f'alone, {work.qos.signal} varies (by {noise:.1f} of what '
+                  'its bound is away): turns are made longer')
+        _show_time(work)
 
 
 def _injector(work: work_.Work, probe: work_.Probe, signal: signals.Signal

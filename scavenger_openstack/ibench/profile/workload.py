@@ -148,11 +148,10 @@ def _uuid(pid: int) -> str:
 def of_group(name: str, leader: int) -> Workload:
     """Return the workload of a process and what descends from it."""
     def processes() -> list[int]:
-        found = [leader] if os.path.exists(f'/proc/{leader}') else []
-        for pid in found:
-            for thread in _children(pid):
-                found.append(thread)
-        return [pid for pid in found if not _is_zombie(pid)]
+        pids = [leader] if os.path.exists(f'/proc/{leader}') else []
+        for pid in pids:        # which grows meanwhile
+            pids += _children(pid)
+        return [pid for pid in pids if not _is_zombie(pid)]
     return Workload(name, processes)
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Sequence
-import contextlib
 import dataclasses
 import functools
 import random
@@ -37,8 +36,6 @@ CALIBRATIONS = 5
 """Of so many at least the fastest counts."""
 PROBE_EVERY_S = 0.02
 TURN_S = 0.02
-ENDLESS_S = 3600.0
-"""A kernel that is read runs until it is ended."""
 SLOW_DOWN = 'slow-down'
 LEAST_SLOW_DOWN = 0.1
 """A probe that is slowed less, at any level, shows nothing."""
@@ -131,10 +128,9 @@ def validate_soi(bench: Bench, soi: Soi) -> Row:
         if method is None:
             return row
         bench.step(f'{soi.name}: rate alone')
-        calibrated = min(
-            (run.calibrate(bench.host_of(soi), start)
-             for _ in range(max(bench.repeats, CALIBRATIONS))),
-            key=lambda event: event['chunk_s'])
+        calibrated = run.calibrate(
+            bench.host_of(soi), start,
+            times=max(bench.repeats, CALIBRATIONS))
         values: dict[int, list[float]] = {level: [] for level in LEVELS}
         for repeat in range(bench.repeats):
             # In another order each time: what drifts is not the intensity.
@@ -221,8 +217,8 @@ def _own(bench: Bench, start: arguments.Start, calibrated: run.Event,
          level: int) -> run.Event:
     """The SoI's own last report."""
     result, = run.play(bench.host_of(start.soi), [
-        (start, run.calibrated_words(
-            calibrated, [Level(level, bench.seconds)]))])
+        (start, run.level_words([Level(level, bench.seconds)],
+                                chunk_s=calibrated['chunk_s']))])
     return result.levels[-1]
 
 
@@ -250,10 +246,6 @@ def _rate(bench: Bench, start: arguments.Start, calibrated: run.Event,
     return (after - before) / (end_s - begin_s)
 
 
-class _Enough(Exception):
-    """The kernel has run for as long as it was to be read."""
-
-
 def _read_meter(bench: Bench, start: arguments.Start, calibrated: run.Event,
                 level: int, seconds: float, gauge: Callable[[int], float]
                 ) -> list[tuple[float, float]]:
@@ -264,19 +256,17 @@ def _read_meter(bench: Bench, start: arguments.Start, calibrated: run.Event,
     """
     readings: list[tuple[float, float]] = []
 
-    def read(kernels: Sequence[run.Kernel]) -> None:
-        if kernels[0].result.levels:        # it is ready and runs
-            now_s = time.monotonic()
-            readings.append((now_s, gauge(kernels[0].process.pid)))
-            if now_s > readings[0][0] + seconds:
-                raise _Enough
+    def read(kernels: Sequence[run.Kernel]) -> bool:
+        if not kernels[0].result.levels:
+            return False        # it is not ready
+        now_s = time.monotonic()
+        readings.append((now_s, gauge(kernels[0].process.pid)))
+        return now_s > readings[0][0] + seconds
 
-    words = run.calibrated_words(calibrated, [Level(level, bench.seconds)])
-    endless = arguments.levels_word([Level(level, ENDLESS_S)])
-    with contextlib.suppress(_Enough):
-        run.play(bench.host_of(start.soi),
-                 [(start, (words[0], endless, words[-1]))],
-                 on_turn=read, turn_s=TURN_S)
+    run.play(bench.host_of(start.soi), [(start, run.level_words(
+        [Level(level, run.ENDLESS_S)], chunk_s=calibrated['chunk_s'],
+        every_s=min(run.EVERY_S, bench.seconds)))],
+        on_turn=read, turn_s=TURN_S)
     return readings
 
 
@@ -290,14 +280,14 @@ def _beside_s(bench: Bench, start: arguments.Start, calibrated: run.Event,
         cpus=(cpu,), size_bytes=None, seed=bench.chosen.seed + 1))
     percent = (LLC_PROBE_SHARE * 100
                if start.soi.name == 'llc_capacity' else 100.0)
-    words = (f'chunk_s={calibrated["chunk_s"]:.9g}',
-             f'levels={percent:g}:{bench.seconds:g}',
-             f'every_s={PROBE_EVERY_S:g}')
+    chunk_s = calibrated['chunk_s']
+    words = run.level_words([Level(percent, bench.seconds)],
+                            chunk_s=chunk_s, every_s=PROBE_EVERY_S)
     alone, = run.play(bench.host, [(probe, words)])
     alone_s.append(_chunk_s(alone))
     beside, _ = run.play(bench.host, [
-        (probe, words), (start, run.calibrated_words(
-            calibrated, [Level(level, bench.seconds)]))])
+        (probe, words), (start, run.level_words(
+            [Level(level, bench.seconds)], chunk_s=chunk_s))])
     return _chunk_s(beside)
 
 
@@ -332,8 +322,8 @@ def reached(bench: Bench, first: Soi, second: Soi, percent: float,
         calibrated = run.calibrate(host, start) if f'{soi.name} chunk' \
             not in alone else {'chunk_s': alone[f'{soi.name} chunk']}
         alone[f'{soi.name} chunk'] = calibrated['chunk_s']
-        words = run.calibrated_words(calibrated,
-                                     [Level(percent, bench.seconds)])
+        words = run.level_words([Level(percent, bench.seconds)],
+                                chunk_s=calibrated['chunk_s'])
         if soi.name not in alone:
             result, = run.play(host, [(start, words)])
             alone[soi.name] = _rate_of(result.levels[-1])

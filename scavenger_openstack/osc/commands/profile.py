@@ -225,20 +225,14 @@ def _read(path: str, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _page(row: Mapping[str, Any]) -> str:
     """Return the heat map of a profile as a page."""
-    import html
-
     from scavenger_openstack.plot import heat
     from scavenger_openstack.plot import page
-    title = f'{row["kind"]} {row["target"]}'
     cells = [(column.title, _cell(column, _whole(row)))
              for column in SHOWN if column.field not in ('tolerated',
                                                          'caused')]
-    return page.page(f'Interference profile of {title}',
-                     'svg{max-width:760px}th,td{text-align:left}', [
-        f'<h1>Interference profile of {html.escape(printable(title))}</h1>',
-        f"<section class='card'>{heat.svg(title, heat.rows(row))}</section>",
-        "<section class='card'>"
-        + page.table(('Field', 'Value'), cells) + '</section>'])
+    return heat.page(f'{row["kind"]} {row["target"]}', row, [
+        f"<section class='card'>{page.table(('Field', 'Value'), cells)}"
+        '</section>'])
 
 
 def _cell(column: table.Column, row: Mapping[str, Any]) -> str:
@@ -259,24 +253,20 @@ def _extreme(estimates: Mapping[str, Mapping[str, float]],
         return '-'
     value, soi = choose((estimate['value'], soi)
                         for soi, estimate in estimates.items())
-    return f'{soi} {_percent(value)}'
+    return f'{soi} {100 * value:.0f} %'
 
 
 def _whole(row: Mapping[str, Any]) -> dict[str, Any]:
+    from scavenger_openstack.plot import heat
     qos = row['qos']
     return {
         **row,
         **{name: table.Cell(row[name], *(
-            f'{soi}: {_percent(estimate["value"])} '
-            f'({100 * estimate["low"]:.0f} to {_percent(estimate["high"])})'
-            for soi, estimate in row[name].items()) or '-')
+            f'{soi}: {heat.amount(heat.estimate(fields))}'
+            for soi, fields in row[name].items()) or '-')
             for name in ('tolerated', 'caused')},
         'missing': table.Cell(row['missing'], *(
             f'{soi}: {why}' for soi, why in (row['missing'] or {}).items())),
         'qos': table.Cell(qos, '-' if qos is None else
                           f'{qos["signal"]} {table.plain(qos["alone"])} '
                           f'alone, breaks at {table.plain(qos["bound"])}')}
-
-
-def _percent(value: float) -> str:
-    return f'{100 * value:.0f} %'

@@ -119,9 +119,9 @@ def measure(app: shell.OpenStackShell, parsed_args: argparse.Namespace
         raise exceptions.CommandError(
             f'The profile of {parsed_args.workload} was not measured: '
             f'{row["detail"]}')
-    found = client.request('GET', '/v1/profiles', query={
+    profiles = client.request('GET', '/v1/profiles', query={
         name: row[name] for name in ('kind', 'target', 'project')
         if row[name]})['profiles']
     profile: dict[str, Any] = next(
-        each for each in found if each['project'] == row['project'])
+        each for each in profiles if each['project'] == row['project'])
     return profile

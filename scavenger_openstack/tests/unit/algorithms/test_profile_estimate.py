@@ -11,7 +11,6 @@ import testtools
 
 from scavenger_openstack.algorithms import profile_estimate
 from scavenger_openstack.algorithms.profile_estimate import Target
-from scavenger_openstack.algorithms import profiles
 from scavenger_openstack.algorithms.profiles import Estimate
 from scavenger_openstack.grounds import Ground
 from scavenger_openstack.grounds import GroundKind
@@ -59,7 +58,6 @@ class TestEstimate(testtools.TestCase):
             {'integer': Estimate(0.2, 0.1, 0.4)}, found.profile.caused)
         self.assertEqual({}, found.profile.tolerated)
         self.assertEqual(3, found.incidents)
-        profiles.check(found.profile)
 
     def test_what_victims_tolerated(self) -> None:
         """The least use of others beside which they suffered."""
@@ -69,7 +67,6 @@ class TestEstimate(testtools.TestCase):
             {'integer': Estimate(0.25, 0.25, 0.625)},
             found.profile.tolerated)
         self.assertEqual({}, found.profile.caused)
-        profiles.check(found.profile)
 
     def test_no_host_decides_for_the_others(self) -> None:
         many = profile_estimate.MOST_OF_HOST

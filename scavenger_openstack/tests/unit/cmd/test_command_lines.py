@@ -165,6 +165,17 @@ class CommandLineTest(testtools.TestCase):
         self.assertEqual('r', options.record)
 
 
+class DurationTest(testtools.TestCase):
+
+    def test_durations(self) -> None:
+        for text, duration_s in (
+                ('10ms', 0.01), ('.5s', 0.5), ('90s', 90.0), ('2m', 120.0),
+                ('1h30m', 5400.0), ('3d', 259200.0), ('1w', 604800.0),
+                ('', None), ('5', None), ('ms', None), ('5y', None),
+                ('-5s', None), ('1e3s', None), ('\u0663s', None)):
+            self.assertEqual(duration_s, command_line.duration_s(text), text)
+
+
 class ProcessTest(testtools.TestCase):
 
     def setUp(self) -> None:

@@ -103,7 +103,7 @@ class Show(Case):
         for words in ('1 memory capacity 40 % (35 to 45 %) 0 %',
                       '6 LLC capacity not measured not measured this host '
                       'has one CPU', '10 TLB 100 % not measured',
-                      'p99_s: 1.1 ms alone; above 1.2 ms it breaks'):
+                      'p99_s: 1.1 ms alone; it breaks at 1.2 ms'):
             self.assertIn(words, plain)
         self.assertIn(f'{DELETE}?profile={answers.PROFILE}', text)
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Callable
 from collections.abc import Iterator
 import contextlib
@@ -66,10 +67,9 @@ def compile_program(target: pathlib.Path, *options: str) -> None:
 @functools.cache
 def directory() -> pathlib.Path:
     """A directory on a disk, removed when the tests end."""
-    return pathlib.Path(_directory.name)
-
-
-_directory = tempfile.TemporaryDirectory(prefix='ibench-', dir='/var/tmp')
+    path = tempfile.mkdtemp(prefix='ibench-', dir='/var/tmp')
+    atexit.register(shutil.rmtree, path)
+    return pathlib.Path(path)
 
 
 @functools.cache
