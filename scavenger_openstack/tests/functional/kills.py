@@ -341,11 +341,11 @@ def swapped_package(directory: pathlib.Path) -> pathlib.Path:
              'state.ours is None:\n'
              '            state = self._lease(key)\n')
     write = ('            with self._leases.writing(*key):\n'
-             '                found = self._driver.write(*key, value, '
+             '                written = self._driver.write(*key, value, '
              'state)\n')
     return broken_package(
         directory, 'agent/apply/actuator.py', (lease, ''),
-        (write, '            found = self._driver.write(*key, value)\n'
+        (write, '            written = self._driver.write(*key, value, state)\n'
          + textwrap.indent(lease, '    ')))
 
 

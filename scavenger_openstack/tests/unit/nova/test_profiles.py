@@ -163,7 +163,7 @@ class Profiles(SchedulingCase):
                 profile('flavor', 'm1', **LOUD), 7])
             self.assertEqual(['b', 'a'], self.weighed(wanted(), 'a', 'b'))
         [line] = log.output.splitlines()
-        self.assertIn('2 parts of the summary', line)
+        self.assertIn('ignored: 2', line)
 
     def test_the_scale_beside_other_weighers(self) -> None:
         """A weight that no profile changes is worth what it was."""
