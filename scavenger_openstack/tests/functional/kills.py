@@ -345,7 +345,8 @@ def swapped_package(directory: pathlib.Path) -> pathlib.Path:
              'state)\n')
     return broken_package(
         directory, 'agent/apply/actuator.py', (lease, ''),
-        (write, '            written = self._driver.write(*key, value, state)\n'
+        (write, '            written = self._driver.write('
+                '*key, value, state)\n'
          + textwrap.indent(lease, '    ')))
 
 

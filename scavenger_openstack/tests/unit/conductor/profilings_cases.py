@@ -179,7 +179,8 @@ class Profilings(cloud.Mixin):
                  instance='u-web', kind='application', target='shop',
                  project='p1', form='short', seconds=60.0, used_s=60.0,
                  reason='', created_by='ann', created_s=NOW, state='asked',
-                 detail='', changed_s=NOW, until_s=NOW + 300, unfinished=host_id)
+                 detail='', changed_s=NOW, until_s=NOW + 300,
+                 unfinished=host_id)
 
     def test_only_the_host_that_was_asked(self) -> None:
         self.sync(report(wire.Profiling(
