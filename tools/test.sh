@@ -117,7 +117,8 @@ fi
 # Stages.  Beside the unit tests run those that measure nothing here and
 # use only what they have made.  The others have agents, demos, and VMs that
 # wait more than they work: each kind in turn, beside the other kinds.  At the
-# end an OpenStack of many processes, by itself.
+# end, by itself, what others would notice: the demo, whose hog has the highest
+# CPU weight, and an OpenStack of many processes.
 control='(api|commands|commands_refused|conductor|manage|nova|placement|servers)'
 kills='(database|kills|simulate)'
 first="test_(guest_.*|$kills|libvirt_kills|tap_kills|$control)\."
@@ -129,12 +130,12 @@ cat >"$scratch/first" <<END
 - worker: ['functional\.test_libvirt_kills\.', 'tests\.unit\.[a-c]']
 - worker: ['functional\.test_$control\.']
 END
-load='test_(demo|attribution|attribution_odd|delay_.*|embedded'
+load='test_(attribution|attribution_odd|delay_.*|embedded'
 load+='|running|cpu_waits|d(irect|isk)_evidence|disk_waits)\.'
 vms='test_(libvirt_(limits|lines|host|counters|odd|xml)|hypervisor)\.'
 libvirtd='test_(conductor_faults'
 libvirtd+='|libvirt(_(changes|faults|life|restore|versions|words))?)\.'
-openstack='test_openstack(_[a-z]+)?\.'
+alone='test_(demo|openstack(_[a-z]+)?)\.'
 agents='test_(agent|claims|fresh_install|history|hostile|lapse|leases|observe'
 agents+='|privileges|recording|signals|stop.*|tap.*|watcher)\.'
 cat >"$scratch/second" <<END
@@ -166,9 +167,9 @@ everything() {
         cat "$scratch/said" >&2
     fi
     tests functional /functional --worker-file "$scratch/second" \
-        --exclude-regex "tests\.functional\.($first|$openstack)"
-    tests OpenStack /functional --serial \
-        --exclude-regex "tests\.functional\.(?!$openstack)"
+        --exclude-regex "tests\.functional\.($first|$alone)"
+    tests 'demo and OpenStack' /functional --serial \
+        --exclude-regex "tests\.functional\.(?!$alone)"
     # The oldest Nova that is supported, too.
     if [ "${SCAVENGER_TESTS:-}" = all ] && [ -z "$regex" ]; then
         SCAVENGER_NOVA=32.0.0 tests 'Nova 32' /functional --serial \

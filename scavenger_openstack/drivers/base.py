@@ -59,8 +59,8 @@ class KnobState(NamedTuple):
     """What is known of a knob with a lease: the only memory of it.
 
     ``original`` is what it held before us, and what is restored.  ``ours``
-    is what it held right after our last write: by that the write of another
-    program is told from our own, and it is never restored.  ``None`` is
+    is what it held right after our last write: what differs from it was
+    written by another program.  It is never restored.  ``None`` is
     before the first write, after one that failed, and while the fast loop
     writes.
     """

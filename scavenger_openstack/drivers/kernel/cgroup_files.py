@@ -115,7 +115,7 @@ def explain(exc: OSError, doing: str) -> errors.DriverError:
 
 
 def gone(doing: str) -> errors.WorkloadGone:
-    """Return what is said of a cgroup that was removed."""
+    """Return the error for a cgroup that was removed."""
     return errors.WorkloadGone(f'{doing}: the cgroup is gone')
 
 

@@ -272,8 +272,8 @@ class Perf:
     # --- opening
 
     def _place(self, name: str, place_of: PlaceOf) -> Place | None:
-        """Return where a workload is counted; it is said when that is
-        nowhere."""
+        """Return where a workload is counted; log a workload that cannot be
+        counted anywhere."""
         if name.startswith('/'):
             return Place(f'{self._mount}{name}',
                          domain_cgroup.is_machine(name))
