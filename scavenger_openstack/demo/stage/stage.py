@@ -35,9 +35,11 @@ RUN = pathlib.Path('/run')
 PREFIX = cgroup_place.PREFIX
 NAME = re.compile('[0-9a-f]{6}')
 FOREGROUND, BACKGROUND = '/foreground', '/background'
-TOP_WEIGHTS = {1: 256, 2: 100}
-"""CPU weight of the whole tree against that of other programs, the highest
-that each version of cgroups takes: what these do changes the demo little."""
+TOP_WEIGHT = 16
+"""CPU weight of the whole tree against that of other programs.  One that keeps
+a CPU busy takes 6 %, which changes the demo little.  The highest weights that
+cgroups take starve threads of the kernel, for which the agent has to wait: a
+tick took 10 s."""
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None, use_errno=True)
 KEPT_END_S = 120.0
@@ -171,7 +173,7 @@ class Stage:
         for group in (FOREGROUND, BACKGROUND, *self._groups):
             self.tree.make(group)
         self.tree.check_entry(self._groups[-1])
-        self.tree.set_cpu_weight('', TOP_WEIGHTS[self.tree.version])
+        self.tree.set_cpu_weight('', TOP_WEIGHT)
         self.accounting.switch_on()
 
     def launch(self, *argv: str, log: str, below: str | None = None,
