@@ -17,6 +17,7 @@ from oslo_config import cfg
 from scavenger_openstack.conf import cgroups as conf_cgroups
 from scavenger_openstack.conf import host as conf_host
 from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers import calls
 from scavenger_openstack.drivers.cgroup import cgroups
 from scavenger_openstack.drivers.cgroup import cpuset_tree
 from scavenger_openstack.drivers.delay import accounting
@@ -79,8 +80,8 @@ def _network(links: Mapping[str, float | None],
 
 def _domains(conf: cfg.ConfigOpts, uri: str, missing: list[str],
              logged: log_once.LogOnce,
-             mounts: Mapping[str, cgroup_mounts.Mount]
-             ) -> domains.Domains | None:
+             mounts: Mapping[str, cgroup_mounts.Mount],
+             executor: calls.Executor) -> domains.Domains | None:
     """The VMs of this host; ``None``, and a sentence more in ``missing``,
     where libvirt-python is not there.
     """
@@ -92,7 +93,7 @@ def _domains(conf: cfg.ConfigOpts, uri: str, missing: list[str],
             uri, run_dir=virtual.run_dir, floors=conf_cgroups.floors(conf),
             stats_ticks=virtual.stats_ticks, timeout_s=virtual.timeout_s,
             root_dir=conf.root_dir, pressure=conf.cgroups.pressure,
-            logged=logged, mounts=mounts)
+            logged=logged, mounts=mounts, executor=executor)
     except client.Missing as exc:
         missing.append('the VMs of this host are not watched, and their load '
                        f'counts as foreground: {exc}')
@@ -151,8 +152,10 @@ class Host:
         self._runs: dict[str, float] = {}
         self._ticks = 0
         always: list[str] = []
+        self.executor = base.new_executor(conf.libvirt.timeout_s)
         self._domains = _domains(conf, uri, always, logged,
-                                 self._cgroups.mounts) if uri else None
+                                 self._cgroups.mounts, self.executor
+                                 ) if uri else None
         self._without_libvirt = ''.join(always)
         if not uri and not group.background_parents:
             always.append(

@@ -45,21 +45,20 @@ def foreign(name: str, knob: Knob) -> errors.DriverError:
 
 
 class Remover:
-    """Removes them, each domain in a thread: one may hang.
+    """Removes them, each domain for itself: one may hang.
 
-    :param timeout_s: how long libvirt may take for an answer
     :param ours: whether we hold a knob of a domain by now: while a call
         hung, it may have been started again
     """
 
     def __init__(self, health: domain_health.Health,
                  cache: domain_cache.DomainCache,
-                 timeout_s: float, ours: Callable[[str, Knob], bool]
+                 executor: calls.Executor, ours: Callable[[str, Knob], bool]
                  ) -> None:
         self._health = health
         self._cache = cache
         self._ours = ours
-        self._calls = calls.Executor('domain-remover', timeout_s)
+        self._calls = executor
         self._logged = log_once.LogOnce()
         self._astray: set[tuple[str, Knob]] = set()
         self._closed = False
@@ -74,7 +73,7 @@ class Remover:
         self._astray.discard((uuid, knob))
 
     def remove(self, uuid: str, knobs: Collection[Knob]) -> None:
-        """Begin to remove these limits, unless a thread is at that domain."""
+        """Begin to remove these limits, unless a call is at that domain."""
         if not self._closed and uuid not in self._calls.busy:
             self._calls.submit(uuid, lambda: self._run(uuid, knobs))
 

@@ -5,10 +5,10 @@
 
 It has to ask each QEMU, so this is done in a thread, for all domains in one
 call, when the tick says so.  A QEMU that does not answer keeps that call for
-ever: then the thread is left behind with its connection, and the next one
-asks without waiting for domains that are held by a job, such as the call that
-hangs.  So only the domain itself has no numbers, and it has some again when
-it answers.
+ever: then a second connection is used, without waiting for domains that are
+held by a job, such as the call that hangs.  So only the domain itself has no
+numbers, and it has some again when it answers; while two calls hang no domain
+has any.
 """
 
 from __future__ import annotations
@@ -55,19 +55,18 @@ class Statistics:
     """
 
     def __init__(self, connection: client.Libvirt,
-                 health: domain_health.Health, *, ticks: int,
-                 timeout_s: float) -> None:
-        self._libvirt = connection
+                 health: domain_health.Health, executor: calls.Executor, *,
+                 ticks: int, timeout_s: float) -> None:
+        self._askers = [_Asker(connection, executor, target)
+                        for target in domain_health.DISKS]
         self._health = health
         self._ticks = ticks
         self._timeout_s = timeout_s
         self._asker: _Asker | None = None
-        self._left: list[_Asker] = []
         self._tick = 0
         self._known: dict[str, tuple[Blocks | None, Blocks]] = {}
         self._since = 0
         self._missing: dict[str, int] = {}
-        self._hangs = False
 
     def tick(self, running: Collection[str]) -> None:
         """One tick: take an answer, ask again; never waits.
@@ -80,7 +79,7 @@ class Statistics:
                 self._take(asker.call.result, running)
                 asker.call = None
                 self._since = 0
-            elif time.monotonic() - asker.asked_s > self._timeout_s:
+            elif asker.is_late(self._timeout_s):
                 self._leave(asker)
         self._since += 1
         if self._since > 2 * self._ticks:
@@ -103,9 +102,9 @@ class Statistics:
                 bytes_0 + int((bytes_1 - bytes_0) * part))
 
     def close(self) -> None:
-        """Close the connection, unless a call hangs."""
-        if self._asker is not None:
-            self._asker.end()
+        """Close the connections, but those on which a call hangs."""
+        for asker in self._askers:
+            asker.end()
 
     def _take(self, answer: Mapping[str, Blocks] | None,
               running: Collection[str]) -> None:
@@ -132,10 +131,10 @@ class Statistics:
             uuid: 0 if uuid in answered else before[uuid] + 1
             for uuid in (*before, *answered) if uuid in running}
         for uuid, count in self._missing.items():
-            if count >= MISSING_ANSWERS:    # it is said once
+            if count >= MISSING_ANSWERS:    # it is logged once
                 self._health.domain_silent(uuid, 'disks')
             elif not count and before.get(uuid, 0) >= MISSING_ANSWERS:
-                self._health.domain_heard(uuid, 'disks')
+                self._health.domain_answers(uuid, 'disks')
         for uuid in before.keys() - self._missing.keys():
             self._health.gone(uuid)
 
@@ -147,34 +146,33 @@ class Statistics:
 
     def _leave(self, asker: _Asker) -> None:
         LOG.debug('block statistics: no answer within %s s', self._timeout_s)
-        asker.end()
-        self._left.append(asker)
-        self._asker = None
+        asker.call = self._asker = None
         self._health.suspect()
 
     def _ask(self) -> None:
-        self._left = [asker for asker in self._left if asker.alive()]
         if self._health.down:
             return
-        if len(self._left) > calls.MOST:
-            if not self._hangs:
-                LOG.warning('block statistics: %d calls to libvirt hang; no '
-                            'more are made until one ends; see which QEMU '
-                            'does not answer', len(self._left))
-            self._hangs = True
-            return
-        self._hangs = False
         if self._asker is None:
-            self._asker = _Asker(self._libvirt, self._timeout_s)
-        self._asker.ask()
+            if not self._health.is_sure:
+                self._health.suspect()
+                return
+            self._asker = next((asker for asker in self._askers
+                                if not asker.hangs()), None)
+        if self._asker is not None:
+            self._asker.ask()
 
 
 class _Asker:
-    """A connection over which libvirt is asked, one question at a time."""
+    """A connection over which libvirt is asked, one question at a time.
 
-    def __init__(self, connection: client.Libvirt, timeout_s: float) -> None:
+    :param target: of its calls
+    """
+
+    def __init__(self, connection: client.Libvirt, executor: calls.Executor,
+                 target: str) -> None:
         self._libvirt = connection
-        self._calls = calls.Executor('block-statistics', timeout_s)
+        self._executor = executor
+        self._target = target
         self._connection: Any = None
         self.asked_s = 0.0
         self.call: calls.Call | None = None
@@ -184,15 +182,23 @@ class _Asker:
         """Ask, unless there is no answer to the last question yet."""
         if self.call is None:
             self.asked_s = time.monotonic()
-            self.call = self._calls.submit('block statistics', self._ask)
+            self.call = self._executor.submit(self._target, self._ask)
 
-    def alive(self) -> bool:
+    def is_late(self, timeout_s: float) -> bool:
+        """Return whether there is no answer in time; a question that has no
+        slot by then is not asked."""
+        return self.call is not None and (
+            time.monotonic() - self.asked_s > timeout_s
+            and not self._executor.wait(self.call, 0.0))
+
+    def hangs(self) -> bool:
         """Return whether its connection is in use."""
-        return bool(self._calls.busy)
+        return self._target in self._executor.busy
 
     def end(self) -> None:
-        """Close the connection as soon as no call hangs."""
-        self._calls.submit('block statistics', self._close)
+        """Close the connection, unless a call hangs."""
+        if not self.hangs():
+            self._executor.submit(self._target, self._close)
 
     def _ask(self) -> Mapping[str, Blocks] | None:
         try:

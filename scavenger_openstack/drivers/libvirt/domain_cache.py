@@ -44,9 +44,6 @@ LOOK_S = 1.0
 long.  For what only the host can it is at once: another program may have set a
 knob that we are about to write."""
 
-HANGS_S = 10.0
-"""A look that takes so long is left behind: the other domains go on."""
-
 
 class Snapshot(NamedTuple):
     """One domain as it was when it was last looked at; never changed.
@@ -81,7 +78,8 @@ class DomainCache:
     """
 
     def __init__(self, connection: client.Libvirt,
-                 health: domain_health.Health, *, run_dir: str,
+                 health: domain_health.Health,
+                 executor: calls.Executor, *, run_dir: str,
                  root_dir: str,
                  parse: Callable[[str], xml.Domain]) -> None:
         self._libvirt = connection
@@ -101,9 +99,8 @@ class DomainCache:
         self._synced = threading.Event()
         self._mutex = threading.Lock()
         self._locks: dict[str, tuple[threading.Lock, int]] = {}
-        self._warned: dict[str, tuple[str, ...]] = {}
-        self._logged = log_once.LogOnce()   # which have no process
-        self._calls = calls.Executor('domain-look', HANGS_S)
+        self._logged = log_once.LogOnce()
+        self._calls = executor
         self._thread = threading.Thread(target=self._run, daemon=True,
                                         name='domain-cache')
 
@@ -151,8 +148,8 @@ class DomainCache:
         with self._one_at_a_time(uuid):
             answer = read()
             if answer is None:
-                self._warned.pop(uuid, None)
                 self._logged.forget(uuid)
+                self._logged.forget(('warnings', uuid))
                 self._missing.pop(uuid, None)
             snapshot = None if answer is None else self._snapshot(answer)
             with self._mutex:
@@ -241,10 +238,9 @@ class DomainCache:
         return Snapshot(domain, pid, started, answer.held)
 
     def _warn(self, uuid: str, warnings: tuple[str, ...]) -> None:
-        for warning in warnings:
-            if warning not in self._warned.get(uuid, ()):
+        if self._logged.due(('warnings', uuid), warnings):
+            for warning in warnings:
                 LOG.warning('%s', warning)
-        self._warned[uuid] = warnings
 
     # --- the thread
 
@@ -317,18 +313,18 @@ class DomainCache:
             return None
 
     def _ask_in_time(self, watch: client.Watch, uuid: str) -> None:
-        if uuid not in self._calls.busy:
-            call = self._calls.submit(uuid, lambda: self._ask(watch, uuid))
-            if call.done.wait(HANGS_S):
-                if isinstance(call.error, calls.NoThread):
-                    # Rather one that may hold up the others than none.
-                    self._ask(watch, uuid)
-                elif call.error is not None:
-                    raise call.error
-                return
-            self._calls.give_up(call)
-            self._health.domain_silent(uuid, 'look')
-        self.changed(uuid)      # in a second
+        call = self._calls.submit(domain_health.LOOK + uuid,
+                                  lambda: self._ask(watch, uuid), brief=True)
+        if not self._calls.wait(call, self._calls.patience_s) or isinstance(
+                call.error, calls.NotCalled):
+            # One that hangs is left behind: the other domains go on.
+            self._health.suspect()
+            self.changed(uuid)      # in a second
+        elif isinstance(call.error, calls.NoThread):
+            # Rather one that may hold up the others than none.
+            self._ask(watch, uuid)
+        elif call.error is not None:
+            raise call.error
 
     def _ask(self, watch: client.Watch, uuid: str) -> None:
         """Read a domain now.
@@ -348,5 +344,3 @@ class DomainCache:
             self._warn(uuid, (f'domain {uuid} cannot be understood '
                               f'({type(exc).__name__}); it is looked at again '
                               'when it changes',))
-        finally:
-            self._health.domain_heard(uuid, 'look')

@@ -18,6 +18,7 @@ import logging
 import time
 
 from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers import calls
 from scavenger_openstack.drivers.kernel import cgroup_files
 from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack.drivers.kernel import perf_event
@@ -65,6 +66,7 @@ class Domains:
     :param root_dir: where /proc and /sys are looked for
     :param logged: what was logged of this host
     :param mounts: where cgroup controllers are mounted; may change
+    :param executor: makes all calls of the host that may hang
     :raises ConfigError: libvirt-python is missing, or the URI cannot work.
     :raises DriverError: the cgroup mounts cannot be read.
     """
@@ -75,14 +77,15 @@ class Domains:
                  stats_ticks: int = 5, timeout_s: float = 2.0,
                  root_dir: str = '/', pressure: bool = False,
                  logged: log_once.LogOnce | None = None,
-                 mounts: Mapping[str, cgroup_mounts.Mount] | None = None
-                 ) -> None:
+                 mounts: Mapping[str, cgroup_mounts.Mount] | None = None,
+                 executor: calls.Executor | None = None) -> None:
         self._logged = logged or log_once.LogOnce()
         self._mounts = mounts or cgroup_mounts.find_mounts(root_dir,
                                                            self._logged)
         self._libvirt = client.Libvirt(uri, self._mounts.get('cpu'))
+        self.executor = executor or base.new_executor(timeout_s)
         self._health = health.Health(
-            self._libvirt, timeout_s,
+            self._libvirt, self.executor, timeout_s,
             lambda uuid: known_.is_idle(self._known.get(uuid)))
         self.libvirt_facts = self._health.facts
         self._root_dir = root_dir
@@ -96,13 +99,13 @@ class Domains:
         self._balloons = balloon.Balloons()
         cgroup_files.allow_many_files()
         self._blocks = block_stats.Statistics(
-            self._libvirt, self._health, ticks=stats_ticks,
+            self._libvirt, self._health, self.executor, ticks=stats_ticks,
             timeout_s=timeout_s)
         self._cache = domain_cache.DomainCache(
-            self._libvirt, self._health, run_dir=run_dir, root_dir=root_dir,
-            parse=lambda text: xml.parse(text, floors))
+            self._libvirt, self._health, self.executor, run_dir=run_dir,
+            root_dir=root_dir, parse=lambda text: xml.parse(text, floors))
         self._remover = adopt.Remover(self._health, self._cache,
-                                      timeout_s, self._ours)
+                                      self.executor, self._ours)
         self.instances = self._cache.instances
         self.ends = self._cache.ends
         self._cache.start(timeout_s)
