@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What was logged already, so that each problem is logged once."""
+"""What was logged already, so that each problem is logged once, or at a
+bounded rate: the only memory of that."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from collections.abc import Hashable
 import math
 import threading
@@ -23,9 +25,12 @@ class LogOnce:
     A problem that things have for a common cause, such as an option that this
     kernel was not built with, is logged with the first of them only.  Threads
     may share it.
+
+    :param most: so many things are remembered
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
         self._problems: dict[Hashable, Hashable] = {}
         self._logged_s: dict[Hashable, float] = {}
         self._causes: set[Hashable] = set()
@@ -41,10 +46,11 @@ class LogOnce:
         :param every_s: after so long it is logged again, if it is still there
         """
         now = cause or problem
-        again = now_s - self._logged_s.get(about, now_s) >= every_s
+        again = not (
+            0 <= now_s - self._logged_s.get(about, now_s) < every_s)
         if self._problems.get(about, self) == now and not again:
             return False
-        if len(self._problems) >= MOST:
+        if len(self._problems) >= self._most:
             self._problems.clear()
             self._logged_s.clear()
             self._causes.clear()
@@ -70,6 +76,12 @@ class LogOnce:
                 self._problems.values()):
             self._causes.discard(problem)
         return True
+
+    def keep(self, abouts: Collection[Hashable]) -> None:
+        """Note that nothing has a problem any more but these."""
+        for about in list(self._problems):
+            if about not in abouts:
+                self.over(about)
 
     def forget(self, about: Hashable) -> None:
         """Note that something has ended: that says nothing of a cause."""

@@ -23,6 +23,7 @@ from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.libvirt.domain_cache import Snapshot
 from scavenger_openstack.drivers.libvirt import knobs
 from scavenger_openstack.drivers.libvirt import xml
+from scavenger_openstack import log_once
 
 LOG = logging.getLogger(__name__)
 
@@ -70,7 +71,7 @@ def full(snapshot: Snapshot) -> Snapshot:
 class _Way:
     """One balloon that is larger than it may be, and since when."""
 
-    __slots__ = ('answered', 'identity', 'since_s', 'size', 'told')
+    __slots__ = ('answered', 'identity', 'since_s', 'size')
 
     def __init__(self, snapshot: Snapshot, now_s: float, *, answered: bool
                  ) -> None:
@@ -78,7 +79,6 @@ class _Way:
         self.identity = snapshot.identity
         self.size = snapshot.domain.balloon_bytes
         self.since_s = now_s
-        self.told = False
 
 
 class _Run:
@@ -100,6 +100,7 @@ class Balloons:
         self._ways: dict[str, _Way] = {}
         self._rising: dict[str, tuple[tuple[object, ...], int, float]] = {}
         self._runs: dict[str, _Run] = {}
+        self._logged = log_once.LogOnce()
 
     def rises(self, uuid: str, identity: tuple[object, ...],
               state: base.KnobState) -> None:
@@ -191,9 +192,10 @@ class Balloons:
                 continue
             if answered:
                 by_uuid[domain.uuid] = missing
-            if not way.told:
+            if self._logged.due(domain.uuid, (way.identity, answered)):
                 _warn(snapshot, missing, cap, answered=answered)
-            way.told = True
+        for uuid in before.keys() - self._ways.keys():
+            self._logged.forget(uuid)
         return by_uuid
 
 

@@ -28,6 +28,7 @@ from scavenger_openstack.drivers.libvirt import ends as domain_ends
 from scavenger_openstack.drivers.libvirt import handle
 from scavenger_openstack.drivers.libvirt import versions
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 from scavenger_openstack.restore import grammar
 
 LOG = logging.getLogger(__name__)
@@ -135,7 +136,7 @@ class Libvirt:
                 'qemu+unix:///system?socket=/PATH')
         self.uri = uri
         self.versions = versions.UNKNOWN
-        self._logged = versions.UNKNOWN
+        self._logged = log_once.LogOnce()
         self._cgroup_version = cpu.version if cpu else None
         self._api = LOOP.module()
         self._mutex = threading.Lock()
@@ -210,14 +211,8 @@ class Libvirt:
         """
         self.versions = self.versions._replace(
             qemu=self._version(watch.qemu_version))
-        if self.versions != self._logged:
+        if self._logged.due('versions', self.versions):
             LOG.info('libvirt %s: %s', self.uri, self.versions)
-            self._logged = self.versions
-
-    @property
-    def logged(self) -> bool:
-        """Return whether its versions were logged."""
-        return self._logged != versions.UNKNOWN
 
     def _version(self, ask: Callable[[], Any]) -> int | None:
         try:
