@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
-import enum
 import logging
 import threading
 import time
@@ -56,56 +55,48 @@ QUIET_S = 60.0
 that long: a QEMU may be late with each answer."""
 
 
-class Message(NamedTuple):
+class Problem(NamedTuple):
     """What the status and the log say of a fault; '': nothing is logged."""
 
     state: str
     text: str
 
 
-LOST = Message(
+LOST = Problem(
     'cannot be reached',
     'libvirt cannot be reached (%s); VMs are measured, and keep the limits '
     'that they have: none is set or removed until it answers; it is tried '
     'again')
-HANGS = Message(
+HANGS = Problem(
     'does not answer',
     'libvirt does not answer (%s); VMs are measured, and keep the limits '
     'that they have: none is set or removed until it does; see its log; VMs '
     'go on when it is restarted')
-SLOW = Message(
+SLOW = Problem(
     'is slow', 'libvirt is slow (%s): limits of VMs take more than %g s; '
     'see what else it does')
-FULL = Message(
+FULL = Problem(
     'is slow', '%d calls to libvirt hang (%s), and no more are made: limits '
     'of other VMs, or the numbers of their disks, wait until one ends; see '
     'which QEMU does not answer (virsh domcontrol), and its storage')
-SILENT = Message(
+SILENT = Problem(
     'does not answer',
-    'domain %s: its QEMU does not answer, or a job holds it; its disks have '
+    'domain %s: its QEMU does not answer, or a job holds it%s; its disks have '
     'no numbers, and its limits stay as they are until it does; see virsh '
     'domcontrol, virsh domjobinfo, and its storage')
-SILENT_IDLE = Message(
-    'does not answer',
-    'domain %s: its QEMU does not answer, or a job holds it; our own limit '
-    'cpu_idle may be the cause, since QEMU waits with its vCPUs on a busy '
-    'host; its disks have no numbers, and its limits stay as they are until '
-    'it does; if an exemption of the VM does not end this, see virsh '
-    'domcontrol, virsh domjobinfo, and its storage')
-BUSY = Message('has a job', '')
+BUSY = Problem('has a job', '')
 """It migrates or is being saved, and is not written to meanwhile."""
+GONE = Problem('does not run', '')
+UNKNOWN = Problem('is not known', '')
+"""The connection broke."""
+
+IDLE = ('; our own limit cpu_idle may be the cause, since QEMU waits with its '
+        'vCPUs on a busy host: exempt the VM first')
 
 OVER = {LIBVIRT: 'libvirt answers', CALLS: 'libvirt answers in time'}
 
-
-class DomainState(enum.Enum):
-    """What libvirt says of a domain."""
-
-    ANSWERS = enum.auto()
-    HELD_UP = enum.auto()
-    """Its QEMU does not answer, or a job holds it."""
-    HAS_JOB = enum.auto()
-    GONE = enum.auto()
+Problems = Mapping[str, Problem | None]
+"""By domain, as libvirt sees it; ``None``: it answers."""
 
 
 class Failure(NamedTuple):
@@ -122,8 +113,8 @@ class Failure(NamedTuple):
 class Fault:
     """What does not work in libvirt or a domain, for whatever reasons."""
 
-    def __init__(self, message: Message) -> None:
-        self.message = message
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
         self.args: tuple[object, ...] = ()
         self.since_s = time.monotonic()
         self.reasons: set[str] = set()
@@ -151,7 +142,8 @@ class Health:
         self._over_s: dict[str, float] = {}
         self._late: list[tuple[Sequence[KnobKey], threading.Event]] = []
         self._failures: list[Failure] = []
-        self._hung: dict[str, DomainState | None] = {}
+        self._hung: set[str] = set()
+        self._answering: set[str] = set()
         self._suspected = self._closed = False
         self._is_sure = True
         self._thread: threading.Thread | None = None
@@ -201,7 +193,7 @@ class Health:
 
     def domain_silent(self, uuid: str, reason: str) -> None:
         """Note that a QEMU does not answer, and what shows that."""
-        self._begin(uuid, reason, self._silent(uuid), uuid)
+        self._begin_silence(uuid, reason)
         self.suspect()
 
     def domain_answers(self, uuid: str, reason: str) -> None:
@@ -220,12 +212,12 @@ class Health:
         :raises Busy: it has a job, or its QEMU does not answer.
         """
         fault = self._faults.get(LIBVIRT)
-        if fault is not None and fault.message is HANGS:
+        if fault is not None and fault.problem is HANGS:
             raise client.Unreachable(f'{self._libvirt.uri}: libvirt does '
                                      'not answer')
         fault = self._faults.get(uuid)
         if fault is not None and PROBE in fault.reasons \
-                and fault.message is not BUSY:
+                and fault.problem is not BUSY:
             raise domain_handle.Busy(f'domain {uuid}: its QEMU does not '
                                      'answer')
         with self._libvirt.domain(uuid) as handle:
@@ -279,9 +271,9 @@ class Health:
             worst = self._faults.get(LIBVIRT) or self._faults.get(CALLS)
             waits = sorted({' '.join(key) for keys, done in self._late
                             if not done.is_set() for key in keys})
-            why = str(worst.args[0]) if worst and worst.message is LOST else ''
+            why = str(worst.args[0]) if worst and worst.problem is LOST else ''
         slow_s, down_s = since.pop(CALLS, None), since.pop(LIBVIRT, None)
-        return {'state': worst.message.state if worst else 'answers',
+        return {'state': worst.problem.state if worst else 'answers',
                 'why': why, 'since_s': slow_s if down_s is None else down_s,
                 'domains': since, 'waits': waits,
                 'versions': versions.texts(self._libvirt.versions)}
@@ -296,23 +288,23 @@ class Health:
             fault.keys.add(key)
         return bool(faults)
 
-    def _begin(self, what: str, reason: str, message: Message, *args: object
+    def _begin(self, what: str, reason: str, problem: Problem, *args: object
                ) -> None:
         with self._turn:
             if self._closed or (what != LIBVIRT and self.down):
                 return
             fault = self._faults.get(what)
             if fault is None:
-                fault = self._faults[what] = Fault(message)
+                fault = self._faults[what] = Fault(problem)
                 fault.keys.update(
                     key for keys, done in self._late if not done.is_set()
                     for key in keys if what in (*OVER, key[0]))
                 if what == LIBVIRT:
                     self._drop_failures(fault)
-            elif fault.message in (BUSY, SLOW) and message != fault.message:
-                fault.message, fault.logged = message, False
+            elif fault.problem in (BUSY, SLOW) and problem != fault.problem:
+                fault.problem, fault.logged = problem, False
             fault.reasons.add(reason)
-            if fault.message is message:
+            if fault.problem is problem:
                 fault.args = args       # why, by now
             self._log_due(what, fault)
 
@@ -325,11 +317,11 @@ class Health:
 
     def _log_due(self, what: str, fault: Fault) -> None:
         """Log a fault, unless it is one of many short ones."""
-        if fault.logged or not fault.message.text:
+        if fault.logged or not fault.problem.text:
             return
         over_s = self._over_s.get(what)
         if over_s is None or time.monotonic() - over_s > QUIET_S:
-            LOG.warning(fault.message.text, *fault.args)
+            LOG.warning(fault.problem.text, *fault.args)
             fault.logged = True
 
     def _end(self, what: str, reason: str) -> None:
@@ -349,8 +341,8 @@ class Health:
                          OVER.get(what, f'domain {what}: its QEMU answers'),
                          now_s - fault.since_s, len(fault.keys))
 
-    def _silent(self, uuid: str) -> Message:
-        return SILENT_IDLE if self._idle(uuid) else SILENT
+    def _begin_silence(self, uuid: str, reason: str) -> None:
+        self._begin(uuid, reason, SILENT, uuid, IDLE * self._idle(uuid))
 
     # --- the thread
 
@@ -382,29 +374,30 @@ class Health:
                      } - {*OVER, *DISKS}
         states = self._ask(uuids)
         if states is None:
-            self._hung = {}
+            self._hung, self._answering = set(), set()
             return True
         self._is_sure = not self._suspected
         hanging = self._hanging()
         # Those that will come back now, since what held them up is over, do
         # not count.
-        before, self._hung = self._hung, {
-            target: states.get(target) for target in hanging}
-        for uuid, state in states.items():
-            if state is DomainState.GONE:
+        before, self._answering = self._answering, {
+            target for target in hanging if not states.get(target, SILENT)}
+        is_full = hanging <= self._hung and (
+            self._executor.is_full or hanging >= {*DISKS})
+        self._hung = hanging
+        for uuid, problem in states.items():
+            if problem is GONE:
                 self.gone(uuid)
-            elif state is DomainState.HELD_UP:
-                self._begin(uuid, PROBE, self._silent(uuid), uuid)
-            elif state is DomainState.HAS_JOB:
-                self._begin(uuid, PROBE, BUSY)
+            elif problem is SILENT:
+                self._begin_silence(uuid, PROBE)
+            elif problem is not None:
+                self._begin(uuid, PROBE, problem)
             else:
                 self._end(uuid, PROBE)
-        if before.keys() >= hanging and (
-                self._executor.is_full or hanging >= {*DISKS}):
+        if is_full:
             self._begin(CALLS, PROBE, FULL, len(hanging),
                         ', '.join(sorted(hanging)))
-        elif any(before.get(uuid) is state is DomainState.ANSWERS
-                 for uuid, state in self._hung.items()):
+        elif before & self._answering:
             self._begin(CALLS, PROBE, SLOW, self._libvirt.uri,
                         self._timeout_s)
         else:
@@ -422,15 +415,13 @@ class Health:
         return {target.removeprefix(LOOK) for target in self._executor.hanging}
 
     def _log_failures(self, failures: Sequence[Failure],
-                      states: Mapping[str, DomainState]) -> None:
+                      states: Problems) -> None:
         """Log what failed for no other cause: one line for each domain."""
         by_uuid: dict[str, list[Failure]] = {}
         for failure in failures:
-            state = states.get(failure.key[0])
-            if state is not None and failure in self._failures:
+            if failure.key[0] in states and failure in self._failures:
                 self._failures.remove(failure)
-                if state is not DomainState.ANSWERS \
-                        or self._add_key(failure.key):
+                if states[failure.key[0]] or self._add_key(failure.key):
                     failure.reset()
                 else:
                     by_uuid.setdefault(failure.key[0], []).append(failure)
@@ -440,11 +431,10 @@ class Health:
             for failure in others:
                 failure.reset()
 
-    def _ask(self, uuids: Collection[str]
-             ) -> Mapping[str, DomainState] | None:
-        """Return the states of domains; ``None`` without an answer, with the
-        fault of libvirt that this is begun or over."""
-        call = self._executor.submit('libvirt', lambda: self._states(uuids),
+    def _ask(self, uuids: Collection[str]) -> Problems | None:
+        """Return what libvirt says of domains; ``None`` without an answer,
+        which is a fault of libvirt; an answer ends that."""
+        call = self._executor.submit(LIBVIRT, lambda: self._answers(uuids),
                                      brief=True)
         if not self._executor.wait(call, self._timeout_s):
             self._begin(LIBVIRT, PROBE, HANGS, self._libvirt.uri)
@@ -456,28 +446,27 @@ class Health:
             self._begin(LIBVIRT, PROBE, HANGS, self._libvirt.uri)
         elif call.error is None:
             self._end(LIBVIRT, PROBE)
-        return None if call.error is not None or self.down else call.result
+        return None if self.down else call.result
 
-    def _states(self, uuids: Iterable[str]) -> dict[str, DomainState]:
-        states = {uuid: self._state(uuid) for uuid in uuids}
-        if self.down or not all(states.values()) or not states:
+    def _answers(self, uuids: Iterable[str]) -> Problems:
+        states = {uuid: self._answer(uuid) for uuid in uuids}
+        if self.down or UNKNOWN in states.values() or not states:
             self._libvirt.end(self._libvirt.open())
-        return {uuid: state for uuid, state in states.items() if state}
+        return {uuid: problem for uuid, problem in states.items()
+                if problem is not UNKNOWN}
 
-    def _state(self, uuid: str) -> DomainState | None:
-        """Return what libvirt says of a domain, ``None`` when the connection
-        breaks."""
+    def _answer(self, uuid: str) -> Problem | None:
         try:
             with self._libvirt.domain(uuid) as handle:
                 if handle.occupied():
-                    return DomainState.HELD_UP
+                    return SILENT
                 handle.check_idle()
         except domain_handle.Busy:
-            return DomainState.HAS_JOB
+            return BUSY
         except errors.WorkloadGone:
-            return DomainState.GONE
+            return GONE
         except client.Unreachable:
-            return None
+            return UNKNOWN
         except errors.DriverError as exc:
             LOG.debug('domain %s: %s', uuid, exc)       # it answers
-        return DomainState.ANSWERS
+        return None
