@@ -132,9 +132,9 @@ class Statistics:
             for uuid in (*before, *answered) if uuid in running}
         for uuid, count in self._missing.items():
             if count >= MISSING_ANSWERS:    # it is logged once
-                self._health.domain_silent(uuid, 'disks')
+                self._health.domain_silent(uuid)
             elif not count and before.get(uuid, 0) >= MISSING_ANSWERS:
-                self._health.domain_answers(uuid, 'disks')
+                self._health.domain_answers(uuid)
         for uuid in before.keys() - self._missing.keys():
             self._health.gone(uuid)
 

@@ -24,7 +24,6 @@ from typing import Any
 
 from scavenger_openstack.drivers import calls
 from scavenger_openstack.drivers.kernel import cgroup_mounts
-from scavenger_openstack.drivers.libvirt import ends as domain_ends
 from scavenger_openstack.drivers.libvirt import handle
 from scavenger_openstack.drivers.libvirt import versions
 from scavenger_openstack import errors
@@ -50,6 +49,14 @@ EVENTS: Mapping[str, bool] = {
     'METADATA_CHANGE': False, 'JOB_COMPLETED': False}
 """What is listened to, and whether a guest can make it happen as often as it
 likes.  Of balloons QEMU itself tells once a second at most."""
+
+ENDS: Mapping[str, str] = {
+    'SHUTDOWN': 'the VM shut down', 'DESTROYED': 'the VM was powered off',
+    'CRASHED': 'its QEMU crashed or was killed',
+    'MIGRATED': 'the VM migrated to another host',
+    'SAVED': 'the VM was saved to disk', 'FAILED': 'its QEMU failed',
+    'FROM_SNAPSHOT': 'the VM went back to a snapshot'}
+"""The details of libvirt's event ``STOPPED``."""
 
 Blocks = tuple[float, int, int]
 """Seconds that all finished operations took, operations, and bytes."""
@@ -330,7 +337,7 @@ class Watch:
 
         ends = {(api.VIR_DOMAIN_EVENT_STOPPED,
                  getattr(api, f'VIR_DOMAIN_EVENT_STOPPED_{detail}')): why
-                for detail, why in domain_ends.WHY.items()}
+                for detail, why in ENDS.items()}
 
         def pass_on(_: Any, domain: Any, *more: Any) -> None:
             name = more[-1]

@@ -23,7 +23,6 @@ from typing import NamedTuple
 from scavenger_openstack.drivers import calls
 from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack.drivers.libvirt import client
-from scavenger_openstack.drivers.libvirt import ends
 from scavenger_openstack.drivers.libvirt import handle
 from scavenger_openstack.drivers.libvirt import health as domain_health
 from scavenger_openstack.drivers.libvirt.metadata import Values
@@ -43,6 +42,12 @@ LOOK_S = 1.0
 """For what its guest can make, in a loop, a domain is looked at once in so
 long.  For what only the host can it is at once: another program may have set a
 knob that we are about to write."""
+
+
+MOST_ENDS = 1024
+"""So many domains that have ended are remembered."""
+
+AGAIN = 'the VM was started again'
 
 
 class Snapshot(NamedTuple):
@@ -88,7 +93,7 @@ class DomainCache:
         self._root_dir = root_dir
         self._parse = parse
         self.snapshots: Mapping[str, Snapshot] = {}
-        self.ends = ends.Ends()
+        self.ends = Ends()
         self._listed: Mapping[str, Snapshot] = {}
         self._instances: Sequence[Instance] = ()
         self._turn = threading.Condition()
@@ -259,7 +264,7 @@ class DomainCache:
             self._broken = self._hangs = False
             try:
                 watch = self._libvirt.watch(self.changed, self._lost,
-                                            self.ends.tell)
+                                            self.ends.record)
                 self._sync(watch)
                 self._health.back()
                 retry_s = FIRST_RETRY_S
@@ -344,3 +349,37 @@ class DomainCache:
             self._warn(uuid, (f'domain {uuid} cannot be understood '
                               f'({type(exc).__name__}); it is looked at again '
                               'when it changes',))
+
+
+class Ends:
+    """Remembers why each domain ended."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, str] = {}
+        self._before: dict[str, str] = {}
+        self._running: set[str] = set()
+
+    def record(self, uuid: str, why: str) -> None:
+        """Note that a run of a domain ended."""
+        self._last[uuid] = why
+
+    def begins(self, uuid: str) -> None:
+        """Note that another run of a domain is there."""
+        if len(self._last) + len(self._before) > MOST_ENDS:
+            self._last, self._before = {}, {}
+        self._running.add(uuid)
+        self._before[uuid] = self._last.pop(uuid, AGAIN)
+
+    def over(self, uuid: str) -> None:
+        """Note that a domain does not run any more."""
+        self._running.discard(uuid)
+
+    def why(self, uuid: str) -> str | None:
+        """Return why the last run that ended did; ``None``: not known yet."""
+        return (self.again(uuid) if uuid in self._running
+                else self._last.get(uuid))
+
+    def again(self, uuid: str) -> str:
+        """Return why a domain that runs is not the run that it was."""
+        why = self._last.get(uuid) or self._before.get(uuid, AGAIN)
+        return why if why == AGAIN else f'{why}, and was started again'

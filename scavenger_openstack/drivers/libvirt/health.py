@@ -29,6 +29,7 @@ from scavenger_openstack.drivers.libvirt import client
 from scavenger_openstack.drivers.libvirt import handle as domain_handle
 from scavenger_openstack.drivers.libvirt import versions
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 from scavenger_openstack.types import KnobKey
 
 LOG = logging.getLogger(__name__)
@@ -44,15 +45,15 @@ LOOK = 'look '
 """Before the UUID of a domain: the target of looks at it, which wait for no
 QEMU, nor for a write to it that hangs."""
 
-PROBE = 'probe'
-"""The reason of a fault that the questions of this module have shown."""
+EVENTS, PROBE = 'events', 'probe'
+"""What has shown a fault: a connection, or the questions of this module."""
 
 PROBE_S = 1.0
 """From one question about what has a fault to the next."""
 
 QUIET_S = 60.0
-"""A fault that begins again within so long is logged only if it lasts for
-that long: a QEMU may be late with each answer."""
+"""So often at most a fault of a domain is logged; what begins in between only
+if it lasts until then: a QEMU may be late with each answer."""
 
 
 class Problem(NamedTuple):
@@ -139,7 +140,7 @@ class Health:
         self._idle = idle
         self._turn = threading.Condition(threading.RLock())
         self._faults: dict[str, Fault] = {}
-        self._over_s: dict[str, float] = {}
+        self._logged = log_once.LogOnce()
         self._late: list[tuple[Sequence[KnobKey], threading.Event]] = []
         self._failures: list[Failure] = []
         self._hung: set[str] = set()
@@ -166,18 +167,18 @@ class Health:
         """Return whether libvirt answers, although some call may hang."""
         return self._is_sure and not self.down
 
-    def lost(self, why: str, reason: str = 'events') -> None:
-        """Note that libvirt cannot be reached in one way, until that works."""
-        self._begin(LIBVIRT, reason, LOST, why)
+    def lost(self, why: str) -> None:
+        """Note that the connection for events is gone."""
+        self._begin(LIBVIRT, EVENTS, LOST, why)
 
-    def silent(self, reason: str = 'events') -> None:
-        """Note that libvirt is there and does not answer in one way."""
-        self._begin(LIBVIRT, reason, HANGS, self._libvirt.uri)
+    def silent(self) -> None:
+        """Note that nothing answers over the connection for events."""
+        self._begin(LIBVIRT, EVENTS, HANGS, self._libvirt.uri)
         self.suspect()
 
-    def back(self, reason: str = 'events') -> None:
-        """Note that libvirt can be reached in that way."""
-        self._end(LIBVIRT, reason)
+    def back(self) -> None:
+        """Note that there is a connection for events."""
+        self._end(LIBVIRT, EVENTS)
 
     def suspect(self) -> None:
         """Find out what hangs, as some call does; without a thread later."""
@@ -191,14 +192,14 @@ class Health:
                     calls.start(thread)
                     self._thread = thread
 
-    def domain_silent(self, uuid: str, reason: str) -> None:
-        """Note that a QEMU does not answer, and what shows that."""
-        self._begin_silence(uuid, reason)
+    def domain_silent(self, uuid: str) -> None:
+        """Note that a QEMU does not answer about its disks."""
+        self._begin_silence(uuid, DISKS[0])
         self.suspect()
 
-    def domain_answers(self, uuid: str, reason: str) -> None:
-        """Note that the QEMU answers again, in what did not before."""
-        self._end(uuid, reason)
+    def domain_answers(self, uuid: str) -> None:
+        """Note that it does again."""
+        self._end(uuid, DISKS[0])
 
     @contextlib.contextmanager
     def domain(self, uuid: str) -> Iterator[domain_handle.Handle]:
@@ -233,7 +234,7 @@ class Health:
         """Forget the faults of a run of a domain that has ended."""
         with self._turn:
             self._faults.pop(uuid, None)
-            self._over_s.pop(uuid, None)
+            self._logged.forget(uuid)
 
     def timed_out(self, keys: Sequence[KnobKey], done: threading.Event
                   ) -> None:
@@ -317,10 +318,9 @@ class Health:
 
     def _log_due(self, what: str, fault: Fault) -> None:
         """Log a fault, unless it is one of many short ones."""
-        if fault.logged or not fault.problem.text:
-            return
-        over_s = self._over_s.get(what)
-        if over_s is None or time.monotonic() - over_s > QUIET_S:
+        if fault.problem.text and not fault.logged and (
+                what in OVER or self._logged.due(
+                    what, now_s=time.monotonic(), every_s=QUIET_S)):
             LOG.warning(fault.problem.text, *fault.args)
             fault.logged = True
 
@@ -333,13 +333,10 @@ class Health:
             if fault.reasons:
                 return
             del self._faults[what]
-            now_s = time.monotonic()
             if fault.logged:
-                if what not in OVER:
-                    self._over_s[what] = now_s
                 LOG.info('%s again after %.1f s; limits that were late: %d',
                          OVER.get(what, f'domain {what}: its QEMU answers'),
-                         now_s - fault.since_s, len(fault.keys))
+                         time.monotonic() - fault.since_s, len(fault.keys))
 
     def _begin_silence(self, uuid: str, reason: str) -> None:
         self._begin(uuid, reason, SILENT, uuid, IDLE * self._idle(uuid))

@@ -253,9 +253,9 @@ class Words(testtools.TestCase):
         self.addCleanup(waits.set)
         self.machine.before['control'] = waits.wait
         self.health.suspect()
-        self.health.domain_silent(KEY[0], 'disks')
+        self.health.domain_silent(KEY[0])
         self.wait_for(lambda: 'control' not in self.machine.before)
-        self.health.domain_answers(KEY[0], 'disks')
+        self.health.domain_answers(KEY[0])
         self.failed()
         self.failed(other)
         before = self.log.output
@@ -268,9 +268,8 @@ class Words(testtools.TestCase):
     def test_a_failure_while_libvirt_is_gone(self) -> None:
         self.health.lost('it is gone')
         self.failed()
-        self.health.lost('still gone', 'another way')
+        self.health.lost('still gone')
         self.assertEqual('cannot be reached', self.health.facts()['state'])
-        self.health.back('another way')
         self.health.back()
         self.assertEqual([KEY], self.reset)
         first, last = self.log.output.splitlines()
@@ -337,17 +336,17 @@ class Words(testtools.TestCase):
 
         first = ['does', 'answers']
         for _ in range(3):
-            self.health.domain_silent(libvirtd.UUID, 'disks')
-            self.health.domain_answers(libvirtd.UUID, 'disks')
+            self.health.domain_silent(libvirtd.UUID)
+            self.health.domain_answers(libvirtd.UUID)
         self.assertEqual(first, lines())
         self.health.gone(libvirtd.UUID)
-        self.health.domain_silent(libvirtd.UUID, 'disks')
-        self.health.domain_answers(libvirtd.UUID, 'disks')
+        self.health.domain_silent(libvirtd.UUID)
+        self.health.domain_answers(libvirtd.UUID)
         self.assertEqual(2 * first, lines())
-        self.health.domain_silent(libvirtd.UUID, 'disks')
+        self.health.domain_silent(libvirtd.UUID)
         self.assertEqual(2 * first, lines())
         self.useFixture(fixtures.MonkeyPatch(
             f'{health.__name__}.QUIET_S', 0.1))
         self.wait_for(lambda: len(lines()) == 5)
-        self.health.domain_answers(libvirtd.UUID, 'disks')
+        self.health.domain_answers(libvirtd.UUID)
         self.assertEqual(3 * first, lines())
