@@ -5,10 +5,11 @@ bounded rate: the only memory of that."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from collections.abc import Hashable
+from collections.abc import Mapping
 import math
 import threading
+from typing import TypeVar
 
 MOST = 4096
 """So many things with problems are remembered; then all are forgotten, since
@@ -17,6 +18,9 @@ most of them have ended."""
 
 SAME_CAUSE = '; others with the same cause are not logged'
 """Ends the line about the first of many things that have one cause."""
+
+
+K = TypeVar('K', bound=Hashable)
 
 
 class LogOnce:
@@ -77,11 +81,12 @@ class LogOnce:
             self._causes.discard(problem)
         return True
 
-    def keep(self, abouts: Collection[Hashable]) -> None:
-        """Note that nothing has a problem any more but these."""
-        for about in list(self._problems):
-            if about not in abouts:
-                self.over(about)
+    def all_due(self, problems: Mapping[K, Hashable]) -> list[K]:
+        """Return what to log, when these are all problems that there are."""
+        for about in self._problems.keys() - problems.keys():
+            self.over(about)
+        return [about for about, problem in problems.items()
+                if self.due(about, problem)]
 
     def forget(self, about: Hashable) -> None:
         """Note that something has ended: that says nothing of a cause."""

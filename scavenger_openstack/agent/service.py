@@ -87,10 +87,10 @@ class MissingLog:
 
     def log(self, missing: Sequence[str]) -> None:
         """:param missing: sentences that begin with a resource and ``:``"""
-        names = [sentence.partition(':')[0] for sentence in missing]
-        self._logged.keep(names)
-        for name, sentence in zip(names, missing, strict=True):
-            if self._logged.due(name):
+        new = self._logged.all_due({
+            sentence.partition(':')[0]: '' for sentence in missing})
+        for sentence in missing:
+            if sentence.partition(':')[0] in new:
                 LOG.warning('missing: %s', sentence)
 
 
@@ -103,9 +103,8 @@ class RefusedLog:
 
     def log(self, refused: Mapping[str, str]) -> None:
         """:param refused: what is not followed, and why"""
-        self._logged.keep(refused)
-        new = [f'{what}: {why}' for what, why in refused.items()
-               if self._logged.due(what, why)]
+        new = [f'{what}: {refused[what]}'
+               for what in self._logged.all_due(refused)]
         for line in new[:MOST_REFUSED_LINES]:
             LOG.warning('the control plane asks for what is not followed '
                         'here: %s', printable(line))

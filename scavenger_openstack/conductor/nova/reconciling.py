@@ -66,9 +66,6 @@ MOST_ASKED = 50
 """Instances that Nova is asked for alone in one turn: of those that only the
 broker has told of, of new ones, and of those that are in no list."""
 
-MOST_LOGGED = 10_000
-"""Mistakes in flavors and server groups, each of which is logged once."""
-
 MORE = ('the broker tells of more instances than Nova has changed; Nova is '
         f'asked for {MOST_ASKED} at a time: see who may write to it')
 
@@ -137,7 +134,7 @@ class Reconciler:
         self._groups = server_groups.Groups(nova)
         self._missing: list[str] = []
         self._busy: set[str] = set()
-        self._logged = log_once.LogOnce(MOST_LOGGED)
+        self._logged = log_once.LogOnce()
 
     def turn(self, still: Callable[[], None]) -> int:
         """Read what has changed; return how many rows that made.
@@ -276,18 +273,16 @@ class Reconciler:
                     why = f'Nova: the cell of {instance} does not answer'
             if why:     # each other one of that cell may take a minute, too
                 break
-        if self._missing:
-            if not why:
-                self._logged.over('missing')
-            elif self._logged.due('missing'):
-                LOG.warning('not all instances are in the list of Nova, what '
-                            'is known of the others stays: %s', why)
+        if why and self._logged.due('missing'):
+            LOG.warning('not all instances are in the list of Nova, what is '
+                        'known of the others stays: %s', why)
         changed = self._forgotten(gone)
         if why:
             self._missing = []
             self._again_s += AGAIN_S - WHOLE_S
         else:
             self._missing = self._missing[MOST_ASKED:]
+            self._logged.over('missing')
         return changed
 
     def _confirm(self, still: Callable[[], None]) -> int:

@@ -99,7 +99,7 @@ class Remover:
 
     def _remove(self, uuid: str, knobs: Collection[Knob],
                 handle: domain_handle.Handle) -> None:
-        live = self._cache.refresh(uuid, handle.look)
+        live = self._cache.refresh(uuid, handle.read)
         if live is None:
             return
         text = handle.inactive()
@@ -136,7 +136,7 @@ class Remover:
                 failed = failed or exc
                 continue
             removed += there[:1]
-        self._cache.refresh(uuid, handle.look)
+        self._cache.refresh(uuid, handle.read)
         for guess in dict.fromkeys(guess for _, guess in guesses):
             LOG.warning('domain %s (%s): the record in it does not say what '
                         '%s was before the limit: %s', live.domain.name, uuid,
@@ -193,14 +193,15 @@ def way_back(knob: Knob, snapshot: Snapshot, other: Snapshot | None
     much for a background VM until its next hard reboot is the lesser evil, a
     cap that is never removed is for ever.
     """
-    values, lacking = domain_knobs.told(snapshot, knob, snapshot.records[knob])
+    values, lacking = domain_knobs.recorded(snapshot, knob,
+                                            snapshot.records[knob])
     if not lacking:
         return values, ''
     texts: metadata.Values = {}
     if other is not None:
         texts = (other.records[knob] if knob in other.records
                  else domain_knobs.in_force(other, knob))
-    filled = {key: text for key, text in domain_knobs.told(
+    filled = {key: text for key, text in domain_knobs.recorded(
         snapshot, knob, texts)[0].items()
         if domain_knobs.part(knob, key) in lacking}
     lacking -= {domain_knobs.part(knob, key) for key in filled}

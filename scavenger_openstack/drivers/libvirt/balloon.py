@@ -38,7 +38,7 @@ SILENT_S = 120.0
 """A balloon driver that has answered nothing for so long under a limit is
 logged: most guests have booted by then."""
 
-TOLD_S = 3.0
+REPORTED_S = 3.0
 """QEMU tells of a balloon once a second: so long after a limit was removed,
 what is known may be from before that."""
 
@@ -106,14 +106,14 @@ class Balloons:
               state: base.KnobState) -> None:
         """The limit of a run of a domain was removed."""
         self._rising[uuid] = (identity, _original(state),
-                              time.monotonic() + TOLD_S)
+                              time.monotonic() + REPORTED_S)
 
     def forget(self, uuid: str) -> None:
         """Forget a domain that has ended."""
         self._rising.pop(uuid, None)
         self._runs.pop(uuid, None)
 
-    def see(self, snapshot: Snapshot) -> bool:
+    def update(self, snapshot: Snapshot) -> bool:
         """Return whether the balloon driver has answered in this run of the
         domain.
 
@@ -134,10 +134,10 @@ class Balloons:
         rising = self._rising.get(uuid)
         if rising is None:
             return None
-        identity, size, told_s = rising
+        identity, size, reported_s = rising
         if identity == snapshot.identity and (
                 snapshot.domain.balloon_bytes < size
-                or time.monotonic() < told_s):
+                or time.monotonic() < reported_s):
             return size
         if self._rising.get(uuid) is rising:
             self._rising.pop(uuid, None)
@@ -175,7 +175,7 @@ class Balloons:
             domain = snapshot.domain
             if domain.fixed_memory is not None:
                 continue
-            answered = self.see(snapshot)
+            answered = self.update(snapshot)
             missing = domain.balloon_bytes - cap
             if missing <= 0:
                 continue

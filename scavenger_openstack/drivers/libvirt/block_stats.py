@@ -57,14 +57,14 @@ class Statistics:
     def __init__(self, connection: client.Libvirt,
                  health: domain_health.Health, executor: calls.Executor, *,
                  ticks: int, timeout_s: float) -> None:
-        self._askers = [_Asker(connection, executor, target)
-                        for target in domain_health.DISKS]
+        self._connections = [_Connection(connection, executor, target)
+                             for target in domain_health.DISKS]
         self._health = health
         self._ticks = ticks
         self._timeout_s = timeout_s
-        self._asker: _Asker | None = None
+        self._current: _Connection | None = None
         self._tick = 0
-        self._known: dict[str, tuple[Blocks | None, Blocks]] = {}
+        self._blocks: dict[str, tuple[Blocks | None, Blocks]] = {}
         self._since = 0
         self._missing: dict[str, int] = {}
 
@@ -73,24 +73,24 @@ class Statistics:
 
         :param running: the domains that there are
         """
-        asker = self._asker
-        if asker is not None and asker.call is not None:
-            if asker.call.done.is_set():
-                self._take(asker.call.result, running)
-                asker.call = None
+        connection = self._current
+        if connection is not None and connection.call is not None:
+            if connection.call.done.is_set():
+                self._take(connection.call.result, running)
+                connection.call = None
                 self._since = 0
-            elif asker.is_late(self._timeout_s):
-                self._leave(asker)
+            elif connection.is_late(self._timeout_s):
+                self._leave(connection)
         self._since += 1
         if self._since > 2 * self._ticks:
-            self._known = {}    # no answer: unknown
+            self._blocks = {}    # no answer: unknown
         if self._tick % self._ticks == 0:
-            self._ask()
+            self._query()
         self._tick += 1
 
     def of(self, uuid: str) -> Blocks | None:
         """``io_wait_s``, ``io_ops``, ``io_bytes`` of a domain, if known."""
-        before, now = self._known.get(uuid, (None, None))
+        before, now = self._blocks.get(uuid, (None, None))
         if before is None or now is None:
             return None     # how it grows takes two answers
         (wait_0, ops_0, bytes_0), (wait_1, ops_1, bytes_1) = before, now
@@ -103,25 +103,25 @@ class Statistics:
 
     def close(self) -> None:
         """Close the connections, but those on which a call hangs."""
-        for asker in self._askers:
-            asker.end()
+        for connection in self._connections:
+            connection.end()
 
     def _take(self, answer: Mapping[str, Blocks] | None,
               running: Collection[str]) -> None:
         if answer is None:
-            self._known = {}
+            self._blocks = {}
             return
         answered: dict[str, tuple[Blocks | None, Blocks]] = {}
         for uuid, now in answer.items():
             before = self.of(uuid)
-            if before is None and uuid in self._known:
-                wait_s, ops, size = self._known[uuid][1]
+            if before is None and uuid in self._blocks:
+                wait_s, ops, size = self._blocks[uuid][1]
                 before = _stepped(wait_s), ops, size
             answered[uuid] = (before if before is not None and all(
                 a <= b for a, b in zip(before, now, strict=True)) else None,
                 now)
         self._count_missing(answered, running)
-        self._known = answered
+        self._blocks = answered
 
     def _count_missing(self, answered: Collection[str],
                        running: Collection[str]) -> None:
@@ -140,29 +140,30 @@ class Statistics:
 
     def forget(self, uuid: str) -> None:
         """Forget a run of a domain that ended: the next one counts from 0."""
-        self._known.pop(uuid, None)
+        self._blocks.pop(uuid, None)
         if uuid in self._missing:
             self._missing[uuid] = 0
 
-    def _leave(self, asker: _Asker) -> None:
+    def _leave(self, connection: _Connection) -> None:
         LOG.debug('block statistics: no answer within %s s', self._timeout_s)
-        asker.call = self._asker = None
+        connection.call = self._current = None
         self._health.suspect()
 
-    def _ask(self) -> None:
+    def _query(self) -> None:
         if self._health.down:
             return
-        if self._asker is None:
+        if self._current is None:
             if not self._health.is_sure:
                 self._health.suspect()
                 return
-            self._asker = next((asker for asker in self._askers
-                                if not asker.hangs()), None)
-        if self._asker is not None:
-            self._asker.ask()
+            self._current = next((
+                connection for connection in self._connections
+                if not connection.hangs()), None)
+        if self._current is not None:
+            self._current.query()
 
 
-class _Asker:
+class _Connection:
     """A connection over which libvirt is asked, one question at a time.
 
     :param target: of its calls
@@ -174,21 +175,21 @@ class _Asker:
         self._executor = executor
         self._target = target
         self._connection: Any = None
-        self.asked_s = 0.0
+        self.queried_s = 0.0
         self.call: calls.Call | None = None
         """The question, until its answer was taken."""
 
-    def ask(self) -> None:
+    def query(self) -> None:
         """Ask, unless there is no answer to the last question yet."""
         if self.call is None:
-            self.asked_s = time.monotonic()
-            self.call = self._executor.submit(self._target, self._ask)
+            self.queried_s = time.monotonic()
+            self.call = self._executor.submit(self._target, self._query)
 
     def is_late(self, timeout_s: float) -> bool:
         """Return whether there is no answer in time; a question that has no
         slot by then is not asked."""
         return self.call is not None and (
-            time.monotonic() - self.asked_s > timeout_s
+            time.monotonic() - self.queried_s > timeout_s
             and not self._executor.wait(self.call, 0.0))
 
     def hangs(self) -> bool:
@@ -200,7 +201,7 @@ class _Asker:
         if not self.hangs():
             self._executor.submit(self._target, self._close)
 
-    def _ask(self) -> Mapping[str, Blocks] | None:
+    def _query(self) -> Mapping[str, Blocks] | None:
         try:
             if self._connection is None:
                 self._connection = self._libvirt.open()

@@ -375,7 +375,7 @@ class Watch:
                     self._connection.listAllDomains(
                         self._api.VIR_CONNECT_LIST_DOMAINS_ACTIVE)]
 
-    def look(self, uuid: str) -> handle.SeenDomain | None:
+    def read(self, uuid: str) -> handle.DomainReading | None:
         """Return what a domain is now; ``None`` when it does not run.
 
         :raises DriverError: libvirt does not tell.
@@ -384,7 +384,7 @@ class Watch:
             with self._converted(f'domain {uuid}'):
                 domain = self._connection.lookupByUUIDString(uuid)
             return handle.Handle(self._api, self._converted, domain,
-                                 uuid).look()
+                                 uuid).read()
         except errors.WorkloadGone:
             return None
 

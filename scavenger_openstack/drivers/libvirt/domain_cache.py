@@ -98,7 +98,7 @@ class DomainCache:
         self._instances: Sequence[Instance] = ()
         self._turn = threading.Condition()
         self._todo: dict[str, bool] = {}    # whether it may wait
-        self._looked_s: dict[str, float] = {}
+        self._read_s: dict[str, float] = {}
         self._missing: dict[str, float] = {}    # processes, since when
         self._broken = self._hangs = self._closed = False
         self._synced = threading.Event()
@@ -141,7 +141,7 @@ class DomainCache:
             self._turn.notify()
 
     def refresh(self, uuid: str,
-                read: Callable[[], handle.SeenDomain | None]
+                read: Callable[[], handle.DomainReading | None]
                 ) -> Snapshot | None:
         """Look at a domain and publish what is seen.
 
@@ -150,7 +150,7 @@ class DomainCache:
 
         :raises DriverError: nothing can be seen; what was known stays.
         """
-        with self._one_at_a_time(uuid):
+        with self._locked(uuid):
             answer = read()
             if answer is None:
                 self._logged.forget(uuid)
@@ -191,7 +191,7 @@ class DomainCache:
         return snapshot
 
     @contextlib.contextmanager
-    def _one_at_a_time(self, uuid: str) -> Iterator[None]:
+    def _locked(self, uuid: str) -> Iterator[None]:
         with self._mutex:
             lock, users = self._locks.get(uuid, (threading.Lock(), 0))
             self._locks[uuid] = lock, users + 1
@@ -212,7 +212,7 @@ class DomainCache:
         if self._thread.ident is not None:
             self._thread.join(1.0)
 
-    def _snapshot(self, answer: handle.SeenDomain) -> Snapshot | None:
+    def _snapshot(self, answer: handle.DomainReading) -> Snapshot | None:
         try:
             domain = self._parse(answer.xml)
             pid = process.pid_of(domain.name, self._run_dir)
@@ -291,35 +291,35 @@ class DomainCache:
     def _sync(self, watch: client.Watch) -> None:
         running = watch.running()
         for uuid in dict.fromkeys((*self.snapshots, *running)):
-            self._ask_in_time(watch, uuid)
+            self._read_in_time(watch, uuid)
 
     def _follow(self, watch: client.Watch) -> None:
         while (uuid := self._next()) is not None:
-            self._ask_in_time(watch, uuid)
+            self._read_in_time(watch, uuid)
 
     def _next(self) -> str | None:
         """Wait for a domain that is to be read; ``None`` at the end."""
         with self._turn:
             while not (self._broken or self._closed):
                 now_s, due_s = time.monotonic(), None
-                self._looked_s = {uuid: at_s for uuid, at_s
-                                  in self._looked_s.items()
-                                  if now_s - at_s < LOOK_S}
+                self._read_s = {uuid: at_s for uuid, at_s
+                                in self._read_s.items()
+                                if now_s - at_s < LOOK_S}
                 for uuid, may_wait in self._todo.items():
-                    if not (may_wait and uuid in self._looked_s):
+                    if not (may_wait and uuid in self._read_s):
                         # Not after the look: what changes meanwhile is new.
                         del self._todo[uuid]
                         if may_wait:
-                            self._looked_s[uuid] = now_s
+                            self._read_s[uuid] = now_s
                         return uuid
-                    at_s = self._looked_s[uuid] + LOOK_S
+                    at_s = self._read_s[uuid] + LOOK_S
                     due_s = at_s if due_s is None else min(due_s, at_s)
                 self._turn.wait(None if due_s is None else due_s - now_s)
             return None
 
-    def _ask_in_time(self, watch: client.Watch, uuid: str) -> None:
+    def _read_in_time(self, watch: client.Watch, uuid: str) -> None:
         call = self._calls.submit(domain_health.LOOK + uuid,
-                                  lambda: self._ask(watch, uuid), brief=True)
+                                  lambda: self._read(watch, uuid), brief=True)
         if not self._calls.wait(call, self._calls.patience_s) or isinstance(
                 call.error, calls.NotCalled):
             # One that hangs is left behind: the other domains go on.
@@ -327,17 +327,17 @@ class DomainCache:
             self.changed(uuid)      # in a second
         elif isinstance(call.error, calls.NoThread):
             # Rather one that may hold up the others than none.
-            self._ask(watch, uuid)
+            self._read(watch, uuid)
         elif call.error is not None:
             raise call.error
 
-    def _ask(self, watch: client.Watch, uuid: str) -> None:
+    def _read(self, watch: client.Watch, uuid: str) -> None:
         """Read a domain now.
 
         :raises Unreachable: libvirt is gone.
         """
         try:
-            self.refresh(uuid, lambda: watch.look(uuid))
+            self.refresh(uuid, lambda: watch.read(uuid))
         except client.Unreachable:
             raise
         except errors.DriverError as exc:

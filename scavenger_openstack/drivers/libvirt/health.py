@@ -369,7 +369,7 @@ class Health:
             uuids = {*self._hanging(), *self._faults,
                      *(failure.key[0] for failure in failures)
                      } - {*OVER, *DISKS}
-        states = self._ask(uuids)
+        states = self._query(uuids)
         if states is None:
             self._hung, self._answering = set(), set()
             return True
@@ -428,7 +428,7 @@ class Health:
             for failure in others:
                 failure.reset()
 
-    def _ask(self, uuids: Collection[str]) -> Problems | None:
+    def _query(self, uuids: Collection[str]) -> Problems | None:
         """Return what libvirt says of domains; ``None`` without an answer,
         which is a fault of libvirt; an answer ends that."""
         call = self._executor.submit(LIBVIRT, lambda: self._answers(uuids),
