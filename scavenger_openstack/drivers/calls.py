@@ -7,21 +7,16 @@ The kernel reclaims before it takes a memory limit, libvirtd waits for a QEMU
 that does not answer, and none of it can be called off once it has begun.  So
 such a call is made in a thread, and keeps its slot until it comes back:
 
-* Each target has one call at a time; the next ones wait for it in a queue.
-* All targets together have :data:`MOST` slots, so 20 QEMUs that hang occupy
-  no more.  One of the slots is only for *brief* calls, which wait for no QEMU:
-  whether libvirt answers can be found out however many QEMUs hang.
-* A target whose call lasts longer than the patience is not called any more
-  until that comes back (the circuit breaker), and a call that gets no slot
-  while it is waited for is not made: both fail with :class:`NotCalled`, which
-  names the calls that hang.  No call is ever made without a slot, and none
-  long after its caller has gone on: who wants it tries again.
+* Each target has one call at a time; its next ones wait in a queue.
+* All targets together have :data:`MOST` slots, however many QEMUs hang.  One
+  is for *brief* calls only, which wait for no QEMU: so it can always be found
+  out whether libvirt answers.
+* A target whose call lasts longer than the patience is not called until that
+  has come back (the circuit breaker), and a call without a slot in time is not
+  made: both fail with :class:`NotCalled`, and their callers try again later.
 
-A target that was healthy may take the last slot and hang in its turn: whether
-a QEMU answers is only known when it is asked.  Then all others fail fast.
-
-Where the system has no thread left, what needs one fails, and is tried again
-by its owner: see :func:`start`.
+Whether a QEMU answers is known only once it is asked.  So QEMUs that hang may
+take all slots but the brief one, and all others fail until a call comes back.
 """
 
 from __future__ import annotations
@@ -195,12 +190,11 @@ class Executor:
                 and now_s - call.began_s > self.patience_s}
 
     def _not_called(self, target: str | None = None) -> NotCalled:
-        hanging = self._hanging()
         if target is not None:
             return NotCalled(f'not called: the last call to {target} hangs, '
-                             f'since {hanging[target]:.0f} s')
-        names = sorted(hanging.keys() - self._own)
-        return NotCalled(f'not called: {len(names)} calls hang '
+                             f'since {self._hanging()[target]:.0f} s')
+        names = sorted(self._running.keys() - self._own)
+        return NotCalled(f'not called: {len(names)} others have not come back '
                          f'({", ".join(names)})')
 
     def _next(self) -> Call | None:

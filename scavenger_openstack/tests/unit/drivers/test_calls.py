@@ -107,7 +107,7 @@ class TestExecutor(CallsCase):
         refused = self.executor.submit('more', self.fail)
         self.assertTrue(self.executor.wait(refused, 0.0))
         self.assertIsInstance(refused.error, calls.NotCalled)
-        self.assertIn('3 calls hang (0, 1, 2)', str(refused.error))
+        self.assertIn('not come back (0, 1, 2)', str(refused.error))
         for _ in range(3):
             self.assertEqual(7, self.done('libvirt', brief=True).result)
         self.hang('look', brief=True)
