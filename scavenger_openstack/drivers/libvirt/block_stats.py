@@ -28,10 +28,6 @@ from scavenger_openstack import errors
 
 LOG = logging.getLogger(__name__)
 
-MISSING_ANSWERS = 3
-"""A domain missing from so many answers is logged; short jobs are usual."""
-
-
 WAIT_STEP_S = 2.0 ** -24
 """What an operation waited is handed out in steps of this, 60 ns.  Floats
 add such up without any error, for 17 years of waiting in all: so the time
@@ -66,7 +62,8 @@ class Statistics:
         self._tick = 0
         self._blocks: dict[str, tuple[Blocks | None, Blocks]] = {}
         self._since = 0
-        self._missing: dict[str, int] = {}
+        self._with_disks: set[str] = set()
+        self._missing: set[str] = set()
 
     def tick(self, running: Collection[str]) -> None:
         """One tick: take an answer, ask again; never waits.
@@ -120,29 +117,24 @@ class Statistics:
             answered[uuid] = (before if before is not None and all(
                 a <= b for a, b in zip(before, now, strict=True)) else None,
                 now)
-        self._count_missing(answered, running)
+        self._check_missing(answered, running)
         self._blocks = answered
 
-    def _count_missing(self, answered: Collection[str],
+    def _check_missing(self, answered: Collection[str],
                        running: Collection[str]) -> None:
-        """Count the answers that lack a domain which was in one."""
-        before = self._missing
-        self._missing = {
-            uuid: 0 if uuid in answered else before[uuid] + 1
-            for uuid in (*before, *answered) if uuid in running}
-        for uuid, count in self._missing.items():
-            if count >= MISSING_ANSWERS:    # it is logged once
-                self._health.domain_silent(uuid)
-            elif not count and before.get(uuid, 0) >= MISSING_ANSWERS:
-                self._health.domain_answers(uuid)
-        for uuid in before.keys() - self._missing.keys():
-            self._health.gone(uuid)
+        """Have domains checked that two answers in a row lack, while others
+        that were in one are there."""
+        self._with_disks = {uuid for uuid in (*self._with_disks, *answered)
+                            if uuid in running}
+        before, self._missing = self._missing, (
+            self._with_disks.difference(answered))
+        if both := before & self._missing:
+            self._health.check(both)
 
     def forget(self, uuid: str) -> None:
         """Forget a run of a domain that ended: the next one counts from 0."""
         self._blocks.pop(uuid, None)
-        if uuid in self._missing:
-            self._missing[uuid] = 0
+        self._missing.discard(uuid)
 
     def _leave(self, connection: _Connection) -> None:
         LOG.debug('block statistics: no answer within %s s', self._timeout_s)

@@ -141,6 +141,7 @@ class Health:
         self._turn = threading.Condition(threading.RLock())
         self._faults: dict[str, Fault] = {}
         self._logged = log_once.LogOnce()
+        self._doubted: set[str] = set()
         self._late: list[tuple[Sequence[KnobKey], threading.Event]] = []
         self._failures: list[Failure] = []
         self._hung: set[str] = set()
@@ -192,14 +193,11 @@ class Health:
                     calls.start(thread)
                     self._thread = thread
 
-    def domain_silent(self, uuid: str) -> None:
-        """Note that a QEMU does not answer about its disks."""
-        self._begin_silence(uuid, DISKS[0])
+    def check(self, uuids: Collection[str]) -> None:
+        """Find out whether these QEMUs answer, as something is missing."""
+        with self._turn:
+            self._doubted.update(uuids)
         self.suspect()
-
-    def domain_answers(self, uuid: str) -> None:
-        """Note that it does again."""
-        self._end(uuid, DISKS[0])
 
     @contextlib.contextmanager
     def domain(self, uuid: str) -> Iterator[domain_handle.Handle]:
@@ -217,8 +215,7 @@ class Health:
             raise client.Unreachable(f'{self._libvirt.uri}: libvirt does '
                                      'not answer')
         fault = self._faults.get(uuid)
-        if fault is not None and PROBE in fault.reasons \
-                and fault.problem is not BUSY:
+        if fault is not None and fault.problem is SILENT:
             raise domain_handle.Busy(f'domain {uuid}: its QEMU does not '
                                      'answer')
         with self._libvirt.domain(uuid) as handle:
@@ -338,9 +335,6 @@ class Health:
                          OVER.get(what, f'domain {what}: its QEMU answers'),
                          time.monotonic() - fault.since_s, len(fault.keys))
 
-    def _begin_silence(self, uuid: str, reason: str) -> None:
-        self._begin(uuid, reason, SILENT, uuid, IDLE * self._idle(uuid))
-
     # --- the thread
 
     def _run(self) -> None:
@@ -366,7 +360,8 @@ class Health:
             self._late = [(keys, done) for keys, done in self._late
                           if not done.is_set()]
             failures = list(self._failures)
-            uuids = {*self._hanging(), *self._faults,
+            doubted, self._doubted = self._doubted, set()
+            uuids = {*self._hanging(), *self._faults, *doubted,
                      *(failure.key[0] for failure in failures)
                      } - {*OVER, *DISKS}
         states = self._query(uuids)
@@ -386,7 +381,8 @@ class Health:
             if problem is GONE:
                 self.gone(uuid)
             elif problem is SILENT:
-                self._begin_silence(uuid, PROBE)
+                self._begin(uuid, PROBE, SILENT, uuid,
+                            IDLE * self._idle(uuid))
             elif problem is not None:
                 self._begin(uuid, PROBE, problem)
             else:

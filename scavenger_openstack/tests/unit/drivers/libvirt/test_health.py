@@ -252,10 +252,8 @@ class Words(testtools.TestCase):
         waits = threading.Event()
         self.addCleanup(waits.set)
         self.machine.before['control'] = waits.wait
-        self.health.suspect()
-        self.health.domain_silent(KEY[0])
+        self.health.check([KEY[0]])
         self.wait_for(lambda: 'control' not in self.machine.before)
-        self.health.domain_answers(KEY[0])
         self.failed()
         self.failed(other)
         before = self.log.output
@@ -334,19 +332,32 @@ class Words(testtools.TestCase):
             return [line.split('its QEMU ')[1].split()[0]
                     for line in self.log.output.splitlines()]
 
+        def fault(*, logged: bool = True) -> None:
+            before = len(lines())
+            self.machine.occupied = True
+            self.health.check([libvirtd.UUID])
+            self.wait_for(lambda: self.health.facts()['domains'])
+            self.wait_for(lambda: not logged or len(lines()) > before)
+
+        def over() -> None:
+            self.machine.occupied = False
+            self.wait_for(lambda: not self.health.facts()['domains'])
+
         first = ['does', 'answers']
-        for _ in range(3):
-            self.health.domain_silent(libvirtd.UUID)
-            self.health.domain_answers(libvirtd.UUID)
+        fault()
+        over()
+        for _ in range(2):
+            fault(logged=False)
+            over()
         self.assertEqual(first, lines())
         self.health.gone(libvirtd.UUID)
-        self.health.domain_silent(libvirtd.UUID)
-        self.health.domain_answers(libvirtd.UUID)
+        fault()
+        over()
         self.assertEqual(2 * first, lines())
-        self.health.domain_silent(libvirtd.UUID)
+        fault(logged=False)
         self.assertEqual(2 * first, lines())
         self.useFixture(fixtures.MonkeyPatch(
             f'{health.__name__}.QUIET_S', 0.1))
         self.wait_for(lambda: len(lines()) == 5)
-        self.health.domain_answers(libvirtd.UUID)
+        over()
         self.assertEqual(3 * first, lines())
