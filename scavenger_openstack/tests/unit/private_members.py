@@ -15,7 +15,7 @@ PRIVATE: Mapping[str, tuple[Collection[str], str]] = {
         {'_kernel', '_known', '_socket', '_talk'},
         'makes the kernel lose an answer; what is followed shows nowhere'),
     'tests/functional/test_libvirt_counters.py': (
-        {'_perf', '_tracked'}, 'counts with other settings than a host has'),
+        {'_known', '_perf'}, 'counts with other settings than a host has'),
     'tests/functional/test_libvirt_versions.py': (
         {'_libvirt'}, 'one call of libvirt, without what is above it'),
     'tests/functional/test_perf.py': (
