@@ -25,6 +25,7 @@ from prometheus_client import multiprocess
 from scavenger_openstack.db import connect
 from scavenger_openstack.db.resources import figures
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 from scavenger_openstack.metrics import listener
 from scavenger_openstack.metrics.metric import COUNTER
 from scavenger_openstack.metrics.metric import GAUGE
@@ -93,7 +94,7 @@ class Database:
         self._elapsed = elapsed
         self._read_s = -KEEP_S
         self._figures: figures.Figures | None = None
-        self._fault = ''
+        self._logged = log_once.LogOnce()
 
     def collect(self) -> Iterator[core.Metric]:
         """Generate the families; but for ``database_up`` none while the
@@ -118,11 +119,10 @@ class Database:
         try:
             read = connect.read(self._engine, work)
         except errors.DatabaseError as exc:
-            if str(exc) != self._fault:
+            if self._logged.due('database', str(exc)):
                 LOG.warning('the metrics lack what the database has: %s', exc)
-            self._fault = str(exc)
             return None
-        self._fault = ''
+        self._logged.over('database')
         return read
 
 

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What was logged already, so that each problem is logged once."""
+"""What was logged already, so that each problem is logged once, or at a
+bounded rate: the only memory of that."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
+from collections.abc import Mapping
 import math
 import threading
+from typing import TypeVar
 
 MOST = 4096
 """So many things with problems are remembered; then all are forgotten, since
@@ -17,15 +20,21 @@ SAME_CAUSE = '; others with the same cause are not logged'
 """Ends the line about the first of many things that have one cause."""
 
 
+K = TypeVar('K', bound=Hashable)
+
+
 class LogOnce:
     """Which problem each thing has, as far as it was due for the log.
 
     A problem that things have for a common cause, such as an option that this
     kernel was not built with, is logged with the first of them only.  Threads
     may share it.
+
+    :param most: so many things are remembered
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
         self._problems: dict[Hashable, Hashable] = {}
         self._logged_s: dict[Hashable, float] = {}
         self._causes: set[Hashable] = set()
@@ -41,10 +50,11 @@ class LogOnce:
         :param every_s: after so long it is logged again, if it is still there
         """
         now = cause or problem
-        again = now_s - self._logged_s.get(about, now_s) >= every_s
+        again = not (
+            0 <= now_s - self._logged_s.get(about, now_s) < every_s)
         if self._problems.get(about, self) == now and not again:
             return False
-        if len(self._problems) >= MOST:
+        if len(self._problems) >= self._most:
             self._problems.clear()
             self._logged_s.clear()
             self._causes.clear()
@@ -70,6 +80,13 @@ class LogOnce:
                 self._problems.values()):
             self._causes.discard(problem)
         return True
+
+    def all_due(self, problems: Mapping[K, Hashable]) -> list[K]:
+        """Return what to log, when these are all problems that there are."""
+        for about in self._problems.keys() - problems.keys():
+            self.over(about)
+        return [about for about, problem in problems.items()
+                if self.due(about, problem)]
 
     def forget(self, about: Hashable) -> None:
         """Note that something has ended: that says nothing of a cause."""

@@ -177,10 +177,11 @@ def timed(bench: Bench, args: argparse.Namespace) -> list[dict[str, Any]]:
                 time.sleep(0.1)     # what events bring is over
                 bench.calls.clear()
                 took[way].append(bench.put(*words))
-                # Without the thread that follows events.
-                calls[way].append([call for call in list(bench.calls)
-                                   if call.thread.endswith('-writer')
-                                   or call.thread == 'MainThread'])
+                # Without looks, which follow events.
+                calls[way].append([
+                    call for call in list(bench.calls)
+                    if call.thread == 'MainThread' or call.thread.startswith(
+                        'call ') and 'call look ' not in call.thread])
         found.append({'knob': str(knob), 'took': took, 'calls': {
             way: parts(some) for way, some in calls.items()}})
     return found

@@ -35,6 +35,7 @@ from scavenger_openstack.decision.settle import Decided
 from scavenger_openstack.decision import tags
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 from scavenger_openstack.types import Action
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
@@ -142,8 +143,7 @@ class Loop:
         self._allowed: Mapping[str, Floor] = {}
         self._fast = settle.NO_FAST_LOOP
         self._unmet: Mapping[str, int] = {}
-        self._blind = ''
-        self._held_back = ''
+        self._logged = log_once.LogOnce()
         self._restoring = False
         self.actions: collections.deque[tuple[float, Action, int]]
         self.actions = collections.deque(maxlen=RECENT)
@@ -318,21 +318,20 @@ class Loop:
                    'directory (none runs, or it is stopped or stuck), and '
                    'limits would outlive a crash; start it, or set [agent] '
                    'require_watcher = false')
-        if why != self._held_back:
-            LOG.warning('no limits are set: %s', why) if why else LOG.info(
-                'limits are set again')
-            self._held_back = why
+        if why and self._logged.due('limits', why):
+            LOG.warning('no limits are set: %s', why)
+        elif not why and self._logged.over('limits'):
+            LOG.info('limits are set again')
 
     def _log_blind(self, why: str) -> None:
-        if why != self._blind:
-            if why:
-                LOG.warning('the host cannot be read, limits stay as they '
-                            'are: %s', why)
-            else:
+        if not why:
+            if self._logged.over('host'):
                 LOG.info('the host can be read again')
-            self._blind = why
-        if why:
-            self.counters['blind_ticks'] += 1
+            return
+        self.counters['blind_ticks'] += 1
+        if self._logged.due('host', why):
+            LOG.warning('the host cannot be read, limits stay as they are: %s',
+                        why)
 
     def _count(self, tick: Tick) -> None:
         outcome = tick.outcome

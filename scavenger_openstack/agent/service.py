@@ -41,6 +41,7 @@ from scavenger_openstack.decision.controller import is_detector
 from scavenger_openstack.decision import orders
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 from scavenger_openstack.recording import writer
 from scavenger_openstack.restore import messages
 from scavenger_openstack.restore import scheduling
@@ -82,14 +83,14 @@ class MissingLog:
     """Logs what protecting lacks on this host: each resource once."""
 
     def __init__(self) -> None:
-        self._known: frozenset[str] = frozenset()
+        self._logged = log_once.LogOnce()
 
     def log(self, missing: Sequence[str]) -> None:
         """:param missing: sentences that begin with a resource and ``:``"""
-        before, self._known = self._known, frozenset(
-            sentence.partition(':')[0] for sentence in missing)
+        new = self._logged.all_due({
+            sentence.partition(':')[0]: '' for sentence in missing})
         for sentence in missing:
-            if sentence.partition(':')[0] not in before:
+            if sentence.partition(':')[0] in new:
                 LOG.warning('missing: %s', sentence)
 
 
@@ -98,13 +99,12 @@ class RefusedLog:
     once, and again when the reason is another."""
 
     def __init__(self) -> None:
-        self._known: Mapping[str, str] = {}
+        self._logged = log_once.LogOnce()
 
     def log(self, refused: Mapping[str, str]) -> None:
         """:param refused: what is not followed, and why"""
-        before, self._known = self._known, dict(refused)
-        new = [f'{what}: {why}' for what, why in refused.items()
-               if before.get(what) != why]
+        new = [f'{what}: {refused[what]}'
+               for what in self._logged.all_due(refused)]
         for line in new[:MOST_REFUSED_LINES]:
             LOG.warning('the control plane asks for what is not followed '
                         'here: %s', printable(line))

@@ -63,8 +63,9 @@ class Server:
         self._server.server_close()
 
     def stop(self) -> None:
-        """Stop; a signal handler in the thread of :meth:`run` may do so."""
-        threading.Thread(target=self._server.shutdown).start()
+        """Stop; a signal handler in the thread of :meth:`run` may do so: a
+        thread waits for that in its place, until the request at hand ends."""
+        threading.Thread(target=self._server.shutdown, name='stop').start()
 
 
 class _Handler(serving.WSGIRequestHandler):

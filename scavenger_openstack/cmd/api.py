@@ -97,7 +97,9 @@ def run(options: argparse.Namespace) -> int:
         server.stop()
 
     def read_again(signum: int, frame: FrameType | None) -> None:
-        threading.Thread(target=configuration.read_again, args=(conf,)).start()
+        # A handler may not log: the thread that it interrupts may hold a lock.
+        threading.Thread(target=configuration.read_again, args=(conf,),
+                         name='read-again').start()
 
     signal.signal(signal.SIGHUP, read_again)
     state_report.on_sigusr2(conf, PROG)

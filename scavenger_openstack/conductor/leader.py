@@ -19,6 +19,7 @@ from oslo_log import log
 from scavenger_openstack.db import claims
 from scavenger_openstack.db import connect
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 from scavenger_openstack import text
 from scavenger_openstack.types import printable
 
@@ -76,8 +77,7 @@ class Leader:
         self.turn_s: float | None = None
         """When a turn has succeeded here last, in UNIX time."""
         self._failures = 0
-        self._said = ''
-        self._logged_s = -float('inf')
+        self._logged = log_once.LogOnce()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -182,7 +182,8 @@ class Leader:
             else:
                 if done and self._failures:
                     LOG.info('%s: that is over', self._what)
-                self._failures, self._said = 0, ''
+                self._failures = 0
+                self._logged.over(self._name)
 
     def _pause_s(self) -> float:
         return max(self._every_s, min(
@@ -191,10 +192,7 @@ class Leader:
     def _failed(self, why: str) -> None:
         self._failures = min(self._failures + 1, 10)
         why = printable(why)
-        says = text.without_ids(why)
-        now = self._clock()
-        if says != self._said or not 0 <= now - self._logged_s < REPEAT_S:
-            self._logged_s = now
+        if self._logged.due(self._name, text.without_ids(why),
+                            now_s=self._clock(), every_s=REPEAT_S):
             LOG.warning('%s, tried again in %.0f s and later: %s', self._what,
                         self._pause_s(), why)
-        self._said = says

@@ -101,7 +101,7 @@ class Writer:
         self._prepared = False
         self._missed: dict[str, tuple[float, float]] = {}
         self._logged = log_once.LogOnce()
-        self._calls = calls.Executor('placement-{}', WAIT_S, WORKERS)
+        self._calls = calls.Executor('placement', math.inf, WORKERS, 0)
         self.distrust()
 
     def distrust(self) -> None:

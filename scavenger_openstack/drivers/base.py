@@ -17,6 +17,7 @@ import types
 from typing import NamedTuple
 from typing import Protocol
 
+from scavenger_openstack.drivers import calls
 from scavenger_openstack.restore import grammar
 from scavenger_openstack.types import Ask
 from scavenger_openstack.types import Floor
@@ -42,6 +43,12 @@ DRAIN = 'egress'
 """The queue of limits behind which packets wait, which go on their way before
 such a limit is gone.  Only removing can take long in it, and does not use the
 driver: all else is done at once."""
+
+
+def new_executor(patience_s: float = calls.PATIENCE_S) -> calls.Executor:
+    """Make the executor of a host: what the kernel alone may hold up has
+    slots of its own there, which no VM can take."""
+    return calls.Executor(patience_s=patience_s, own=(RECLAIM, DRAIN))
 
 
 class Setting(NamedTuple):
@@ -167,6 +174,12 @@ class Knobs(Protocol):
         No queue waits for one that hangs, nor the tick for any of them
         beyond its deadline.  '' is for what is done at once, in the tick.
         """
+        ...
+
+    @property
+    def executor(self) -> calls.Executor:
+        """Return what makes the writes of these queues: all calls of a host
+        that may hang share one, for its bound to hold."""
         ...
 
     def refresh(self, held: Mapping[KnobKey, KnobState]) -> Changes:

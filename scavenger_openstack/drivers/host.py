@@ -17,6 +17,7 @@ from oslo_config import cfg
 from scavenger_openstack.conf import cgroups as conf_cgroups
 from scavenger_openstack.conf import host as conf_host
 from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers import calls
 from scavenger_openstack.drivers.cgroup import cgroups
 from scavenger_openstack.drivers.cgroup import cpuset_tree
 from scavenger_openstack.drivers.delay import accounting
@@ -78,7 +79,7 @@ def _network(links: Mapping[str, float | None],
 
 
 def _domains(conf: cfg.ConfigOpts, uri: str, missing: list[str],
-             logged: log_once.LogOnce,
+             logged: log_once.LogOnce, executor: calls.Executor,
              mounts: Mapping[str, cgroup_mounts.Mount]
              ) -> domains.Domains | None:
     """The VMs of this host; ``None``, and a sentence more in ``missing``,
@@ -92,7 +93,7 @@ def _domains(conf: cfg.ConfigOpts, uri: str, missing: list[str],
             uri, run_dir=virtual.run_dir, floors=conf_cgroups.floors(conf),
             stats_ticks=virtual.stats_ticks, timeout_s=virtual.timeout_s,
             root_dir=conf.root_dir, pressure=conf.cgroups.pressure,
-            logged=logged, mounts=mounts)
+            logged=logged, mounts=mounts, executor=executor)
     except client.Missing as exc:
         missing.append('the VMs of this host are not watched, and their load '
                        f'counts as foreground: {exc}')
@@ -147,11 +148,12 @@ class Host:
             for kind in (cpu.CpuEvidence, disk.DiskEvidence,
                          link.LinkEvidence, memory.MemoryEvidence,
                          cache.CacheEvidence))
-        self._seen_changes = 0
+        self._changes = 0
         self._runs: dict[str, float] = {}
         self._ticks = 0
         always: list[str] = []
-        self._domains = _domains(conf, uri, always, logged,
+        self.executor = base.new_executor(conf.libvirt.timeout_s)
+        self._domains = _domains(conf, uri, always, logged, self.executor,
                                  self._cgroups.mounts) if uri else None
         self._without_libvirt = ''.join(always)
         if not uri and not group.background_parents:
@@ -203,7 +205,7 @@ class Host:
             assert self._network is not None
             link_bytes = self._network.link_bytes()
             virtual = self._domains.sample(link_bytes)
-            if self._domains.changes != self._seen_changes:
+            if self._domains.changes != self._changes:
                 self._follow(self._domains, virtual)
             virtual = self._let_through(
                 virtual, self._network.withheld(link_bytes))
@@ -250,7 +252,7 @@ class Host:
     def write(self, workload: str, knob: Knob, value: Value,
               state: base.KnobState | None = None) -> Value | None:
         if knob is Knob.EGRESS_BYTES_PER_S and self._domains is not None:
-            self._name_unseen(workload, self._domains)
+            self._log_other_interfaces(workload, self._domains)
         return self._knobs(workload, knob).write(workload, knob, value, state)
 
     def queue(self, workload: str, knob: Knob) -> str:
@@ -347,7 +349,7 @@ class Host:
         self._machines.follow(virtual.machines)
         self._follow_taps(virtual.interfaces)
         self._links.follow([sample[0].interfaces for sample in samples])
-        self._seen_changes = virtual.changes
+        self._changes = virtual.changes
 
     def _follow_taps(self, taps: Mapping[str, tuple[str, ...]]) -> None:
         """Pass the taps of the background to the network."""
@@ -371,9 +373,10 @@ class Host:
             self._network.follow_links(self._links.now)
             self._prerequisites.links = bool(self._links.now)
 
-    def _name_unseen(self, workload: str, virtual: domains.Domains) -> None:
+    def _log_other_interfaces(self, workload: str, virtual: domains.Domains
+                              ) -> None:
         """Log once that a VM sends by more than its taps."""
-        count = virtual.unseen_interfaces(workload)
+        count = virtual.other_interfaces(workload)
         if not count:
             self._logged.over(('interfaces', workload))
         elif self._logged.due(('interfaces', workload), count):

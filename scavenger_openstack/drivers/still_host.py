@@ -6,8 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from collections.abc import Mapping
+import functools
 
 from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers import calls
 from scavenger_openstack.types import Ask
 from scavenger_openstack.types import Floor
 from scavenger_openstack.types import Knob
@@ -26,6 +28,10 @@ class StillHost:
 
     def queue(self, workload: str, knob: Knob) -> str:
         return base.usual_queue(knob)
+
+    @functools.cached_property
+    def executor(self) -> calls.Executor:
+        return base.new_executor()
 
     def refresh(self, held: Mapping[KnobKey, base.KnobState]
                 ) -> base.Changes:

@@ -86,7 +86,8 @@ def _begin() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-    threading.Thread(target=_follow, daemon=True).start()
+    threading.Thread(target=_follow, daemon=True,
+                     name='follow-parent').start()
 
 
 def _follow() -> None:

@@ -32,7 +32,9 @@ POLL_S = 1.0
 
 
 class Listener:
-    """Listens from the beginning.
+    """Listens from the beginning, in a thread: no tick waits for a client.
+
+    It answers one request at a time, and :meth:`stop` waits for the last one.
 
     :param page: returns what is served, in Prometheus' text format
     :raises OSError: the address cannot be had.

@@ -27,6 +27,7 @@ from oslo_config import cfg
 from oslo_log import log
 from oslo_messaging.notify import notifier
 
+from scavenger_openstack import log_once
 from scavenger_openstack.nova import options
 from scavenger_openstack.nova import tags
 from scavenger_openstack.types import printable
@@ -73,7 +74,7 @@ class Tagger:
         self._queue: queue.Queue[tags.Event] = queue.Queue(size)
         self._lock = threading.Lock()
         self._pid = 0
-        self._logged_s: dict[str, float] = {}
+        self._logged = log_once.LogOnce()
         self.dropped = 0
         """Tags that were not sent; no thread counts exactly."""
 
@@ -135,12 +136,8 @@ class Tagger:
         """Log the same once in a while."""
         try:
             now, text = time.monotonic(), printable(text)
-            if now - self._logged_s.get(text, -SAY_AGAIN_S) < SAY_AGAIN_S:
-                return
-            if len(self._logged_s) > 1000:
-                self._logged_s.clear()
-            self._logged_s[text] = now
-            logger('%s (%d not sent since the start)', text, self.dropped)
+            if self._logged.due(text, now_s=now, every_s=SAY_AGAIN_S):
+                logger('%s (%d not sent since the start)', text, self.dropped)
         except Exception:   # a log that is broken is no reason to fail
             pass
 

@@ -27,6 +27,7 @@ from oslo_log import log
 from scavenger_openstack.algorithms.placing import Host
 from scavenger_openstack.algorithms import profiles
 from scavenger_openstack import host_names
+from scavenger_openstack import log_once
 from scavenger_openstack.nova import options
 from scavenger_openstack import text
 from scavenger_openstack.types import printable
@@ -195,8 +196,7 @@ class Summary:
         self._read_s = self._asked_s = -float('inf')
         self._pid = 0
         self._first = threading.Event()
-        self._failed = ''
-        self._logged_s = -float('inf')
+        self._logged = log_once.LogOnce()
 
     def hosts(self) -> Hosts:
         """Return all hosts by name, none without an answer that is new."""
@@ -206,9 +206,9 @@ class Summary:
         if not self._first.is_set():
             self._first.wait(FIRST_S)
             self._first.set()       # once is enough
-        return self.known()
+        return self.last()
 
-    def known(self) -> Hosts:
+    def last(self) -> Hosts:
         """Return the hosts of the last answer, without asking for more."""
         age_s = self._clock() - self._read_s
         return self._hosts if age_s <= self._max_age_s else Hosts()
@@ -220,17 +220,13 @@ class Summary:
             hosts = self._read()
         except Exception as exc:
             why = printable(f'{type(exc).__name__}: {exc}')[:SHOWN]
-            says = text.without_ids(why)
-            if says != self._failed or not (
-                    0 <= began - self._logged_s < REPEAT_S):
-                self._logged_s = began
+            if self._logged.due('summary', text.without_ids(why),
+                                now_s=began, every_s=REPEAT_S):
                 LOG.warning('No summary of the hosts, they are scheduled '
                             'without regard to interference: %s', why)
-            self._failed = says
         else:
-            if self._failed:
+            if self._logged.over('summary'):
                 LOG.info('There is a summary of the hosts again')
-            self._failed = ''
             if hosts.ignored and not self._hosts.ignored:
                 LOG.warning('Parts of the summary of the hosts are no '
                             'interference profiles and are ignored: %d',

@@ -126,7 +126,7 @@ class RecordedKnobs:
         self.read = knobs.read
         self.restore_actions = knobs.restore_actions
         self.queue, self.refresh = knobs.queue, knobs.refresh
-        self.notify = knobs.notify
+        self.notify, self.executor = knobs.notify, knobs.executor
 
     def write(self, workload: str, knob: Knob, value: Value,
               state: base.KnobState | None = None) -> Value | None:

@@ -210,7 +210,10 @@ class Sessions:
     """Sessions that are kept, by their URI; for any number of threads.
 
     A hypervisor that did not let one in is left alone for as long as that
-    took: many steps do not wait for one that hangs each by itself.
+    took: many steps do not wait for one that hangs each by itself.  That, and
+    the timeout of each command, stand in for the executor of the drivers,
+    since a restorer has the standard library only and no threads to lose: of
+    its own it has one timer, which ends idle sessions while no step runs.
     """
 
     def __init__(self, *, connect_s: float = CONNECT_S,
@@ -285,6 +288,7 @@ class Sessions:
         if self._timer is None:
             timer = threading.Timer(self._idle_s, self._end_idle)
             timer.daemon = True
+            timer.name = 'idle-sessions'
             try:
                 timer.start()
             except RuntimeError:    # no more threads, or Python ends

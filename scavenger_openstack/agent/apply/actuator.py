@@ -97,7 +97,7 @@ class Actuator:
         self._driver = driver
         self._leases = leases
         self._worker: worker.WriteExecutor = executor or worker.Worker(
-            deadline_s, driver.notify)
+            deadline_s, driver.notify, driver.executor)
         self._logged = log_once.LogOnce()
         self._forgot: dict[KnobKey, str] = {}
         self._refusals = refusals.Refusals()

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""Threads for writes that may take long.
+"""Writes that may take long, for which a tick waits until its deadline only.
 
 A memory limit below the use makes the kernel reclaim first; packets that
 wait behind a limit need time to go before it is removed; libvirt waits for
-a QEMU that does not answer.  Such a write cannot be called off once it
-has begun.  So a tick gives such writes away, in queues that do not wait for
-one another, and waits for them only until its deadline.
+a QEMU that does not answer.  So such writes are made in queues that do not
+wait for one another: see :mod:`scavenger_openstack.drivers.calls`.
 """
 
 from __future__ import annotations
@@ -64,15 +63,15 @@ class Worker:
     :param deadline_s: how long :meth:`run` waits for its jobs, in seconds
     :param notify: called with each job that is late; whether the driver
         sees to it that the log says why
+    :param executor: that of the driver
     """
 
     def __init__(self, deadline_s: float,
-                 notify: Callable[[base.TimedOut], bool] = lambda event: False
-                 ) -> None:
+                 notify: Callable[[base.TimedOut], bool] = lambda event: False,
+                 executor: calls.Executor | None = None) -> None:
         self._deadline_s = deadline_s
         self._notify = notify
-        self._calls = calls.Executor('{}-writer', deadline_s)
-        self._timed_out: list[calls.Call] = []
+        self._calls = executor or base.new_executor()
         self.pending: set[KnobKey] = set()
         """The knobs of all jobs that are not done yet."""
 
@@ -80,29 +79,25 @@ class Worker:
         """Do ``jobs``; return whether each was done before the one deadline.
 
         Until a job is done, its keys are pending and nothing else may touch
-        them.  What it raises is logged.
+        them.  What it raises is logged.  One that gets no slot fails.
         """
-        for call in self._timed_out:
-            self._calls.give_up(call)
         begun = []
         for job in jobs:
             self.pending.update(job.keys)
-            call = self._calls.submit(job.queue,
-                                      functools.partial(self._do, job))
-            if call.error is not None:
-                self.pending.difference_update(job.keys)
-                job.fail(str(call.error))
-            begun.append(call)
+            begun.append(self._calls.submit(
+                job.queue, functools.partial(self._do, job)))
         start = time.monotonic()
-        in_time = [call.done.wait(max(0.0, start - time.monotonic() + (
+        in_time = [self._calls.wait(call, max(0.0, start - time.monotonic() + (
             DRAIN_WAIT_S if job.queue == base.DRAIN else self._deadline_s)))
             for job, call in zip(jobs, begun, strict=True)]
-        self._timed_out = [call for call in (*self._timed_out, *begun)
-                           if not call.done.is_set()]
-        timed_out = [job for job, call, done in zip(jobs, begun, in_time,
-                                                    strict=True)
-                if not done and job.queue != base.DRAIN
-                and not self._notify(base.TimedOut(job.keys, call.done))]
+        timed_out = []
+        for job, call, done in zip(jobs, begun, in_time, strict=True):
+            if call.error is not None:      # it was not begun
+                self.pending.difference_update(job.keys)
+                job.fail(str(call.error))
+            elif not (done or job.queue == base.DRAIN or self._notify(
+                    base.TimedOut(job.keys, call.done))):
+                timed_out.append(job)
         if timed_out:
             LOG.warning(
                 '%s not in force after %s s, the kernel has not finished: '

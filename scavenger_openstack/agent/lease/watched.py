@@ -11,6 +11,7 @@ from oslo_log import log
 
 from scavenger_openstack.agent.lease import ownership
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 from scavenger_openstack.restore import abilities
 from scavenger_openstack.restore import watcher
 
@@ -31,7 +32,7 @@ class Watched:
         """What it can restore; ``None`` while nothing is asked of it."""
         self._wanted: list[str] = []
         self._written = True
-        self._reported: dict[str, str] = {}
+        self._logged = log_once.LogOnce()
 
     def look(self) -> bool:
         """Whether there is one that turns; once per tick."""
@@ -89,13 +90,10 @@ class Watched:
             self._written = True
 
     def _report(self, kind: str, why: str | None) -> None:
-        if why is None or why == self._reported.get(kind, ''):
-            return
-        self._reported[kind] = why
-        if why:
+        if why and self._logged.due(kind, why):
             LOG.warning('no %s are set, and those in force are removed: '
                         'scavenger-restore cannot restore them: %s',
                         abilities.named(kind), why)
-        else:
+        elif why == '' and self._logged.over(kind):
             LOG.info('scavenger-restore can restore %s again: they may be '
                      'set', abilities.named(kind))

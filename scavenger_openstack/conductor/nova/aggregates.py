@@ -23,13 +23,14 @@ from typing import Protocol
 from oslo_log import log
 
 from scavenger_openstack.algorithms import flavor
-from scavenger_openstack.conductor.nova import said
 from scavenger_openstack.db import connect
 from scavenger_openstack.db.resources import aggregates
 from scavenger_openstack.db.resources import rules
 from scavenger_openstack.db.resources import services
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 from scavenger_openstack import text
+from scavenger_openstack.types import printable
 
 LOG = log.getLogger(__name__)
 
@@ -66,7 +67,7 @@ class Follower:
         self._engine = engine
         self._nova = nova
         self._clock = clock
-        self._said = said.Said()
+        self._logged = log_once.LogOnce()
         self._services_s = -math.inf
 
     def turn(self, still: Callable[[], None]) -> int:
@@ -82,7 +83,8 @@ class Follower:
         still()
         for aggregate in in_nova:
             for mistake in mistakes(aggregate):
-                self._said.warn(mistake)
+                if self._logged.due(mistake):
+                    LOG.warning('%s', printable(mistake))
         changed: int = connect.retried(
             self._engine, functools.partial(apply, in_nova=in_nova,
                                             now=self._clock()),
@@ -103,10 +105,12 @@ class Follower:
         try:
             names = self._nova.services()
         except errors.Unreachable as exc:   # perhaps it is not allowed
-            self._said.warn(
-                'compute services are not read from Nova, so hosts that '
-                'report by a name which Nova does not have are not noticed: '
-                + text.without_ids(str(exc)))
+            why = printable(text.without_ids(str(exc)))
+            if self._logged.due('services', why):
+                LOG.warning(
+                    'compute services are not read from Nova, so hosts that '
+                    'report by a name which Nova does not have are not '
+                    'noticed: %s', why)
         else:
             connect.retried(self._engine, functools.partial(
                 services.follow, names=names), idempotent=True,

@@ -25,12 +25,13 @@ from scavenger_openstack.algorithms import classify
 from scavenger_openstack.algorithms import flavor
 from scavenger_openstack.conductor.nova import elsewhere
 from scavenger_openstack.conductor.nova import evicting
-from scavenger_openstack.conductor.nova import said
 from scavenger_openstack.conductor.nova import server_groups
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import flavor_tags
 from scavenger_openstack.db import reports
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
+from scavenger_openstack.types import printable
 
 LOG = log.getLogger(__name__)
 
@@ -133,8 +134,7 @@ class Reconciler:
         self._groups = server_groups.Groups(nova)
         self._missing: list[str] = []
         self._busy: set[str] = set()
-        self._said_away = False
-        self._said = said.Said()
+        self._logged = log_once.LogOnce()
 
     def turn(self, still: Callable[[], None]) -> int:
         """Read what has changed; return how many rows that made.
@@ -273,17 +273,16 @@ class Reconciler:
                     why = f'Nova: the cell of {instance} does not answer'
             if why:     # each other one of that cell may take a minute, too
                 break
-        if self._missing:
-            if why and not self._said_away:
-                LOG.warning('not all instances are in the list of Nova, what '
-                            'is known of the others stays: %s', why)
-            self._said_away = bool(why)
+        if why and self._logged.due('missing'):
+            LOG.warning('not all instances are in the list of Nova, what is '
+                        'known of the others stays: %s', why)
         changed = self._forgotten(gone)
         if why:
             self._missing = []
             self._again_s += AGAIN_S - WHOLE_S
         else:
             self._missing = self._missing[MOST_ASKED:]
+            self._logged.over('missing')
         return changed
 
     def _confirm(self, still: Callable[[], None]) -> int:
@@ -293,7 +292,8 @@ class Reconciler:
         with connect.reading(self._engine) as connection:
             unconfirmed = flavor_tags.from_broker(connection, MOST_ASKED)
         if len(unconfirmed) == MOST_ASKED:
-            self._said.warn(MORE)
+            if self._logged.due('more'):
+                LOG.warning(MORE)
         changed = 0
         for instance in dict.fromkeys([*unconfirmed, *self._groups.expected(
                 MOST_ASKED)]):
@@ -334,7 +334,8 @@ class Reconciler:
             else:
                 self._busy.discard(server.id)
             for text in mistakes(server, groups[server.id]):
-                self._said.warn(text)
+                if self._logged.due(text):
+                    LOG.warning('%s', printable(text))
         written: int = self._written(functools.partial(
             apply, servers=servers, groups=groups, now=self._clock()))
         return written

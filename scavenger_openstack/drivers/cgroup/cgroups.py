@@ -123,6 +123,7 @@ class Cgroups:
         self._changed: set[str] = set()
         self._rewrite: set[KnobKey] = set()
         cgroup_files.allow_many_files()
+        self.executor = base.new_executor()
 
     @property
     def mounts(self) -> cgroup_mounts.Mounts:

@@ -158,7 +158,8 @@ class Netlink:
         return first
 
     def _open_in(self, path: str, protocol: int) -> socket.socket:
-        """A socket made inside a namespace, by a thread that goes there."""
+        """Make a socket inside a namespace, in a thread that goes there and
+        ends: the namespace of a thread is its own."""
         made: list[socket.socket | OSError] = []
 
         def make() -> None:
@@ -168,7 +169,7 @@ class Netlink:
             except OSError as exc:
                 made.append(exc)
 
-        thread = threading.Thread(target=make)
+        thread = threading.Thread(target=make, name='namespace')
         try:
             calls.start(thread)
         except calls.NoThread as exc:

@@ -104,7 +104,8 @@ class SchedSwitch:
         self.look()
         try:
             self._open()
-            visitor = threading.Thread(target=self._visit, daemon=True)
+            visitor = threading.Thread(target=self._visit, daemon=True,
+                                       name='visit-cpus')
             calls.start(visitor)
             visitor.join(VISIT_S)
         except BaseException:

@@ -45,21 +45,20 @@ def foreign(name: str, knob: Knob) -> errors.DriverError:
 
 
 class Remover:
-    """Removes them, each domain in a thread: one may hang.
+    """Removes them, each domain for itself: one may hang.
 
-    :param timeout_s: how long libvirt may take for an answer
     :param ours: whether we hold a knob of a domain by now: while a call
         hung, it may have been started again
     """
 
     def __init__(self, health: domain_health.Health,
                  cache: domain_cache.DomainCache,
-                 timeout_s: float, ours: Callable[[str, Knob], bool]
+                 executor: calls.Executor, ours: Callable[[str, Knob], bool]
                  ) -> None:
         self._health = health
         self._cache = cache
         self._ours = ours
-        self._calls = calls.Executor('domain-remover', timeout_s)
+        self._calls = executor
         self._logged = log_once.LogOnce()
         self._astray: set[tuple[str, Knob]] = set()
         self._closed = False
@@ -74,7 +73,7 @@ class Remover:
         self._astray.discard((uuid, knob))
 
     def remove(self, uuid: str, knobs: Collection[Knob]) -> None:
-        """Begin to remove these limits, unless a thread is at that domain."""
+        """Begin to remove these limits, unless a call is at that domain."""
         if not self._closed and uuid not in self._calls.busy:
             self._calls.submit(uuid, lambda: self._run(uuid, knobs))
 
@@ -100,7 +99,7 @@ class Remover:
 
     def _remove(self, uuid: str, knobs: Collection[Knob],
                 handle: domain_handle.Handle) -> None:
-        live = self._cache.refresh(uuid, handle.look)
+        live = self._cache.refresh(uuid, handle.read)
         if live is None:
             return
         text = handle.inactive()
@@ -137,7 +136,7 @@ class Remover:
                 failed = failed or exc
                 continue
             removed += there[:1]
-        self._cache.refresh(uuid, handle.look)
+        self._cache.refresh(uuid, handle.read)
         for guess in dict.fromkeys(guess for _, guess in guesses):
             LOG.warning('domain %s (%s): the record in it does not say what '
                         '%s was before the limit: %s', live.domain.name, uuid,
@@ -194,14 +193,15 @@ def way_back(knob: Knob, snapshot: Snapshot, other: Snapshot | None
     much for a background VM until its next hard reboot is the lesser evil, a
     cap that is never removed is for ever.
     """
-    values, lacking = domain_knobs.told(snapshot, knob, snapshot.records[knob])
+    values, lacking = domain_knobs.recorded(snapshot, knob,
+                                            snapshot.records[knob])
     if not lacking:
         return values, ''
     texts: metadata.Values = {}
     if other is not None:
         texts = (other.records[knob] if knob in other.records
                  else domain_knobs.in_force(other, knob))
-    filled = {key: text for key, text in domain_knobs.told(
+    filled = {key: text for key, text in domain_knobs.recorded(
         snapshot, knob, texts)[0].items()
         if domain_knobs.part(knob, key) in lacking}
     lacking -= {domain_knobs.part(knob, key) for key in filled}

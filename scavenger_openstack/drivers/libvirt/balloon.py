@@ -23,6 +23,7 @@ from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.libvirt.domain_cache import Snapshot
 from scavenger_openstack.drivers.libvirt import knobs
 from scavenger_openstack.drivers.libvirt import xml
+from scavenger_openstack import log_once
 
 LOG = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ SILENT_S = 120.0
 """A balloon driver that has answered nothing for so long under a limit is
 logged: most guests have booted by then."""
 
-TOLD_S = 3.0
+REPORTED_S = 3.0
 """QEMU tells of a balloon once a second: so long after a limit was removed,
 what is known may be from before that."""
 
@@ -70,7 +71,7 @@ def full(snapshot: Snapshot) -> Snapshot:
 class _Way:
     """One balloon that is larger than it may be, and since when."""
 
-    __slots__ = ('answered', 'identity', 'since_s', 'size', 'told')
+    __slots__ = ('answered', 'identity', 'since_s', 'size')
 
     def __init__(self, snapshot: Snapshot, now_s: float, *, answered: bool
                  ) -> None:
@@ -78,7 +79,6 @@ class _Way:
         self.identity = snapshot.identity
         self.size = snapshot.domain.balloon_bytes
         self.since_s = now_s
-        self.told = False
 
 
 class _Run:
@@ -100,19 +100,20 @@ class Balloons:
         self._ways: dict[str, _Way] = {}
         self._rising: dict[str, tuple[tuple[object, ...], int, float]] = {}
         self._runs: dict[str, _Run] = {}
+        self._logged = log_once.LogOnce()
 
     def rises(self, uuid: str, identity: tuple[object, ...],
               state: base.KnobState) -> None:
         """The limit of a run of a domain was removed."""
         self._rising[uuid] = (identity, _original(state),
-                              time.monotonic() + TOLD_S)
+                              time.monotonic() + REPORTED_S)
 
     def forget(self, uuid: str) -> None:
         """Forget a domain that has ended."""
         self._rising.pop(uuid, None)
         self._runs.pop(uuid, None)
 
-    def see(self, snapshot: Snapshot) -> bool:
+    def update(self, snapshot: Snapshot) -> bool:
         """Return whether the balloon driver has answered in this run of the
         domain.
 
@@ -133,10 +134,10 @@ class Balloons:
         rising = self._rising.get(uuid)
         if rising is None:
             return None
-        identity, size, told_s = rising
+        identity, size, reported_s = rising
         if identity == snapshot.identity and (
                 snapshot.domain.balloon_bytes < size
-                or time.monotonic() < told_s):
+                or time.monotonic() < reported_s):
             return size
         if self._rising.get(uuid) is rising:
             self._rising.pop(uuid, None)
@@ -174,7 +175,7 @@ class Balloons:
             domain = snapshot.domain
             if domain.fixed_memory is not None:
                 continue
-            answered = self.see(snapshot)
+            answered = self.update(snapshot)
             missing = domain.balloon_bytes - cap
             if missing <= 0:
                 continue
@@ -191,9 +192,10 @@ class Balloons:
                 continue
             if answered:
                 by_uuid[domain.uuid] = missing
-            if not way.told:
+            if self._logged.due(domain.uuid, (way.identity, answered)):
                 _warn(snapshot, missing, cap, answered=answered)
-            way.told = True
+        for uuid in before.keys() - self._ways.keys():
+            self._logged.forget(uuid)
         return by_uuid
 
 

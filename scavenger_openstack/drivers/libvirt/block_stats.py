@@ -5,10 +5,10 @@
 
 It has to ask each QEMU, so this is done in a thread, for all domains in one
 call, when the tick says so.  A QEMU that does not answer keeps that call for
-ever: then the thread is left behind with its connection, and the next one
-asks without waiting for domains that are held by a job, such as the call that
-hangs.  So only the domain itself has no numbers, and it has some again when
-it answers.
+ever: then a second connection is used, without waiting for domains that are
+held by a job, such as the call that hangs.  So only the domain itself has no
+numbers, and it has some again when it answers; while two calls hang no domain
+has any.
 """
 
 from __future__ import annotations
@@ -27,10 +27,6 @@ from scavenger_openstack.drivers.libvirt import health as domain_health
 from scavenger_openstack import errors
 
 LOG = logging.getLogger(__name__)
-
-MISSING_ANSWERS = 3
-"""A domain missing from so many answers is logged; short jobs are usual."""
-
 
 WAIT_STEP_S = 2.0 ** -24
 """What an operation waited is handed out in steps of this, 60 ns.  Floats
@@ -55,43 +51,43 @@ class Statistics:
     """
 
     def __init__(self, connection: client.Libvirt,
-                 health: domain_health.Health, *, ticks: int,
-                 timeout_s: float) -> None:
-        self._libvirt = connection
+                 health: domain_health.Health, executor: calls.Executor, *,
+                 ticks: int, timeout_s: float) -> None:
+        self._connections = [_Connection(connection, executor, target)
+                             for target in domain_health.DISKS]
         self._health = health
         self._ticks = ticks
         self._timeout_s = timeout_s
-        self._asker: _Asker | None = None
-        self._left: list[_Asker] = []
+        self._current: _Connection | None = None
         self._tick = 0
-        self._known: dict[str, tuple[Blocks | None, Blocks]] = {}
+        self._blocks: dict[str, tuple[Blocks | None, Blocks]] = {}
         self._since = 0
-        self._missing: dict[str, int] = {}
-        self._hangs = False
+        self._with_disks: set[str] = set()
+        self._missing: set[str] = set()
 
     def tick(self, running: Collection[str]) -> None:
         """One tick: take an answer, ask again; never waits.
 
         :param running: the domains that there are
         """
-        asker = self._asker
-        if asker is not None and asker.call is not None:
-            if asker.call.done.is_set():
-                self._take(asker.call.result, running)
-                asker.call = None
+        connection = self._current
+        if connection is not None and connection.call is not None:
+            if connection.call.done.is_set():
+                self._take(connection.call.result, running)
+                connection.call = None
                 self._since = 0
-            elif time.monotonic() - asker.asked_s > self._timeout_s:
-                self._leave(asker)
+            elif connection.is_late(self._timeout_s):
+                self._leave(connection)
         self._since += 1
         if self._since > 2 * self._ticks:
-            self._known = {}    # no answer: unknown
+            self._blocks = {}    # no answer: unknown
         if self._tick % self._ticks == 0:
-            self._ask()
+            self._query()
         self._tick += 1
 
     def of(self, uuid: str) -> Blocks | None:
         """``io_wait_s``, ``io_ops``, ``io_bytes`` of a domain, if known."""
-        before, now = self._known.get(uuid, (None, None))
+        before, now = self._blocks.get(uuid, (None, None))
         if before is None or now is None:
             return None     # how it grows takes two answers
         (wait_0, ops_0, bytes_0), (wait_1, ops_1, bytes_1) = before, now
@@ -103,98 +99,101 @@ class Statistics:
                 bytes_0 + int((bytes_1 - bytes_0) * part))
 
     def close(self) -> None:
-        """Close the connection, unless a call hangs."""
-        if self._asker is not None:
-            self._asker.end()
+        """Close the connections, but those on which a call hangs."""
+        for connection in self._connections:
+            connection.end()
 
     def _take(self, answer: Mapping[str, Blocks] | None,
               running: Collection[str]) -> None:
         if answer is None:
-            self._known = {}
+            self._blocks = {}
             return
         answered: dict[str, tuple[Blocks | None, Blocks]] = {}
         for uuid, now in answer.items():
             before = self.of(uuid)
-            if before is None and uuid in self._known:
-                wait_s, ops, size = self._known[uuid][1]
+            if before is None and uuid in self._blocks:
+                wait_s, ops, size = self._blocks[uuid][1]
                 before = _stepped(wait_s), ops, size
             answered[uuid] = (before if before is not None and all(
                 a <= b for a, b in zip(before, now, strict=True)) else None,
                 now)
-        self._count_missing(answered, running)
-        self._known = answered
+        self._check_missing(answered, running)
+        self._blocks = answered
 
-    def _count_missing(self, answered: Collection[str],
+    def _check_missing(self, answered: Collection[str],
                        running: Collection[str]) -> None:
-        """Count the answers that lack a domain which was in one."""
-        before = self._missing
-        self._missing = {
-            uuid: 0 if uuid in answered else before[uuid] + 1
-            for uuid in (*before, *answered) if uuid in running}
-        for uuid, count in self._missing.items():
-            if count >= MISSING_ANSWERS:    # it is said once
-                self._health.domain_silent(uuid, 'disks')
-            elif not count and before.get(uuid, 0) >= MISSING_ANSWERS:
-                self._health.domain_heard(uuid, 'disks')
-        for uuid in before.keys() - self._missing.keys():
-            self._health.gone(uuid)
+        """Have domains checked that two answers in a row lack, while others
+        that were in one are there."""
+        self._with_disks = {uuid for uuid in (*self._with_disks, *answered)
+                            if uuid in running}
+        before, self._missing = self._missing, (
+            self._with_disks.difference(answered))
+        if both := before & self._missing:
+            self._health.check(both)
 
     def forget(self, uuid: str) -> None:
         """Forget a run of a domain that ended: the next one counts from 0."""
-        self._known.pop(uuid, None)
-        if uuid in self._missing:
-            self._missing[uuid] = 0
+        self._blocks.pop(uuid, None)
+        self._missing.discard(uuid)
 
-    def _leave(self, asker: _Asker) -> None:
+    def _leave(self, connection: _Connection) -> None:
         LOG.debug('block statistics: no answer within %s s', self._timeout_s)
-        asker.end()
-        self._left.append(asker)
-        self._asker = None
+        connection.call = self._current = None
         self._health.suspect()
 
-    def _ask(self) -> None:
-        self._left = [asker for asker in self._left if asker.alive()]
+    def _query(self) -> None:
         if self._health.down:
             return
-        if len(self._left) > calls.MOST:
-            if not self._hangs:
-                LOG.warning('block statistics: %d calls to libvirt hang; no '
-                            'more are made until one ends; see which QEMU '
-                            'does not answer', len(self._left))
-            self._hangs = True
-            return
-        self._hangs = False
-        if self._asker is None:
-            self._asker = _Asker(self._libvirt, self._timeout_s)
-        self._asker.ask()
+        if self._current is None:
+            if not self._health.is_sure:
+                self._health.suspect()
+                return
+            self._current = next((
+                connection for connection in self._connections
+                if not connection.hangs()), None)
+        if self._current is not None:
+            self._current.query()
 
 
-class _Asker:
-    """A connection over which libvirt is asked, one question at a time."""
+class _Connection:
+    """A connection over which libvirt is asked, one question at a time.
 
-    def __init__(self, connection: client.Libvirt, timeout_s: float) -> None:
+    :param target: of its calls
+    """
+
+    def __init__(self, connection: client.Libvirt, executor: calls.Executor,
+                 target: str) -> None:
         self._libvirt = connection
-        self._calls = calls.Executor('block-statistics', timeout_s)
+        self._executor = executor
+        self._target = target
         self._connection: Any = None
-        self.asked_s = 0.0
+        self.queried_s = 0.0
         self.call: calls.Call | None = None
         """The question, until its answer was taken."""
 
-    def ask(self) -> None:
+    def query(self) -> None:
         """Ask, unless there is no answer to the last question yet."""
         if self.call is None:
-            self.asked_s = time.monotonic()
-            self.call = self._calls.submit('block statistics', self._ask)
+            self.queried_s = time.monotonic()
+            self.call = self._executor.submit(self._target, self._query)
 
-    def alive(self) -> bool:
+    def is_late(self, timeout_s: float) -> bool:
+        """Return whether there is no answer in time; a question that has no
+        slot by then is not asked."""
+        return self.call is not None and (
+            time.monotonic() - self.queried_s > timeout_s
+            and not self._executor.wait(self.call, 0.0))
+
+    def hangs(self) -> bool:
         """Return whether its connection is in use."""
-        return bool(self._calls.busy)
+        return self._target in self._executor.busy
 
     def end(self) -> None:
-        """Close the connection as soon as no call hangs."""
-        self._calls.submit('block statistics', self._close)
+        """Close the connection, unless a call hangs."""
+        if not self.hangs():
+            self._executor.submit(self._target, self._close)
 
-    def _ask(self) -> Mapping[str, Blocks] | None:
+    def _query(self) -> Mapping[str, Blocks] | None:
         try:
             if self._connection is None:
                 self._connection = self._libvirt.open()

@@ -24,10 +24,10 @@ from typing import Any
 
 from scavenger_openstack.drivers import calls
 from scavenger_openstack.drivers.kernel import cgroup_mounts
-from scavenger_openstack.drivers.libvirt import ends as domain_ends
 from scavenger_openstack.drivers.libvirt import handle
 from scavenger_openstack.drivers.libvirt import versions
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 from scavenger_openstack.restore import grammar
 
 LOG = logging.getLogger(__name__)
@@ -49,6 +49,14 @@ EVENTS: Mapping[str, bool] = {
     'METADATA_CHANGE': False, 'JOB_COMPLETED': False}
 """What is listened to, and whether a guest can make it happen as often as it
 likes.  Of balloons QEMU itself tells once a second at most."""
+
+ENDS: Mapping[str, str] = {
+    'SHUTDOWN': 'the VM shut down', 'DESTROYED': 'the VM was powered off',
+    'CRASHED': 'its QEMU crashed or was killed',
+    'MIGRATED': 'the VM migrated to another host',
+    'SAVED': 'the VM was saved to disk', 'FAILED': 'its QEMU failed',
+    'FROM_SNAPSHOT': 'the VM went back to a snapshot'}
+"""The details of libvirt's event ``STOPPED``."""
 
 Blocks = tuple[float, int, int]
 """Seconds that all finished operations took, operations, and bytes."""
@@ -135,7 +143,7 @@ class Libvirt:
                 'qemu+unix:///system?socket=/PATH')
         self.uri = uri
         self.versions = versions.UNKNOWN
-        self._logged = versions.UNKNOWN
+        self._logged = log_once.LogOnce()
         self._cgroup_version = cpu.version if cpu else None
         self._api = LOOP.module()
         self._mutex = threading.Lock()
@@ -210,14 +218,8 @@ class Libvirt:
         """
         self.versions = self.versions._replace(
             qemu=self._version(watch.qemu_version))
-        if self.versions != self._logged:
+        if self._logged.due('versions', self.versions):
             LOG.info('libvirt %s: %s', self.uri, self.versions)
-            self._logged = self.versions
-
-    @property
-    def logged(self) -> bool:
-        """Return whether its versions were logged."""
-        return self._logged != versions.UNKNOWN
 
     def _version(self, ask: Callable[[], Any]) -> int | None:
         try:
@@ -335,7 +337,7 @@ class Watch:
 
         ends = {(api.VIR_DOMAIN_EVENT_STOPPED,
                  getattr(api, f'VIR_DOMAIN_EVENT_STOPPED_{detail}')): why
-                for detail, why in domain_ends.WHY.items()}
+                for detail, why in ENDS.items()}
 
         def pass_on(_: Any, domain: Any, *more: Any) -> None:
             name = more[-1]
@@ -373,7 +375,7 @@ class Watch:
                     self._connection.listAllDomains(
                         self._api.VIR_CONNECT_LIST_DOMAINS_ACTIVE)]
 
-    def look(self, uuid: str) -> handle.SeenDomain | None:
+    def read(self, uuid: str) -> handle.DomainReading | None:
         """Return what a domain is now; ``None`` when it does not run.
 
         :raises DriverError: libvirt does not tell.
@@ -382,7 +384,7 @@ class Watch:
             with self._converted(f'domain {uuid}'):
                 domain = self._connection.lookupByUUIDString(uuid)
             return handle.Handle(self._api, self._converted, domain,
-                                 uuid).look()
+                                 uuid).read()
         except errors.WorkloadGone:
             return None
 

@@ -23,7 +23,6 @@ from typing import NamedTuple
 from scavenger_openstack.drivers import calls
 from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack.drivers.libvirt import client
-from scavenger_openstack.drivers.libvirt import ends
 from scavenger_openstack.drivers.libvirt import handle
 from scavenger_openstack.drivers.libvirt import health as domain_health
 from scavenger_openstack.drivers.libvirt.metadata import Values
@@ -44,8 +43,11 @@ LOOK_S = 1.0
 long.  For what only the host can it is at once: another program may have set a
 knob that we are about to write."""
 
-HANGS_S = 10.0
-"""A look that takes so long is left behind: the other domains go on."""
+
+MOST_ENDS = 1024
+"""So many domains that have ended are remembered."""
+
+AGAIN = 'the VM was started again'
 
 
 class Snapshot(NamedTuple):
@@ -81,7 +83,8 @@ class DomainCache:
     """
 
     def __init__(self, connection: client.Libvirt,
-                 health: domain_health.Health, *, run_dir: str,
+                 health: domain_health.Health,
+                 executor: calls.Executor, *, run_dir: str,
                  root_dir: str,
                  parse: Callable[[str], xml.Domain]) -> None:
         self._libvirt = connection
@@ -90,20 +93,19 @@ class DomainCache:
         self._root_dir = root_dir
         self._parse = parse
         self.snapshots: Mapping[str, Snapshot] = {}
-        self.ends = ends.Ends()
+        self.ends = Ends()
         self._listed: Mapping[str, Snapshot] = {}
         self._instances: Sequence[Instance] = ()
         self._turn = threading.Condition()
         self._todo: dict[str, bool] = {}    # whether it may wait
-        self._looked_s: dict[str, float] = {}
+        self._read_s: dict[str, float] = {}
         self._missing: dict[str, float] = {}    # processes, since when
         self._broken = self._hangs = self._closed = False
         self._synced = threading.Event()
         self._mutex = threading.Lock()
         self._locks: dict[str, tuple[threading.Lock, int]] = {}
-        self._warned: dict[str, tuple[str, ...]] = {}
-        self._logged = log_once.LogOnce()   # which have no process
-        self._calls = calls.Executor('domain-look', HANGS_S)
+        self._logged = log_once.LogOnce()
+        self._calls = executor
         self._thread = threading.Thread(target=self._run, daemon=True,
                                         name='domain-cache')
 
@@ -139,7 +141,7 @@ class DomainCache:
             self._turn.notify()
 
     def refresh(self, uuid: str,
-                read: Callable[[], handle.SeenDomain | None]
+                read: Callable[[], handle.DomainReading | None]
                 ) -> Snapshot | None:
         """Look at a domain and publish what is seen.
 
@@ -148,11 +150,11 @@ class DomainCache:
 
         :raises DriverError: nothing can be seen; what was known stays.
         """
-        with self._one_at_a_time(uuid):
+        with self._locked(uuid):
             answer = read()
             if answer is None:
-                self._warned.pop(uuid, None)
                 self._logged.forget(uuid)
+                self._logged.forget(('warnings', uuid))
                 self._missing.pop(uuid, None)
             snapshot = None if answer is None else self._snapshot(answer)
             with self._mutex:
@@ -189,7 +191,7 @@ class DomainCache:
         return snapshot
 
     @contextlib.contextmanager
-    def _one_at_a_time(self, uuid: str) -> Iterator[None]:
+    def _locked(self, uuid: str) -> Iterator[None]:
         with self._mutex:
             lock, users = self._locks.get(uuid, (threading.Lock(), 0))
             self._locks[uuid] = lock, users + 1
@@ -210,7 +212,7 @@ class DomainCache:
         if self._thread.ident is not None:
             self._thread.join(1.0)
 
-    def _snapshot(self, answer: handle.SeenDomain) -> Snapshot | None:
+    def _snapshot(self, answer: handle.DomainReading) -> Snapshot | None:
         try:
             domain = self._parse(answer.xml)
             pid = process.pid_of(domain.name, self._run_dir)
@@ -241,10 +243,9 @@ class DomainCache:
         return Snapshot(domain, pid, started, answer.held)
 
     def _warn(self, uuid: str, warnings: tuple[str, ...]) -> None:
-        for warning in warnings:
-            if warning not in self._warned.get(uuid, ()):
+        if self._logged.due(('warnings', uuid), warnings):
+            for warning in warnings:
                 LOG.warning('%s', warning)
-        self._warned[uuid] = warnings
 
     # --- the thread
 
@@ -263,7 +264,7 @@ class DomainCache:
             self._broken = self._hangs = False
             try:
                 watch = self._libvirt.watch(self.changed, self._lost,
-                                            self.ends.tell)
+                                            self.ends.record)
                 self._sync(watch)
                 self._health.back()
                 retry_s = FIRST_RETRY_S
@@ -290,53 +291,53 @@ class DomainCache:
     def _sync(self, watch: client.Watch) -> None:
         running = watch.running()
         for uuid in dict.fromkeys((*self.snapshots, *running)):
-            self._ask_in_time(watch, uuid)
+            self._read_in_time(watch, uuid)
 
     def _follow(self, watch: client.Watch) -> None:
         while (uuid := self._next()) is not None:
-            self._ask_in_time(watch, uuid)
+            self._read_in_time(watch, uuid)
 
     def _next(self) -> str | None:
         """Wait for a domain that is to be read; ``None`` at the end."""
         with self._turn:
             while not (self._broken or self._closed):
                 now_s, due_s = time.monotonic(), None
-                self._looked_s = {uuid: at_s for uuid, at_s
-                                  in self._looked_s.items()
-                                  if now_s - at_s < LOOK_S}
+                self._read_s = {uuid: at_s for uuid, at_s
+                                in self._read_s.items()
+                                if now_s - at_s < LOOK_S}
                 for uuid, may_wait in self._todo.items():
-                    if not (may_wait and uuid in self._looked_s):
+                    if not (may_wait and uuid in self._read_s):
                         # Not after the look: what changes meanwhile is new.
                         del self._todo[uuid]
                         if may_wait:
-                            self._looked_s[uuid] = now_s
+                            self._read_s[uuid] = now_s
                         return uuid
-                    at_s = self._looked_s[uuid] + LOOK_S
+                    at_s = self._read_s[uuid] + LOOK_S
                     due_s = at_s if due_s is None else min(due_s, at_s)
                 self._turn.wait(None if due_s is None else due_s - now_s)
             return None
 
-    def _ask_in_time(self, watch: client.Watch, uuid: str) -> None:
-        if uuid not in self._calls.busy:
-            call = self._calls.submit(uuid, lambda: self._ask(watch, uuid))
-            if call.done.wait(HANGS_S):
-                if isinstance(call.error, calls.NoThread):
-                    # Rather one that may hold up the others than none.
-                    self._ask(watch, uuid)
-                elif call.error is not None:
-                    raise call.error
-                return
-            self._calls.give_up(call)
-            self._health.domain_silent(uuid, 'look')
-        self.changed(uuid)      # in a second
+    def _read_in_time(self, watch: client.Watch, uuid: str) -> None:
+        call = self._calls.submit(domain_health.LOOK + uuid,
+                                  lambda: self._read(watch, uuid), brief=True)
+        if not self._calls.wait(call, self._calls.patience_s) or isinstance(
+                call.error, calls.NotCalled):
+            # One that hangs is left behind: the other domains go on.
+            self._health.suspect()
+            self.changed(uuid)      # in a second
+        elif isinstance(call.error, calls.NoThread):
+            # Rather one that may hold up the others than none.
+            self._read(watch, uuid)
+        elif call.error is not None:
+            raise call.error
 
-    def _ask(self, watch: client.Watch, uuid: str) -> None:
+    def _read(self, watch: client.Watch, uuid: str) -> None:
         """Read a domain now.
 
         :raises Unreachable: libvirt is gone.
         """
         try:
-            self.refresh(uuid, lambda: watch.look(uuid))
+            self.refresh(uuid, lambda: watch.read(uuid))
         except client.Unreachable:
             raise
         except errors.DriverError as exc:
@@ -348,5 +349,37 @@ class DomainCache:
             self._warn(uuid, (f'domain {uuid} cannot be understood '
                               f'({type(exc).__name__}); it is looked at again '
                               'when it changes',))
-        finally:
-            self._health.domain_heard(uuid, 'look')
+
+
+class Ends:
+    """Remembers why each domain ended."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, str] = {}
+        self._before: dict[str, str] = {}
+        self._running: set[str] = set()
+
+    def record(self, uuid: str, why: str) -> None:
+        """Note that a run of a domain ended."""
+        self._last[uuid] = why
+
+    def begins(self, uuid: str) -> None:
+        """Note that another run of a domain is there."""
+        if len(self._last) + len(self._before) > MOST_ENDS:
+            self._last, self._before = {}, {}
+        self._running.add(uuid)
+        self._before[uuid] = self._last.pop(uuid, AGAIN)
+
+    def over(self, uuid: str) -> None:
+        """Note that a domain does not run any more."""
+        self._running.discard(uuid)
+
+    def why(self, uuid: str) -> str | None:
+        """Return why the last run that ended did; ``None``: not known yet."""
+        return (self.again(uuid) if uuid in self._running
+                else self._last.get(uuid))
+
+    def again(self, uuid: str) -> str:
+        """Return why a domain that runs is not the run that it was."""
+        why = self._last.get(uuid) or self._before.get(uuid, AGAIN)
+        return why if why == AGAIN else f'{why}, and was started again'

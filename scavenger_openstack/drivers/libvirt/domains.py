@@ -18,6 +18,7 @@ import logging
 import time
 
 from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers import calls
 from scavenger_openstack.drivers.kernel import cgroup_files
 from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack.drivers.kernel import perf_event
@@ -32,9 +33,9 @@ from scavenger_openstack.drivers.libvirt import file_knobs
 from scavenger_openstack.drivers.libvirt import handle as domain_handle
 from scavenger_openstack.drivers.libvirt import health
 from scavenger_openstack.drivers.libvirt import knobs as domain_knobs
-from scavenger_openstack.drivers.libvirt import known as known_
-from scavenger_openstack.drivers.libvirt.known import KnownDomain
 from scavenger_openstack.drivers.libvirt import limiting
+from scavenger_openstack.drivers.libvirt.tracked import Allowed
+from scavenger_openstack.drivers.libvirt.tracked import TrackedDomain
 from scavenger_openstack.drivers.libvirt import xml
 from scavenger_openstack.drivers.qemu import counters as domain_counters
 from scavenger_openstack.drivers.qemu import domain_cgroup
@@ -65,6 +66,7 @@ class Domains:
     :param root_dir: where /proc and /sys are looked for
     :param logged: what was logged of this host
     :param mounts: where cgroup controllers are mounted; may change
+    :param executor: makes all calls of the host that may hang
     :raises ConfigError: libvirt-python is missing, or the URI cannot work.
     :raises DriverError: the cgroup mounts cannot be read.
     """
@@ -75,20 +77,20 @@ class Domains:
                  stats_ticks: int = 5, timeout_s: float = 2.0,
                  root_dir: str = '/', pressure: bool = False,
                  logged: log_once.LogOnce | None = None,
-                 mounts: Mapping[str, cgroup_mounts.Mount] | None = None
-                 ) -> None:
+                 mounts: Mapping[str, cgroup_mounts.Mount] | None = None,
+                 executor: calls.Executor | None = None) -> None:
         self._logged = logged or log_once.LogOnce()
         self._mounts = mounts or cgroup_mounts.find_mounts(root_dir,
                                                            self._logged)
         self._libvirt = client.Libvirt(uri, self._mounts.get('cpu'))
-        self._health = health.Health(
-            self._libvirt, timeout_s,
-            lambda uuid: known_.is_idle(self._known.get(uuid)))
+        self.executor = executor or base.new_executor(timeout_s)
+        self._health = health.Health(self._libvirt, self.executor, timeout_s,
+                                     self._is_idle)
         self.libvirt_facts = self._health.facts
         self._root_dir = root_dir
         self._pressure = pressure
-        self._known: dict[str, KnownDomain] = {}
-        self._allowed = known_.Allowed(floors, root_dir)
+        self._tracked: dict[str, TrackedDomain] = {}
+        self._allowed = Allowed(floors, root_dir)
         self._followed: Mapping[str, Snapshot] | None = None
         self._changed: set[str] = set()
         self.changes = 0    # so often other domains were there, or altered
@@ -96,13 +98,13 @@ class Domains:
         self._balloons = balloon.Balloons()
         cgroup_files.allow_many_files()
         self._blocks = block_stats.Statistics(
-            self._libvirt, self._health, ticks=stats_ticks,
+            self._libvirt, self._health, self.executor, ticks=stats_ticks,
             timeout_s=timeout_s)
         self._cache = domain_cache.DomainCache(
-            self._libvirt, self._health, run_dir=run_dir, root_dir=root_dir,
-            parse=lambda text: xml.parse(text, floors))
+            self._libvirt, self._health, self.executor, run_dir=run_dir,
+            root_dir=root_dir, parse=lambda text: xml.parse(text, floors))
         self._remover = adopt.Remover(self._health, self._cache,
-                                      timeout_s, self._ours)
+                                      self.executor, self._ours)
         self.instances = self._cache.instances
         self.ends = self._cache.ends
         self._cache.start(timeout_s)
@@ -121,7 +123,7 @@ class Domains:
         if snapshots is not self._followed:
             self._follow(snapshots)
         samples = []
-        for tracked in list(self._known.values()):
+        for tracked in list(self._tracked.values()):
             workload, counters = tracked.workload, tracked.counters
             blocks = self._blocks.of(workload.id) if workload.disks else None
             sample = counters.sample(
@@ -139,21 +141,21 @@ class Domains:
 
     def _follow(self, snapshots: Mapping[str, Snapshot]) -> None:
         """Take over what is new; what fails is tried again next time."""
-        for uuid in self._known.keys() - snapshots.keys():
-            self._ended(self._known[uuid])
+        for uuid in self._tracked.keys() - snapshots.keys():
+            self._ended(self._tracked[uuid])
         self._followed = snapshots
         for uuid, snapshot in snapshots.items():
-            tracked = self._known.get(uuid)
+            tracked = self._tracked.get(uuid)
             if (tracked is None or tracked.snapshot is not snapshot) and \
-                    self._meet(uuid, tracked, snapshot) is None:
+                    self._track(uuid, tracked, snapshot) is None:
                 self._followed = None
 
-    def _meet(self, uuid: str, tracked: KnownDomain | None, snapshot: Snapshot
-              ) -> KnownDomain | None:
+    def _track(self, uuid: str, tracked: TrackedDomain | None,
+               snapshot: Snapshot) -> TrackedDomain | None:
         """Take over what is new of a domain."""
         domain = snapshot.domain
         self._changed.add(uuid)
-        self._balloons.see(snapshot)
+        self._balloons.update(snapshot)
         workload = self._allowed.workload(snapshot)
         if tracked is not None and \
                 tracked.snapshot.identity == snapshot.identity:
@@ -180,14 +182,14 @@ class Domains:
                             exc, log_once.SAME_CAUSE)
             return None
         self._logged.over(uuid)
-        tracked = self._known[uuid] = KnownDomain(
+        tracked = self._tracked[uuid] = TrackedDomain(
             snapshot, workload, counters,
             file_knobs.Files(counters.machine, self._root_dir))
         self.ends.begins(uuid)
         self.changes += 1
         return tracked
 
-    def _ended(self, tracked: KnownDomain) -> None:
+    def _ended(self, tracked: TrackedDomain) -> None:
         """Forget a run of a domain that is over, and its limits with it."""
         uuid = tracked.snapshot.domain.uuid
         self.ends.over(uuid)
@@ -195,7 +197,7 @@ class Domains:
         self._forget(uuid)
 
     def _forget(self, uuid: str) -> None:
-        tracked = self._known.pop(uuid, None)
+        tracked = self._tracked.pop(uuid, None)
         self._allowed.forget(uuid)
         if tracked is not None:
             self.changes += 1
@@ -206,12 +208,12 @@ class Domains:
     @property
     def machines(self) -> dict[str, domain_cgroup.DomainCgroup]:
         """The cgroups of each domain that has some, by its UUID."""
-        return {uuid: machine for uuid, tracked in self._known.items()
+        return {uuid: machine for uuid, tracked in self._tracked.items()
                 if (machine := tracked.counters.machine) is not None}
 
     def place(self, uuid: str) -> perf_event.Place | None:
         """Return where hardware counters see a domain; ``None``: nowhere."""
-        tracked = self._known.get(uuid)
+        tracked = self._tracked.get(uuid)
         machine = tracked.counters.machine if tracked else None
         return (machine.place(tracked.snapshot.domain.virt_type)
                 if tracked and machine else None)
@@ -220,21 +222,21 @@ class Domains:
     def interfaces(self) -> dict[str, tuple[str, ...]]:
         """The network devices of each background domain on this host."""
         return {uuid: tracked.workload.interfaces
-                for uuid, tracked in self._known.items()
+                for uuid, tracked in self._tracked.items()
                 if tracked.workload.priority is Priority.BACKGROUND}
 
-    def unseen_interfaces(self, uuid: str) -> int:
+    def other_interfaces(self, uuid: str) -> int:
         """Return how many network interfaces of a domain have no device
         here."""
-        tracked = self._known.get(uuid)
-        return tracked.snapshot.domain.unseen_interfaces if tracked else 0
+        tracked = self._tracked.get(uuid)
+        return tracked.snapshot.domain.other_interfaces if tracked else 0
 
     # --- limits
 
     def allow(self, instances: Mapping[str, Floor]) -> None:
         """See :meth:`scavenger_openstack.drivers.base.Driver.allow`."""
-        for uuid in self._allowed.ask(instances) & self._known.keys():
-            tracked = self._known[uuid]
+        for uuid in self._allowed.want(instances) & self._tracked.keys():
+            tracked = self._tracked[uuid]
             tracked.workload = self._allowed.workload(tracked.snapshot)
             self.changes += 1
 
@@ -332,7 +334,7 @@ class Domains:
                 self._refresh(workload, handle)
                 raise self._other(snapshot, knob)
             self._remover.arrived(workload, knob)
-        if (tracked := self._known.get(workload)) is not None:
+        if (tracked := self._tracked.get(workload)) is not None:
             tracked.counters.wake()
         if knob is Knob.MEMORY_BYTES:       # where its balloon goes to
             return int(wanted['balloon_kib']) * domain_knobs.BYTES_PER_KIB
@@ -371,7 +373,7 @@ class Domains:
             self._balloons.rises(workload, run, state)
         try:
             with self._libvirt.domain(workload) as handle:
-                self._cache.refresh(workload, handle.look)
+                self._cache.refresh(workload, handle.read)
         except errors.DriverError:
             self._cache.changed(workload, False)
         # Not before: a record that is still known would seem foreign.
@@ -394,7 +396,7 @@ class Domains:
                 and (current := snapshots.get(key[0])) is not None
                 and self._is_ours(current, key[1])
                 and not limiting.is_recorded(current, key[1], state)} | {
-            (uuid, Knob.CPU_SET) for uuid, tracked in self._known.items()
+            (uuid, Knob.CPU_SET) for uuid, tracked in self._tracked.items()
             if (uuid, Knob.CPU_SET) in held and tracked.files.plugged()}
 
     def _unmet(self, held: Mapping[KnobKey, base.KnobState]
@@ -414,7 +416,7 @@ class Domains:
         self._blocks.close()
         self._cache.close()
         self._libvirt.close()
-        for uuid in list(self._known):
+        for uuid in list(self._tracked):
             self._forget(uuid)
 
     # --- inside
@@ -426,7 +428,7 @@ class Domains:
         return snapshot
 
     def _refresh(self, uuid: str, handle: domain_handle.Handle) -> Snapshot:
-        snapshot = self._cache.refresh(uuid, handle.look)
+        snapshot = self._cache.refresh(uuid, handle.read)
         if snapshot is None:
             raise errors.WorkloadGone(f'domain {uuid} does not run here')
         return snapshot
@@ -445,6 +447,12 @@ class Domains:
             if run[:2] == snapshot.identity
             else self.ends.again(snapshot.domain.uuid))
 
+    def _is_idle(self, uuid: str) -> bool:
+        """Return whether a domain is idle for the scheduler; any thread may
+        ask."""
+        tracked = self._tracked.get(uuid)
+        return tracked is not None and tracked.files.is_idle()
+
     def _ours(self, uuid: str, knob: Knob) -> bool:
         snapshot = self._cache.snapshots.get(uuid)
         return snapshot is not None and self._is_ours(snapshot, knob)
@@ -458,6 +466,6 @@ class Domains:
         return domain_knobs.for_libvirt(values, self._libvirt.no_quota_us)
 
     def _files(self, uuid: str, knob: Knob) -> file_knobs.File:
-        if (tracked := self._known.get(uuid)) is None:
+        if (tracked := self._tracked.get(uuid)) is None:
             raise errors.WorkloadGone(f'domain {uuid} does not run here')
         return tracked.files.of(knob, tracked.snapshot.domain)

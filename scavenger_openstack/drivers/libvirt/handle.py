@@ -21,7 +21,7 @@ class Busy(errors.DriverError):
     """The domain has a job (it migrates, is saved): nothing is written."""
 
 
-class SeenDomain(NamedTuple):
+class DomainReading(NamedTuple):
     """One look at a domain; ``held``: it was paused on purpose.
 
     One that was paused when it was saved comes back as if it migrated.
@@ -64,14 +64,14 @@ class Handle:
                 raise errors.WorkloadGone(str(exc)) from None
             raise
 
-    def look(self) -> SeenDomain | None:
+    def read(self) -> DomainReading | None:
         """Return what the domain is now; ``None`` when it does not run."""
         api = self._api
         with self._doing(f'domain {self.uuid}'):
             state, reason = self._domain.state()
             if state in (api.VIR_DOMAIN_SHUTOFF, api.VIR_DOMAIN_CRASHED):
                 return None
-            return SeenDomain(self.uuid, self._domain.XMLDesc(),
+            return DomainReading(self.uuid, self._domain.XMLDesc(),
                               state == api.VIR_DOMAIN_PAUSED
                               and reason in (api.VIR_DOMAIN_PAUSED_USER,
                                              api.VIR_DOMAIN_PAUSED_MIGRATION))

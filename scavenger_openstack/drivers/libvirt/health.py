@@ -1,83 +1,153 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""Whether libvirt answers, and the QEMU of each domain: one line per cause.
+"""Whether libvirt, and the QEMU of each domain, answers: one line per cause.
 
-Many calls fail or hang of one cause.  What waits in vain for one is told
-here; here the cause is found, and logged once when it begins and once when it
-is over.  A call that does not come back may hang in libvirtd or in a QEMU:
-libvirtd is asked for a connection, and then for the state of that domain.
-
-While libvirtd gives no connection the circuit is open: :meth:`Health.domain`
-fails at once, so that no more calls pile up.  The one that asks for the
-connection closes it.
+Calls fail and hang, many of one cause.  While one does, a thread asks libvirtd
+once a second for a connection and, over it, for the state of each domain in
+question, which waits for no QEMU.  What that shows is logged when it begins
+and when it is over; what failed for it has no line of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Collection
+from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
 import logging
 import threading
 import time
 from typing import Any
+from typing import NamedTuple
 
 from scavenger_openstack.drivers import calls
 from scavenger_openstack.drivers.libvirt import client
-from scavenger_openstack.drivers.libvirt.faults import BUSY
-from scavenger_openstack.drivers.libvirt.faults import DomainState
-from scavenger_openstack.drivers.libvirt.faults import Fault
-from scavenger_openstack.drivers.libvirt.faults import HANGS
-from scavenger_openstack.drivers.libvirt.faults import LOST
-from scavenger_openstack.drivers.libvirt.faults import Message
-from scavenger_openstack.drivers.libvirt.faults import PendingFault
-from scavenger_openstack.drivers.libvirt.faults import SILENT
-from scavenger_openstack.drivers.libvirt.faults import SILENT_IDLE
-from scavenger_openstack.drivers.libvirt.faults import SLOWLY
 from scavenger_openstack.drivers.libvirt import handle as domain_handle
 from scavenger_openstack.drivers.libvirt import versions
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
 from scavenger_openstack.types import KnobKey
 
 LOG = logging.getLogger(__name__)
 
-LIBVIRT, SLOW = 'libvirt', 'slow'
+LIBVIRT, CALLS = 'libvirt', 'calls'
 """What may have a fault, beside domains, which go by their UUIDs."""
 
-OURS = 'health'
-"""The reason of what was found out here."""
+DISKS = 'disks 1', 'disks 2'
+"""The targets of questions about the disks of all domains: where one hangs in
+a QEMU, the other leaves that out."""
 
-LOOK_S = 1.0
-"""From one look at what has a fault to the next."""
+LOOK = 'look '
+"""Before the UUID of a domain: the target of looks at it, which wait for no
+QEMU, nor for a write to it that hangs."""
+
+EVENTS, PROBE = 'events', 'probe'
+"""What has shown a fault: a connection, or the questions of this module."""
+
+PROBE_S = 1.0
+"""From one question about what has a fault to the next."""
 
 QUIET_S = 60.0
-"""A fault that begins again within so long, and is over within so long, is
-logged at level DEBUG: a QEMU may be late with each answer."""
+"""So often at most a fault of a domain is logged; what begins in between only
+if it lasts until then: a QEMU may be late with each answer."""
+
+
+class Problem(NamedTuple):
+    """What the status and the log say of a fault; '': nothing is logged."""
+
+    state: str
+    text: str
+
+
+LOST = Problem(
+    'cannot be reached',
+    'libvirt cannot be reached (%s); VMs are measured, and keep the limits '
+    'that they have: none is set or removed until it answers; it is tried '
+    'again')
+HANGS = Problem(
+    'does not answer',
+    'libvirt does not answer (%s); VMs are measured, and keep the limits '
+    'that they have: none is set or removed until it does; see its log; VMs '
+    'go on when it is restarted')
+SLOW = Problem(
+    'is slow', 'libvirt is slow (%s): limits of VMs take more than %g s; '
+    'see what else it does')
+FULL = Problem(
+    'is slow', '%d calls to libvirt hang (%s), and no more are made: limits '
+    'of other VMs, or the numbers of their disks, wait until one ends; see '
+    'which QEMU does not answer (virsh domcontrol), and its storage')
+SILENT = Problem(
+    'does not answer',
+    'domain %s: its QEMU does not answer, or a job holds it%s; its disks have '
+    'no numbers, and its limits stay as they are until it does; see virsh '
+    'domcontrol, virsh domjobinfo, and its storage')
+BUSY = Problem('has a job', '')
+"""It migrates or is being saved, and is not written to meanwhile."""
+GONE = Problem('does not run', '')
+UNKNOWN = Problem('is not known', '')
+"""The connection broke."""
+
+IDLE = ('; our own limit cpu_idle may be the cause, since QEMU waits with its '
+        'vCPUs on a busy host: exempt the VM first')
+
+OVER = {LIBVIRT: 'libvirt answers', CALLS: 'libvirt answers in time'}
+
+Problems = Mapping[str, Problem | None]
+"""By domain, as libvirt sees it; ``None``: it answers."""
+
+
+class Failure(NamedTuple):
+    """What failed, the cause of which is not known yet.
+
+    ``reset`` is called when the message is dropped.
+    """
+
+    key: KnobKey
+    message: str
+    reset: Callable[[], object]
+
+
+class Fault:
+    """What does not work in libvirt or a domain, for whatever reasons."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.args: tuple[object, ...] = ()
+        self.since_s = time.monotonic()
+        self.reasons: set[str] = set()
+        self.keys: set[KnobKey] = set()
+        """The limits that wait for its end, or did."""
+        self.logged = False
 
 
 class Health:
     """Knows whether libvirt, and each QEMU, answers.
 
+    :param executor: makes all calls to libvirt that may hang
     :param timeout_s: how long an answer may take
     :param idle: whether a domain is idle for the scheduler
     """
 
-    def __init__(self, connection: client.Libvirt, timeout_s: float,
-                 idle: Callable[[str], bool]) -> None:
+    def __init__(self, connection: client.Libvirt, executor: calls.Executor,
+                 timeout_s: float, idle: Callable[[str], bool]) -> None:
         self._libvirt = connection
+        self._executor = executor
         self._timeout_s = timeout_s
         self._idle = idle
         self._turn = threading.Condition(threading.RLock())
         self._faults: dict[str, Fault] = {}
-        self._pending: list[PendingFault] = []
-        self._calls = calls.Executor('libvirt-health-call', timeout_s)
-        self._open = self._closed = False
-        self._suspected = self._unsure = False
-        self._answered_s = 0.0
-        self._over_s: dict[str, float] = {}
+        self._logged = log_once.LogOnce()
+        self._doubted: set[str] = set()
+        self._late: list[tuple[Sequence[KnobKey], threading.Event]] = []
+        self._failures: list[Failure] = []
+        self._hung: set[str] = set()
+        self._answering: set[str] = set()
+        self._suspected = self._closed = False
+        self._is_sure = True
         self._thread: threading.Thread | None = None
 
     def close(self) -> None:
@@ -86,41 +156,48 @@ class Health:
             self._closed = True
             self._turn.notify()
 
-    # --- libvirt
+    # --- what others notice
 
     @property
     def down(self) -> bool:
         """Return whether nothing can be had of libvirt, which was logged."""
         return LIBVIRT in self._faults
 
-    def lost(self, why: str, reason: str = 'events') -> None:
-        """Note that libvirt cannot be reached in one way, until that works."""
-        self._begin(LIBVIRT, reason, LOST, why)
+    @property
+    def is_sure(self) -> bool:
+        """Return whether libvirt answers, although some call may hang."""
+        return self._is_sure and not self.down
 
-    def silent(self, reason: str = 'events') -> None:
-        """Note that libvirt is there and does not answer in one way."""
-        self._begin(LIBVIRT, reason, HANGS, self._libvirt.uri)
+    def lost(self, why: str) -> None:
+        """Note that the connection for events is gone."""
+        self._begin(LIBVIRT, EVENTS, LOST, why)
+
+    def silent(self) -> None:
+        """Note that nothing answers over the connection for events."""
+        self._begin(LIBVIRT, EVENTS, HANGS, self._libvirt.uri)
         self.suspect()
 
-    def back(self, reason: str = 'events') -> None:
-        """Note that libvirt can be reached in that way."""
-        self._end(LIBVIRT, reason)
+    def back(self) -> None:
+        """Note that there is a connection for events."""
+        self._end(LIBVIRT, EVENTS)
 
     def suspect(self) -> None:
-        """Check whether libvirt hangs, as some call does."""
+        """Find out what hangs, as some call does; without a thread later."""
         with self._turn:
-            self._suspected = True
-            self._wake()
+            self._suspected, self._is_sure = True, False
+            self._turn.notify()
+            if self._thread is None and not self._closed:
+                thread = threading.Thread(target=self._run, daemon=True,
+                                          name='libvirt-health')
+                with contextlib.suppress(calls.NoThread):
+                    calls.start(thread)
+                    self._thread = thread
 
-    # --- domains
-
-    def domain_silent(self, uuid: str, reason: object) -> None:
-        """Note that a QEMU does not answer, and by what that was seen."""
-        self._begin(uuid, reason, self._silent(uuid), uuid)
-
-    def domain_heard(self, uuid: str, reason: object) -> None:
-        """Note that the QEMU answers again, in what did not before."""
-        self._end(uuid, reason)
+    def check(self, uuids: Collection[str]) -> None:
+        """Find out whether these QEMUs answer, as something is missing."""
+        with self._turn:
+            self._doubted.update(uuids)
+        self.suspect()
 
     @contextlib.contextmanager
     def domain(self, uuid: str) -> Iterator[domain_handle.Handle]:
@@ -128,20 +205,25 @@ class Health:
 
         A job would keep us waiting, and make it seem to be paused.
 
-        :raises Unreachable: there is no connection, or the circuit is open:
+        :raises Unreachable: there is no connection, or libvirt hangs:
             what we ask for would be carried out at any time later.
         :raises WorkloadGone: there is no such domain.
-        :raises Busy: it has a job.
+        :raises Busy: it has a job, or its QEMU does not answer.
         """
-        if self._open:
+        fault = self._faults.get(LIBVIRT)
+        if fault is not None and fault.problem is HANGS:
             raise client.Unreachable(f'{self._libvirt.uri}: libvirt does '
                                      'not answer')
+        fault = self._faults.get(uuid)
+        if fault is not None and fault.problem is SILENT:
+            raise domain_handle.Busy(f'domain {uuid}: its QEMU does not '
+                                     'answer')
         with self._libvirt.domain(uuid) as handle:
             try:
                 handle.check_idle()
             except domain_handle.Busy:
-                self._note(uuid, DomainState.HAS_JOB)
-                self._wake()
+                self._begin(uuid, PROBE, BUSY)
+                self.suspect()
                 raise
             yield handle
 
@@ -149,14 +231,16 @@ class Health:
         """Forget the faults of a run of a domain that has ended."""
         with self._turn:
             self._faults.pop(uuid, None)
-            self._over_s.pop(uuid, None)
-
-    # --- what does not work
+            self._logged.forget(uuid)
 
     def timed_out(self, keys: Sequence[KnobKey], done: threading.Event
                   ) -> None:
         """See :class:`scavenger_openstack.drivers.base.TimedOut`."""
-        self._add(PendingFault(keys, done=done))
+        with self._turn:
+            self._late.append((keys, done))
+            for key in keys:
+                self._add_key(key)
+        self.suspect()
 
     def failed(self, key: KnobKey, message: str, reset: Callable[[], object]
                ) -> None:
@@ -165,17 +249,14 @@ class Health:
         :param message: '' when another part logs it
         """
         with self._turn:
-            fault = self._faults.get(LIBVIRT) or self._faults.get(key[0])
-            if fault is not None:
-                fault.keys.add(key)
-            if message and fault is None:
-                self._pending = [pending for pending in self._pending
-                                 if pending.done is not None
-                                 or key not in pending.keys]
-                self._add(PendingFault([key], message, reset=reset))
-            else:
+            if self._add_key(key) or not message:
                 LOG.debug('%s', message)
                 reset()
+                return
+            self._failures = [failure for failure in self._failures
+                              if failure.key != key]
+            self._failures.append(Failure(key, message, reset))
+        self.suspect()
 
     def facts(self) -> dict[str, Any]:
         """Return for the status the state of libvirt, why it cannot be reached
@@ -185,70 +266,62 @@ class Health:
         with self._turn:
             since = {what: round(now_s - fault.since_s)
                      for what, fault in self._faults.items()}
-            worst = self._faults.get(LIBVIRT) or self._faults.get(SLOW)
-            message = worst.message if worst is not None else None
-            why = str(worst.args[0]) if worst and message is LOST else ''
-            waits = sorted({' '.join(key) for fault in self._pending
-                            if fault.hangs for key in fault.keys})
-        slow_s, down_s = since.pop(SLOW, None), since.pop(LIBVIRT, None)
-        return {'state': message.state if message else 'answers',
-                'why': why,
-                'since_s': slow_s if down_s is None else down_s,
+            worst = self._faults.get(LIBVIRT) or self._faults.get(CALLS)
+            waits = sorted({' '.join(key) for keys, done in self._late
+                            if not done.is_set() for key in keys})
+            why = str(worst.args[0]) if worst and worst.problem is LOST else ''
+        slow_s, down_s = since.pop(CALLS, None), since.pop(LIBVIRT, None)
+        return {'state': worst.problem.state if worst else 'answers',
+                'why': why, 'since_s': slow_s if down_s is None else down_s,
                 'domains': since, 'waits': waits,
                 'versions': versions.texts(self._libvirt.versions)}
 
-    # --- inside
+    # --- faults
 
-    def _wake(self) -> None:
-        with self._turn:
-            self._turn.notify()
-            if self._thread is None and not self._closed:
-                thread = threading.Thread(target=self._run, daemon=True,
-                                          name='libvirt-health')
-                with contextlib.suppress(calls.NoThread):
-                    calls.start(thread)
-                    self._thread = thread
-
-    def _add(self, fault: PendingFault) -> None:
-        with self._turn:
-            self._pending.append(fault)
-            for what in (LIBVIRT, fault.uuid):
-                if what in self._faults:
-                    self._faults[what].keys.update(fault.keys)
-            self.suspect()
-
-    def _drop(self, faults: Collection[PendingFault]) -> None:
+    def _add_key(self, key: KnobKey) -> bool:
+        """Count a limit that waits; return whether its cause is known."""
+        faults = [self._faults[what] for what in (LIBVIRT, key[0])
+                  if what in self._faults]
         for fault in faults:
-            self._pending.remove(fault)
-            fault.reset()
+            fault.keys.add(key)
+        return bool(faults)
 
-    def _begin(self, what: str, reason: object, message: Message,
-               *args: object, keys: Collection[KnobKey] = ()) -> None:
+    def _begin(self, what: str, reason: str, problem: Problem, *args: object
+               ) -> None:
         with self._turn:
             if self._closed or (what != LIBVIRT and self.down):
                 return
-            current = self._faults.setdefault(what, Fault(
-                time.monotonic() - self._over_s.get(what, -QUIET_S)
-                < QUIET_S))
-            current.reasons.add(reason)
-            current.keys.update(keys)
-            if what == LIBVIRT:
-                for fault in self._pending:
-                    current.keys.update(fault.keys)
-                # What failed did so for this, and is old when it is over.
-                self._drop([fault for fault in self._pending
-                            if fault.done is None])
-            if current.message is message:
-                current.args = args     # why, by now
-            if (current.message is None
-                    or message.level > current.message.level):
-                current.message, current.args = message, args
-                LOG.log(logging.DEBUG if current.quiet else message.level,
-                        message.text, *args)
-                if current.quiet:
-                    self._wake()
+            fault = self._faults.get(what)
+            if fault is None:
+                fault = self._faults[what] = Fault(problem)
+                fault.keys.update(
+                    key for keys, done in self._late if not done.is_set()
+                    for key in keys if what in (*OVER, key[0]))
+                if what == LIBVIRT:
+                    self._drop_failures(fault)
+            elif fault.problem in (BUSY, SLOW) and problem != fault.problem:
+                fault.problem, fault.logged = problem, False
+            fault.reasons.add(reason)
+            if fault.problem is problem:
+                fault.args = args       # why, by now
+            self._log_due(what, fault)
 
-    def _end(self, what: str, reason: object) -> None:
+    def _drop_failures(self, fault: Fault) -> None:
+        """Drop what failed for this, and is old when it is over."""
+        for failure in self._failures:
+            fault.keys.add(failure.key)
+            failure.reset()
+        self._failures = []
+
+    def _log_due(self, what: str, fault: Fault) -> None:
+        """Log a fault, unless it is one of many short ones."""
+        if fault.problem.text and not fault.logged and (
+                what in OVER or self._logged.due(
+                    what, now_s=time.monotonic(), every_s=QUIET_S)):
+            LOG.warning(fault.problem.text, *fault.args)
+            fault.logged = True
+
+    def _end(self, what: str, reason: str) -> None:
         with self._turn:
             fault = self._faults.get(what)
             if fault is None:
@@ -257,165 +330,136 @@ class Health:
             if fault.reasons:
                 return
             del self._faults[what]
-            now_s = time.monotonic()
-            if what == LIBVIRT:
-                self._answered_s = now_s
-            if fault.message is not None \
-                    and fault.message.level == logging.WARNING:
-                if what != LIBVIRT:
-                    self._over_s[what] = now_s
-                LOG.log(logging.DEBUG if fault.quiet else logging.INFO,
-                        '%s again after %.1f s; limits that were late: %d', {
-                            LIBVIRT: 'libvirt answers',
-                            SLOW: 'libvirt answers in time'}.get(
-                                what, f'domain {what}: its QEMU answers'),
-                        now_s - fault.since_s, len(fault.keys))
+            if fault.logged:
+                LOG.info('%s again after %.1f s; limits that were late: %d',
+                         OVER.get(what, f'domain {what}: its QEMU answers'),
+                         time.monotonic() - fault.since_s, len(fault.keys))
+
+    # --- the thread
 
     def _run(self) -> None:
         while not self._closed:
+            with self._turn:
+                self._suspected = False
             try:
-                with self._turn:
-                    unsure = self._suspected or self._unsure
-                    self._suspected = self._unsure = False
-                if unsure:
-                    self._reach()
-                self._examine()
+                goes_on = self._examine()
             except Exception:
                 LOG.exception('libvirt: unexpected failure')
-                self._unsure = True
+                goes_on = True
             with self._turn:
-                if not (self._suspected or self._unsure or self._pending
-                        or any(OURS in fault.reasons or fault.quiet
-                               for fault in self._faults.values())):
+                if not (goes_on or self._suspected):
                     self._thread = None
                     return
                 self._turn.wait_for(
-                    lambda: self._closed or self._suspected, LOOK_S)
+                    lambda: self._closed or self._suspected, PROBE_S)
 
-    def _reach(self) -> bool:
-        """Come back when libvirt gives us a connection; whether it did so
-        at once."""
-        at_once = True
-        while not self._closed:
-            call = self._calls.submit(LIBVIRT, lambda: self._libvirt.end(
-                self._libvirt.open()))
-            if not call.done.wait(self._timeout_s):
-                at_once = False
-                self._calls.give_up(call)
-                self._open = True
-                self._begin(LIBVIRT, OURS, HANGS, self._libvirt.uri)
-                call.done.wait()
-                self._open = False
-            if call.error is None:
-                break
-            at_once = False
-            if not isinstance(call.error, calls.NoThread):
-                self.lost(str(call.error), OURS)
-            time.sleep(LOOK_S)
-        self._end(LIBVIRT, OURS)
-        return at_once
-
-    def _examine(self) -> None:
-        """Find out the cause of each pending fault, as libvirt answers."""
+    def _examine(self) -> bool:
+        """Find the causes of what fails and hangs; return whether there is
+        more to find out."""
         with self._turn:
-            if self.down:
-                return      # in another way, still
-            for current in self._faults.values():
-                if current.quiet and current.message is not None \
-                        and time.monotonic() - current.since_s > QUIET_S:
-                    current.quiet = False
-                    LOG.log(current.message.level, current.message.text,
-                            *current.args)
-            pending = list(self._pending)
-            held_up = [what for what, fault in self._faults.items()
-                       if OURS in fault.reasons and what != LIBVIRT]
-            reasons = set[object]().union(
-                *(fault.reasons for fault in self._faults.values()))
-        for fault in pending:
-            waited_s = time.monotonic() - max(fault.since_s, self._answered_s)
-            if fault.hangs and (fault in reasons
-                                or waited_s < self._timeout_s):
-                continue
-            if fault.done is None or fault.hangs or fault in reasons:
-                self._find_out(fault)
+            self._late = [(keys, done) for keys, done in self._late
+                          if not done.is_set()]
+            failures = list(self._failures)
+            doubted, self._doubted = self._doubted, set()
+            uuids = {*self._hanging(), *self._faults, *doubted,
+                     *(failure.key[0] for failure in failures)
+                     } - {*OVER, *DISKS}
+        states = self._query(uuids)
+        if states is None:
+            self._hung, self._answering = set(), set()
+            return True
+        self._is_sure = not self._suspected
+        hanging = self._hanging()
+        # Those that will come back now, since what held them up is over, do
+        # not count.
+        before, self._answering = self._answering, {
+            target for target in hanging if not states.get(target, SILENT)}
+        is_full = hanging <= self._hung and (
+            self._executor.is_full or hanging >= {*DISKS})
+        self._hung = hanging
+        for uuid, problem in states.items():
+            if problem is GONE:
+                self.gone(uuid)
+            elif problem is SILENT:
+                self._begin(uuid, PROBE, SILENT, uuid,
+                            IDLE * self._idle(uuid))
+            elif problem is not None:
+                self._begin(uuid, PROBE, problem)
             else:
-                with self._turn:
-                    self._pending.remove(fault)     # late by a little
-        for uuid in held_up:
-            self._note(uuid, self._state(uuid))
-
-    def _find_out(self, fault: PendingFault) -> None:
-        state = self._state(fault.uuid)
-        with self._turn:
-            if fault not in self._pending:
-                return      # meanwhile it became known why
-            hangs = fault.hangs
-            self._note(fault.uuid, state, fault if hangs else OURS,
-                       fault.keys)
-            if hangs and state is DomainState.ANSWERS:
-                self._begin(SLOW, fault, SLOWLY, self._libvirt.uri,
-                            self._timeout_s, keys=fault.keys)
-            if hangs or state is DomainState.UNKNOWN:
-                return
-            self._end(fault.uuid, fault)
-            self._end(SLOW, fault)
-            if fault.done is None and state is DomainState.ANSWERS:
-                self._log(fault)
-            else:
-                self._drop([fault])
-
-    def _log(self, fault: PendingFault) -> None:
-        """Log a failure: one line for all limits of a domain that failed."""
-        others = [pending for pending in self._pending if pending is not fault
-                  and pending.done is None and pending.uuid == fault.uuid]
-        LOG.warning('%s%s', fault.message, f'; {len(others)} more of its '
-                    'limits failed' if others else '')
-        self._pending.remove(fault)
-        self._drop(others)
-
-    def _note(self, uuid: str, state: DomainState, reason: object = OURS,
-              keys: Collection[KnobKey] = ()) -> None:
-        if state is DomainState.ANSWERS:
-            self._end(uuid, OURS)
-        elif state is DomainState.GONE:
-            self.gone(uuid)
-        elif state is DomainState.UNKNOWN:
-            self._unsure = True
+                self._end(uuid, PROBE)
+        if is_full:
+            self._begin(CALLS, PROBE, FULL, len(hanging),
+                        ', '.join(sorted(hanging)))
+        elif before & self._answering:
+            self._begin(CALLS, PROBE, SLOW, self._libvirt.uri,
+                        self._timeout_s)
         else:
-            self._begin(uuid, reason, self._silent(uuid)
-                        if state is DomainState.HELD_UP else BUSY,
-                        uuid, keys=keys)
+            self._end(CALLS, PROBE)
+        with self._turn:
+            self._log_failures(failures, states)
+            for what, fault in self._faults.items():
+                self._log_due(what, fault)
+            return bool(self._late or self._failures or any(
+                PROBE in fault.reasons or not fault.logged
+                for fault in self._faults.values()))
 
-    def _silent(self, uuid: str) -> Message:
-        return SILENT_IDLE if self._idle(uuid) else SILENT
+    def _hanging(self) -> set[str]:
+        """Return the domains in which calls hang, or what else they call."""
+        return {target.removeprefix(LOOK) for target in self._executor.hanging}
 
-    def _state(self, uuid: str) -> DomainState:
-        """Return what libvirt says of a domain; of one that a call hangs on,
-        no other is made."""
-        hanging = self._calls.busy - {LIBVIRT}
-        if uuid in hanging:
-            return DomainState.HELD_UP
-        if len(hanging) >= calls.MOST:
-            return DomainState.UNKNOWN
-        call = self._calls.submit(uuid, lambda: self._ask(uuid))
-        if not call.done.wait(self._timeout_s):
-            self._calls.give_up(call)
-            # Does it alone keep us waiting?
-            return (DomainState.HELD_UP if self._reach()
-                    else DomainState.UNKNOWN)
-        match call.error:
-            case domain_handle.Busy():
-                return DomainState.HAS_JOB
-            case errors.WorkloadGone():
-                return DomainState.GONE
-            case client.Unreachable() | calls.NoThread():
-                return DomainState.UNKNOWN
-        # Whatever else it says: it answers.
-        return call.result or DomainState.ANSWERS
+    def _log_failures(self, failures: Sequence[Failure],
+                      states: Problems) -> None:
+        """Log what failed for no other cause: one line for each domain."""
+        by_uuid: dict[str, list[Failure]] = {}
+        for failure in failures:
+            if failure.key[0] in states and failure in self._failures:
+                self._failures.remove(failure)
+                if states[failure.key[0]] or self._add_key(failure.key):
+                    failure.reset()
+                else:
+                    by_uuid.setdefault(failure.key[0], []).append(failure)
+        for first, *others in by_uuid.values():
+            LOG.warning('%s%s', first.message, f'; {len(others)} more of its '
+                        'limits failed' if others else '')
+            for failure in others:
+                failure.reset()
 
-    def _ask(self, uuid: str) -> DomainState:
-        with self._libvirt.domain(uuid) as handle:
-            if handle.occupied():
-                return DomainState.HELD_UP
-            handle.check_idle()
-        return DomainState.ANSWERS
+    def _query(self, uuids: Collection[str]) -> Problems | None:
+        """Return what libvirt says of domains; ``None`` without an answer,
+        which is a fault of libvirt; an answer ends that."""
+        call = self._executor.submit(LIBVIRT, lambda: self._answers(uuids),
+                                     brief=True)
+        if not self._executor.wait(call, self._timeout_s):
+            self._begin(LIBVIRT, PROBE, HANGS, self._libvirt.uri)
+            call.done.wait()
+        if isinstance(call.error, client.Unreachable):
+            self._begin(LIBVIRT, PROBE, LOST, str(call.error))
+        elif isinstance(call.error, calls.NotCalled):
+            # Calls hang that wait for no QEMU.
+            self._begin(LIBVIRT, PROBE, HANGS, self._libvirt.uri)
+        elif call.error is None:
+            self._end(LIBVIRT, PROBE)
+        return None if self.down else call.result
+
+    def _answers(self, uuids: Iterable[str]) -> Problems:
+        states = {uuid: self._answer(uuid) for uuid in uuids}
+        if self.down or UNKNOWN in states.values() or not states:
+            self._libvirt.end(self._libvirt.open())
+        return {uuid: problem for uuid, problem in states.items()
+                if problem is not UNKNOWN}
+
+    def _answer(self, uuid: str) -> Problem | None:
+        try:
+            with self._libvirt.domain(uuid) as handle:
+                if handle.occupied():
+                    return SILENT
+                handle.check_idle()
+        except domain_handle.Busy:
+            return BUSY
+        except errors.WorkloadGone:
+            return GONE
+        except client.Unreachable:
+            return UNKNOWN
+        except errors.DriverError as exc:
+            LOG.debug('domain %s: %s', uuid, exc)       # it answers
+        return None

@@ -81,7 +81,7 @@ def apply(handle: domain_handle.Handle, knob: Knob, values: Values, *,
 
 def _pause(handle: domain_handle.Handle, wanted: bool) -> None:
     """Pause or resume; never resumes what another program paused."""
-    domain = handle.look()
+    domain = handle.read()
     if domain is not None and domain.held != wanted:
         handle.pause(wanted)
 
@@ -188,14 +188,14 @@ def groups(snapshot: Snapshot, knob: Knob, original: Values) -> dict[str, str]:
     limited = {key.partition('.')[0] for key, text in original.items()
                if int(text)}
     disks = _disks(snapshot)
-    open_ = not any(what not in name for disk in disks
-                    if disk.group == GROUP for name in disk.iotune)
+    is_open = not any(what not in name for disk in disks
+                      if disk.group == GROUP for name in disk.iotune)
     by_disk = {}
     for disk in disks:
         if disk.group == GROUP:
             by_disk[disk.target] = (disk.target if disk.target in limited
                                     else GROUP)
-        elif open_ and not disk.iotune and disk.group is None:
+        elif is_open and not disk.iotune and disk.group is None:
             by_disk[disk.target] = GROUP
     return by_disk
 
@@ -236,14 +236,14 @@ def _io_rule(knob: Knob) -> Rule:
             loosest = max(loosest, min(total, max(read, write)))
         return None if loosest == math.inf else loosest
 
-    def plan(snapshot: Snapshot, original: Values, value_: Value
+    def plan(snapshot: Snapshot, original: Values, cap: Value
              ) -> dict[str, str]:
         """In the family of the original: libvirt takes a total limit, or
         one for each direction, not both.  Without one it is a total, so
         that reads and writes together get the cap.  Bursts would go beyond
         it.
         """
-        wanted = max(1, int(number(knob, value_)))
+        wanted = max(1, int(number(knob, cap)))
         split = {disk for key, text in original.items() if int(text)
                  for disk, _, name in [key.partition('.')]
                  if name in base[1:]}
@@ -348,10 +348,10 @@ def parts(knob: Knob, values: Values) -> dict[str, dict[str, str]]:
     return by_part
 
 
-def told(snapshot: Snapshot, knob: Knob, record: Values
-         ) -> tuple[dict[str, str], set[str]]:
-    """Return what a record tells of the domain as it is, and the parts of
-    which it does not tell enough.
+def recorded(snapshot: Snapshot, knob: Knob, record: Values
+             ) -> tuple[dict[str, str], set[str]]:
+    """Return what a record says of the domain as it is, and the parts of
+    which it does not say enough.
 
     Of disks that are gone nothing is set.  Those that a record does not
     name, while it names others, came later: no cap was on them.

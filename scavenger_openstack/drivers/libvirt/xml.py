@@ -95,7 +95,7 @@ class Domain:
     scheduler of vCPUs that heed no CPU quota.  ``fixed_memory``: why none of
     its memory can be given back.  ``record``: see :mod:`.metadata`.
 
-    ``interfaces`` are network devices of the host; ``unseen_interfaces``
+    ``interfaces`` are network devices of the host; ``other_interfaces``
     counts those that have none (SR-IOV, vhost-user).
     """
 
@@ -112,7 +112,7 @@ class Domain:
     balloon_bytes: int
     disks: tuple[Disk, ...]
     interfaces: tuple[str, ...]
-    unseen_interfaces: int
+    other_interfaces: int
     pins: Mapping[int, frozenset[int]]
     allowed_cpus: frozenset[int] | None
     numa_nodes: frozenset[int] | None
@@ -222,7 +222,7 @@ def _domain(root: ElementTree.Element, floors: Mapping[Knob, float]
         balloon_bytes=min(_bytes(root.find('currentMemory')) or memory,
                           memory),
         disks=tuple(_disks(root)), interfaces=devices,
-        unseen_interfaces=len(interfaces) - len(devices),
+        other_interfaces=len(interfaces) - len(devices),
         pins=pins, allowed_cpus=allowed,
         numa_nodes=_numa_nodes(root),
         dedicated_cpus=cputune.reserved(flavor.cpus, pins, emulator_pin,

@@ -57,6 +57,7 @@ class Network:
         self._withheld: dict[str, int] = {}
         self._speeds: dict[str, float] = {}
         self._ticks = 0
+        self.executor = base.new_executor()
 
     def attach(self, workload: str, interface: devices.Interface) -> None:
         """From now on ``interface`` carries the traffic of ``workload``.

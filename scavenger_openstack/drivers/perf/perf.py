@@ -113,7 +113,6 @@ class Perf:
         self._known: dict[str, _Measured] = {}
         self._logged = logged or log_once.LogOnce()
         self._cpus = online_cpus.OnlineCpus(self._root_dir, self._logged)
-        self._logged_grade: Grade | None = None
         self._standstill = standstill.Standstill(settings.min_running_share)
         self._retry_s = 0.0
         self._of = 0
@@ -154,10 +153,9 @@ class Perf:
     def _log_grade(self) -> None:
         """Log the grade at the first tick, and when it changes."""
         grade = self.grade
-        if grade != self._logged_grade:
+        if self._logged.due(('perf', 'grade'), grade):
             LOG.log(logging.WARNING if self._standstill.why else logging.INFO,
                     'grade %s', grade)
-        self._logged_grade = grade
 
     def _find_grade(self) -> Grade:
         if self._mount is None:

@@ -15,6 +15,7 @@ import time
 
 import fixtures
 
+from scavenger_openstack.drivers import calls
 from scavenger_openstack.drivers.libvirt import client
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import domain_life
@@ -34,14 +35,15 @@ RACED = 'was started again while its limit'
 class WordsCase(domain_life.LifeCase):
     """Two VMs, whose limits change in each tick."""
 
-    capped: tuple[str, ...] = ('one', 'two')
+    names: tuple[str, ...] = ('one', 'two')
+    capped = names
 
     def begin(self, *, own_network: bool = False) -> hypervisor.Hypervisor:
         host = self.hypervisor(own_network=own_network)
         guests = [virtual_host.tiny(
             name, machine='pc', paused=False, disks=(
                 domain_guest.Disk.make(host.disks / name, 2**20),))
-            for name in ('one', 'two')]
+            for name in self.names]
         self.uuids = {guest.name: guest.uuid for guest in guests}
         host.start_all(guests)
         self.agents = [self.quick(host)]
@@ -183,6 +185,42 @@ class TestQemu(WordsCase):
         os.kill(pid, signal.SIGCONT)
         self.over(f'domain {uuid}: its QEMU does not answer',
                   told=f'domain {uuid}: its QEMU answers again')
+
+
+class TestManyQemus(WordsCase):
+
+    names = capped = tuple(map('vm{}'.format, range(6)))
+
+    def test_are_frozen(self) -> None:
+        """Few calls hang; when they come back, all have their limits."""
+        host = self.begin()
+        agent, = self.agents
+        pids = [host.qemu_pid(name) for name in self.names[:5]]
+        for pid in pids:
+            self.stop(pid)
+        most = 0
+
+        def full() -> bool:
+            nonlocal most
+            most = max(most, sum(thread.name.startswith('call ')
+                                 for thread in threading.enumerate()))
+            return self.said('calls to libvirt hang') > 0
+
+        self.ticks_until('word', full)
+        for _ in range(4):
+            self.ticks_until('a tick', lambda: full() or True)
+        self.assertLessEqual(most, calls.MOST)
+        self.assertEqual('is slow', agent.driver.libvirt_facts()['state'])
+        self.assertEqual(calls.MOST - 1, len(agent.driver.executor.hanging))
+        # What is not called is not pending either: it is tried again.
+        self.assertLess(len(agent.driver.libvirt_facts()['waits']),
+                        2 * calls.MOST)
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+        self.ticks_until('its end', lambda: self.all_held() and self.said(
+            'libvirt answers in time again'))
+        self.assertEqual({}, dict(agent.driver.executor.hanging))
+        self.nothing_held(agent)
 
 
 @tiers.only_in_all('other events show how a fault is logged, too')

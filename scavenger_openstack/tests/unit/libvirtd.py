@@ -27,6 +27,7 @@ DEADLINE_S = 30.0
 WAIT_S = 0.000123
 MEMORY_KIB = 2**20
 UUID = '11111111-2222-3333-4444-555555555555'
+OCCUPIED = 3
 ODD_UUID = '99999999-2222-3333-4444-555555555555'
 
 
@@ -58,7 +59,7 @@ class Machine:
     def __init__(self, run_dir: pathlib.Path, vcpus: int) -> None:
         self.run_dir = run_dir
         self.vcpus = vcpus
-        self.persistent = False
+        self.persistent = self.occupied = False
         self.runs = True
         self.calls: collections.Counter[str] = collections.Counter()
         self.before: dict[str, Callable[[], object]] = {}
@@ -114,12 +115,19 @@ class Odd:
 
     def __init__(self) -> None:
         self.looks = 0
+        self.hangs = False
 
     def UUIDString(self) -> str:
         return ODD_UUID
 
     def state(self) -> list[int]:
         return [0, 0]
+
+    def controlInfo(self) -> list[int]:
+        return [OCCUPIED * self.hangs, 0, 1000]
+
+    def jobStats(self) -> dict[str, int]:
+        return {}
 
     def XMLDesc(self, flags: int = 0) -> str:
         self.looks += 1
@@ -163,8 +171,7 @@ class Domain:
         self._called('balloon').balloon_kib = kib
 
     def controlInfo(self) -> list[int]:
-        self._called('control')
-        return [0, 0, 0]
+        return [OCCUPIED * self._called('control').occupied, 0, 1000]
 
     def jobStats(self) -> dict[str, int]:
         return {}
@@ -262,6 +269,8 @@ class Library:
             raise AttributeError(name)
         if name == 'VIR_DOMAIN_JOB_NONE':
             return 0
+        if name == 'VIR_DOMAIN_CONTROL_OCCUPIED':
+            return OCCUPIED
         return self._numbers.setdefault(name, 1 << len(self._numbers))
 
     def getVersion(self) -> int:
@@ -291,7 +300,7 @@ class Libvirtd(fixtures.Fixture):
             'qemu:///system', run_dir=str(self.path), timeout_s=30.0)
         self.addCleanup(self.driver.close)
         until_s = time.monotonic() + DEADLINE_S
-        while not self.driver._libvirt.logged:
+        while self.driver._libvirt.versions.qemu is None:
             assert time.monotonic() < until_s
             time.sleep(0.001)
 

@@ -34,8 +34,8 @@ PRIVATE: Mapping[str, tuple[Collection[str], str]] = {
         {'_done', '_orders', '_tagged'}, 'that nothing piles up'),
     'tests/unit/drivers/kernel/test_sched_switch.py': (
         {'_memory', '_open', '_visit'}, 'a kernel without BPF'),
-    'tests/unit/drivers/libvirt/test_known.py': (
-        {'_asked', '_made'}, 'that nothing piles up'),
+    'tests/unit/drivers/libvirt/test_tracked.py': (
+        {'_made', '_wanted'}, 'that nothing piles up'),
     'tests/unit/libvirtd.py': (
         {'_cache', '_libvirt'}, 'what the driver knows, and has logged'),
     'tests/unit/nova/test_notifier.py': (

@@ -51,6 +51,9 @@ CAPS: dict[Knob, Value] = {Knob.CPU_SET: '0-1', Knob.CPU_CORES: 0.5}
 class Nowhere:
     """Knobs that take any value."""
 
+    def __init__(self) -> None:
+        self.executor = base.new_executor()
+
     def read(self, workload: str, knob: Knob,
              state: base.KnobState | None = None) -> Value | None:
         return None

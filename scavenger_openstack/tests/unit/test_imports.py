@@ -41,9 +41,9 @@ the contract of drivers by those that play one, and algorithms by decisions.
 
 PLAY_A_DRIVER = ('recording', 'simulator')
 
-DRIVERS = {'base': 0, 'calls': 0, 'still_host': 1, 'kernel': 1, 'cgroup': 2,
-           'delay': 2, 'network': 2, 'resctrl': 2, 'qemu': 3, 'direct': 4,
-           'libvirt': 4, 'perf': 4, 'prerequisites': 4, 'host': 5}
+DRIVERS = {'base': 1, 'calls': 0, 'still_host': 2, 'kernel': 2, 'cgroup': 3,
+           'delay': 3, 'network': 3, 'resctrl': 3, 'qemu': 4, 'direct': 5,
+           'libvirt': 5, 'perf': 5, 'prerequisites': 5, 'host': 6}
 """The rooms and modules of ``drivers`` and their levels; likewise."""
 
 HOMES = {

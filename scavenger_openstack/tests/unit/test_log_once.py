@@ -52,6 +52,18 @@ class TestLogOnce(testtools.TestCase):
             self.assertEqual([name == 'a'], self.due(name))
             self.logged.forget(name)
 
+    def test_all_problems_that_there_are(self) -> None:
+        self.assertEqual(['a', 'b'], self.logged.all_due({'a': 1, 'b': 1}))
+        self.assertEqual(['a'], self.logged.all_due({'a': 2, 'b': 1}))
+        self.assertEqual(['c'], self.logged.all_due({'b': 1, 'c': 1}))
+        self.assertEqual(['a'], self.logged.all_due({'a': 2}))
+        self.assertEqual([], self.logged.all_due({'a': 2}))
+
+    def test_a_clock_that_is_set_back(self) -> None:
+        self.assertEqual([True, False, True], [
+            self.logged.due('a', now_s=now_s, every_s=60.0)
+            for now_s in (500.0, 501.0, 1.0)])
+
     def test_a_bounded_rate(self) -> None:
         def due(now_s: float) -> bool:
             return self.logged.due('a', now_s=now_s, every_s=60.0)

@@ -18,7 +18,7 @@ from scavenger_openstack.conductor import directives
 from scavenger_openstack.db import directives as rows
 from scavenger_openstack.db.flavor_tags import FlavorTag
 from scavenger_openstack.decision import tags
-from scavenger_openstack.drivers.libvirt import known
+from scavenger_openstack.drivers.libvirt import tracked
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Workload
@@ -86,8 +86,8 @@ class PriorityTest(testtools.TestCase):
         agent.follow(codec.decode(codec.encode(report.Directives(
             issued_s=1.0, digest='d', tags=found)), report.Directives,
             report.MAX_ANSWER_BYTES), 1.0)
-        allowed = known.Allowed()
-        allowed.ask(agent.orders.background)
+        allowed = tracked.Allowed()
+        allowed.want(agent.orders.background)
         sample = tags.Tags().apply(HostSample('h', 'b', 1.0, 1.0, tuple(
             WorkloadSample(allowed.of(Workload(
                 one.name, Priority(one.here or 'foreground'),

@@ -424,11 +424,11 @@ class Foreign(LimitsTestCase):
         while self.refused() and time.monotonic() < end_s:
             self.tick(*wishes)
 
-    @staticmethod
-    def join_removers() -> None:
-        for thread in threading.enumerate():
-            if thread.name == 'domain-remover':
-                thread.join(libvirtd.DEADLINE_S)
+    def wait_for_calls(self) -> None:
+        end_s = time.monotonic() + libvirtd.DEADLINE_S
+        while UUID in self.driver.executor.busy:
+            self.assertLess(time.monotonic(), end_s)
+            time.sleep(0.001)
 
     def test_ours_stays(self) -> None:
         busy = [libvirtd.libvirtError('busy') for _ in range(3)]
@@ -456,18 +456,22 @@ class Foreign(LimitsTestCase):
         self.tick((CORES, 0.5))
         self.assertEqual(50_000, self.machine.quota)
 
-    def test_ours_since_a_call_hung(self) -> None:
+    def test_ours_after_a_call_hung(self) -> None:
+        """What hung would remove it: so it waits."""
         def again() -> None:
             self.machine.start()
             self.libvirtd.tell(until=lambda: not self.refused())
-            self.tick((CORES, 0.5))
-            done.set()
+            thread.start()
+            thread.join(0.1)
+            self.assertTrue(thread.is_alive())
+            self.assertNotIn(CORES, self.leases.held())
 
-        done = threading.Event()
+        thread = threading.Thread(target=self.tick, args=((CORES, 0.5),))
         self.machine.before['quota'] = again
         self.tick()
-        self.assertTrue(done.wait(libvirtd.DEADLINE_S))
-        self.join_removers()
+        self.wait_for_calls()
+        thread.join(libvirtd.DEADLINE_S)
+        self.assertEqual(50_000, self.machine.quota)
         self.assertIn(CORES, self.leases.held())
         self.assertEqual([metadata.uri(Knob.CPU_CORES)],
                          list(self.machine.records))
@@ -475,13 +479,13 @@ class Foreign(LimitsTestCase):
     def test_a_record_that_just_went_is_not_foreign(self) -> None:
         self.until_removed()
         self.tick((CORES, 0.5))
-        self.join_removers()
-        removers = self.machine.calls['in domain-remover']
+        self.wait_for_calls()
+        removers = self.machine.calls[f'in call {UUID}']
         self.machine.start()
         self.machine.before['XMLDesc'] = lambda: self.driver.refresh({})
         self.driver.notify(base.Removed(*CORES))
         time.sleep(0.05)
-        self.assertEqual(removers, self.machine.calls['in domain-remover'])
+        self.assertEqual(removers, self.machine.calls[f'in call {UUID}'])
 
 
 class Unreadable(Foreign):

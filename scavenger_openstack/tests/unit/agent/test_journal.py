@@ -20,7 +20,7 @@ from scavenger_openstack.decision import orders
 from scavenger_openstack.decision import removal
 from scavenger_openstack.decision import settle
 from scavenger_openstack.drivers.base import MADE_AGAIN
-from scavenger_openstack.drivers.libvirt import ends as domain_ends
+from scavenger_openstack.drivers.libvirt import domain_cache
 from scavenger_openstack.grounds import Ground
 from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack.tests.unit.agent import limits
@@ -270,24 +270,24 @@ class AnsweredTest(testtools.TestCase):
 class EndsTest(testtools.TestCase):
 
     def test_why_is_that_of_the_last_run(self) -> None:
-        ends = domain_ends.Ends()
+        ends = domain_cache.Ends()
         again = 'a, and was started again'
         ends.begins(UUID)
-        self.assertEqual(domain_ends.AGAIN, ends.again(UUID))
+        self.assertEqual(domain_cache.AGAIN, ends.again(UUID))
         ends.over(UUID)
         self.assertIsNone(ends.why(UUID))
-        ends.tell(UUID, 'a')
+        ends.record(UUID, 'a')
         self.assertEqual(('a', again), (ends.why(UUID), ends.again(UUID)))
         ends.begins(UUID)
         self.assertEqual((again, again), (ends.why(UUID), ends.again(UUID)))
         ends.over(UUID)
         self.assertIsNone(ends.why(UUID))
         ends.begins(UUID)
-        self.assertEqual(domain_ends.AGAIN, ends.why(UUID))
+        self.assertEqual(domain_cache.AGAIN, ends.why(UUID))
 
     def test_so_many_are_remembered(self) -> None:
-        ends = domain_ends.Ends()
-        for number in range(2 * domain_ends.MOST):
-            ends.tell(str(number), 'a')
+        ends = domain_cache.Ends()
+        for number in range(2 * domain_cache.MOST_ENDS):
+            ends.record(str(number), 'a')
             ends.begins(str(number))
-        self.assertEqual(domain_ends.AGAIN, ends.again('0'))
+        self.assertEqual(domain_cache.AGAIN, ends.again('0'))

@@ -413,7 +413,7 @@ class Writing(testtools.TestCase):
         self.begin(*(f'h{number:02}' for number in range(60)))
         self.turn()
         for thread in threading.enumerate():
-            if thread.name.startswith('placement-'):
+            if thread.name.startswith('placement '):
                 thread.join(LONG_S)
         self.assertEqual(before, threading.active_count())
 

@@ -27,7 +27,7 @@ class Unmet(testtools.TestCase):
     def answer(self) -> None:
         """The balloon driver has moved the balloon in this run."""
         for kib in (1024, 1020):
-            self.balloons.see(
+            self.balloons.update(
                 seen(more=f'<currentMemory>{kib}</currentMemory>'))
 
     def unmet(self, kib: int = 512, *, after_s: float = 1.0,

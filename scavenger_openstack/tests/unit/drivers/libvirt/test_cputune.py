@@ -13,7 +13,7 @@ import testtools
 
 from scavenger_openstack.algorithms.scavenger import pins
 from scavenger_openstack.drivers.libvirt.domain_cache import Snapshot
-from scavenger_openstack.drivers.libvirt import known
+from scavenger_openstack.drivers.libvirt import tracked
 from scavenger_openstack.drivers.libvirt import xml
 from scavenger_openstack import errors
 from scavenger_openstack.tests.unit.drivers.libvirt.domain_texts import domain
@@ -145,7 +145,7 @@ class Reserved(testtools.TestCase):
             where.mkdir(parents=True)
             (where / 'thread_siblings_list').write_text(
                 f'{cpu % 4},{cpu % 4 + 4}\n')
-        allowed = known.Allowed(root_dir=str(root))
+        allowed = tracked.Allowed(root_dir=str(root))
         dedicated = {'hw:cpu_policy': 'dedicated',
                      'hw:emulator_threads_policy': 'isolate'}
         alone = {1, 2, 3, 5, 6, 7}

@@ -77,10 +77,10 @@ class Events(testtools.TestCase):
 
     def test_one_that_hangs(self) -> None:
         """The others are looked at, and it is, when it ends."""
-        self.useFixture(fixtures.MonkeyPatch(
-            f'{domain_cache.__name__}.HANGS_S', 0.05))
+        self.libvirtd.driver.executor.patience_s = 0.05
         ends, odd = threading.Event(), self.libvirtd.library.odd
         self.addCleanup(ends.set)
+        odd.hangs = True
         self.useFixture(fixtures.MonkeyPatch(
             f'{libvirtd.__name__}.Odd.state', lambda _: (
                 ends.wait(libvirtd.DEADLINE_S), [0, 0])[1]))
@@ -91,6 +91,7 @@ class Events(testtools.TestCase):
             self.libvirtd.happens('TUNABLE', odd)
             self.wait_for(cores)
         self.assertEqual(0, odd.looks)
+        odd.hangs = False
         ends.set()
         end_s = time.monotonic() + libvirtd.DEADLINE_S
         while 'its QEMU answers again' not in self.log.output:

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What has no common cause is told as it is; hangs of real libvirtds are
+"""What has no common cause is logged as it is; hangs of real libvirtds are
 in the functional tests."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-import logging
 import threading
 import time
 from typing import Any
@@ -46,16 +45,17 @@ class Words(testtools.TestCase):
     def setUp(self) -> None:
         super().setUp()
         self.useFixture(fixtures.MonkeyPatch(
-            f'{health.__name__}.LOOK_S', 0.01))
-        found = self.useFixture(libvirtd.Libvirtd())
+            f'{health.__name__}.PROBE_S', 0.01))
+        host = self.useFixture(libvirtd.Libvirtd())
         self.log = self.useFixture(fixtures.FakeLogger())
-        self.machine, self.library = found.machine, found.library
+        self.machine, self.library = host.machine, host.library
         self.idle: set[str] = set()
+        self.executor = calls.Executor('call', TIMEOUT_S)
         self.health = health.Health(
-            client.Libvirt('qemu:///system'), TIMEOUT_S,
+            client.Libvirt('qemu:///system'), self.executor, TIMEOUT_S,
             self.idle.__contains__)
         self.addCleanup(self.health.close)
-        self.unsaid: list[tuple[str, Knob]] = []
+        self.reset: list[tuple[str, Knob]] = []
 
     def wait_for(self, done: Callable[[], object]) -> None:
         end_s = time.monotonic() + libvirtd.DEADLINE_S
@@ -65,116 +65,169 @@ class Words(testtools.TestCase):
 
     def failed(self, key: tuple[str, Knob] = KEY) -> None:
         self.health.failed(key, 'something odd', lambda:
-                            self.unsaid.append(key))
+                            self.reset.append(key))
 
-    def hang(self) -> threading.Event:
-        """Each look at a QEMU does, until that is set."""
+    def hang(self, *uuids: str, qemu: bool = True) -> Callable[[], None]:
+        """Let a write to each hang; returns what ends that.
+
+        :param qemu: libvirt says that it waits for a QEMU
+        """
         go = threading.Event()
         self.addCleanup(go.set)
+        self.machine.occupied = qemu
+        for uuid in uuids or (libvirtd.UUID,):
+            call = self.executor.submit(uuid, lambda: go.wait(
+                libvirtd.DEADLINE_S))
+            self.wait_for(lambda call=call: call.began_s)  # type: ignore[misc]
+            self.health.timed_out([(uuid, Knob.CPU_CORES)], call.done)
 
-        def control() -> None:
-            if not go.is_set():
-                self.machine.before['control'] = control
-            go.wait()
+        def end() -> None:
+            self.machine.occupied = False
+            go.set()
 
-        self.machine.before['control'] = control
-        return go
+        return end
 
-    def raises(self, call: str, **error: str) -> None:
-        """Each such call does, with this code or domain of libvirt."""
+    def asked(self) -> int:
+        return self.machine.calls['control']
+
+    def no_answer(self) -> None:
+        """Let each question about a domain break its connection."""
         def fail() -> None:
-            self.machine.before[call] = fail
-            raise Error(**{kind: getattr(self.library, name)
-                           for kind, name in error.items()})
-        self.machine.before[call] = fail
+            self.machine.before['control'] = fail
+            raise Error(domain=self.library.VIR_FROM_RPC)
+        self.machine.before['control'] = fail
 
     def no_connection(self, uri: str) -> Any:
         raise libvirtd.libvirtError('no connection')
 
+    def test_a_qemu_that_hangs(self) -> None:
+        end = self.hang()
+        self.wait_for(lambda: 'does not answer' in self.log.output)
+        self.failed()       # of the same cause: it has no line
+        facts = self.health.facts()
+        self.assertEqual(
+            ('answers', {libvirtd.UUID: 0}, [' '.join(KEY)]),
+            (facts['state'], facts['domains'], facts['waits']))
+        self.assertRaises(handle.Busy, self.written)
+        end()
+        self.wait_for(lambda: 'its QEMU answers again' in self.log.output)
+        self.assertEqual([KEY], self.reset)
+        self.assertIn('limits that were late: 1', self.log.output)
+        self.assertEqual(2, len(self.log.output.splitlines()))
+        self.written()
+
+    def written(self) -> None:
+        with self.health.domain(libvirtd.UUID):
+            pass
+
     def test_one_that_is_gone_does_not_answer_again(self) -> None:
-        go = self.hang()
+        self.machine.occupied = True
         self.failed()
         self.wait_for(lambda: 'does not answer' in self.log.output)
-        time.sleep(0.1)     # many looks
-        self.assertEqual(1, self.machine.calls['control'])
-        self.raises('control', code='VIR_ERR_NO_DOMAIN')
-        go.set()
+        self.useFixture(fixtures.MonkeyPatch(
+            f'{libvirtd.__name__}.Connection.lookupByUUIDString', self.gone))
         self.wait_for(lambda: not self.health.facts()['domains'])
+        self.failed()
+        self.wait_for(lambda: len(self.reset) == 2)
         self.assertNotIn('again', self.log.output)
         self.assertNotIn('odd', self.log.output)
-        self.assertEqual([KEY], self.unsaid)
+        self.assertEqual([KEY, KEY], self.reset)
+
+    def gone(self, connection: Any, uuid: str) -> None:
+        raise Error(code=self.library.VIR_ERR_NO_DOMAIN)
 
     def test_our_own_limit_may_be_the_cause(self) -> None:
-        go = self.hang()
-        self.addCleanup(go.set)
         self.idle.add(KEY[0])
+        self.machine.occupied = True
         self.failed()
         self.wait_for(lambda: 'does not answer' in self.log.output)
         self.assertIn('our own limit cpu_idle may be the cause',
                       self.log.output)
 
-    def test_nothing_answers_again_when_libvirt_goes(self) -> None:
-        self.nothing_answers_again(self.failed)
-
-    def test_nor_when_what_was_late_comes_back(self) -> None:
-        done = threading.Event()
-        self.nothing_answers_again(
-            lambda: self.health.timed_out([KEY], done), done)
-
-    def nothing_answers_again(self, begin: Callable[[], object],
-                             *events: threading.Event) -> None:
-        go = self.hang()
-        begin()
+    def test_nothing_answers_again_when_a_connection_breaks(self) -> None:
+        end = self.hang()
         self.wait_for(lambda: 'does not answer' in self.log.output)
-        self.wait_for(lambda: self.machine.calls['control'] == 1)
-        self.raises('control', domain='VIR_FROM_RPC')
-        for event in (go, *events):
-            event.set()
-        self.wait_for(lambda: self.machine.calls['control'] > 5)
+        self.no_answer()
+        end()
+        before = self.asked()
+        self.wait_for(lambda: self.asked() > before + 5)
         self.assertNotIn('again', self.log.output)
         del self.machine.before['control']
         self.wait_for(lambda: 'its QEMU answers again' in self.log.output)
         self.assertEqual(2, len(self.log.output.splitlines()))
 
-    def test_so_many_looks_hang(self) -> None:
-        go = self.hang()
-        keys = [(libvirtd.UUID[:-1] + str(number), Knob.CPU_CORES)
-                for number in range(calls.MOST + 3)]
-        for key in keys:
-            self.failed(key)
-        self.wait_for(lambda: len(self.health.facts()['domains'])
-                      == calls.MOST)
-        time.sleep(0.3)     # many looks
-        self.assertEqual(calls.MOST,
-                         self.machine.calls['control'])
-        self.assertNotIn('odd', self.log.output)
-        go.set()
-        self.wait_for(lambda: not self.health.facts()['domains'])
-        self.wait_for(lambda: self.log.output.count('odd') == 3)
-        self.assertEqual(calls.MOST,
-                         self.log.output.count('again'))
+    def test_twenty_that_hang(self) -> None:
+        """What is not called for that has one line of its own."""
+        uuids = [f'{libvirtd.UUID[:-2]}{number}' for number in range(10, 30)]
+        end = self.hang(*uuids[:calls.MOST - 1])
+        for uuid in uuids[calls.MOST - 1:]:
+            call = self.executor.submit(uuid, self.fail)
+            self.assertTrue(self.executor.wait(call, 0.0))
+            self.assertIsInstance(call.error, calls.NotCalled)
+        self.wait_for(lambda: 'no more are made' in self.log.output)
+        facts = self.health.facts()
+        self.assertEqual(('is slow', calls.MOST - 1),
+                         (facts['state'], len(facts['domains'])))
+        before = self.asked()
+        self.wait_for(lambda: self.asked() > before + 5)
+        self.assertEqual(calls.MOST, len(self.log.output.splitlines()))
+        end()
+        self.wait_for(lambda: self.health.facts()['state'] == 'answers')
+        self.wait_for(lambda: self.log.output.count(
+            'its QEMU answers again') == calls.MOST - 1)
+        self.assertEqual(1, self.log.output.count(
+            'libvirt answers in time again'))
 
-    def test_a_write_to_one_that_migrates_asks_for_no_connection(self
-                                                                 ) -> None:
+    def test_libvirt_hangs(self) -> None:
+        go = threading.Event()
+        self.addCleanup(go.set)
+        self.machine.before['control'] = go.wait
+        self.failed()
+        self.wait_for(lambda: 'libvirt does not answer' in self.log.output)
+        self.assertEqual('does not answer', self.health.facts()['state'])
+        self.assertRaises(client.Unreachable, self.written)
+        go.set()
+        self.wait_for(lambda: not self.health.down)
+        self.written()
+        self.assertEqual([KEY], self.reset)
+        self.assertIn('limits that were late: 1', self.log.output)
+        self.assertEqual(2, len(self.log.output.splitlines()))
+
+    def test_a_call_hangs_that_waits_for_no_qemu(self) -> None:
+        """With all others hanging, too, no question is left to ask."""
+        end = self.hang(*map(str, range(calls.MOST - 1)))
+        go = threading.Event()
+        self.addCleanup(go.set)
+        self.machine.before['control'] = go.wait
+        look = self.executor.submit('look', lambda: go.wait(
+            libvirtd.DEADLINE_S), brief=True)
+        self.health.suspect()
+        self.wait_for(lambda: 'libvirt does not answer' in self.log.output)
+        go.set()
+        end()
+        self.wait_for(look.done.is_set)
+        self.wait_for(lambda: not self.health.down)
+
+    def test_a_write_to_one_that_migrates(self) -> None:
+        """That is no warning, and asks for no connection."""
         self.useFixture(fixtures.MonkeyPatch(
             f'{libvirtd.__name__}.Domain.jobStats', lambda _: {'type': 5}))
-        log = self.useFixture(fixtures.FakeLogger(level=logging.DEBUG))
         before = self.machine.calls['open']
         for _ in range(20):
-            with testtools.ExpectedException(handle.Busy), \
-                    self.health.domain(libvirtd.UUID):
-                pass
+            self.assertRaises(handle.Busy, self.written)
+            self.failed()
             time.sleep(0.01)
         self.assertTrue(self.machine.calls['open'] - before <= 2,
-                        self.machine.calls)     # for the writes and looks
-        self.assertEqual(1, log.output.count('migrates'))
+                        self.machine.calls)     # for the writes and questions
+        self.assertEqual([libvirtd.UUID], list(self.health.facts()['domains']))
+        self.assertEqual(('', [KEY] * 20), (self.log.output, self.reset))
 
     def test_no_thread_can_be_started(self) -> None:
         """For a while; then it is found out that libvirt answers."""
         start, can = threading.Thread.start, threading.Event()
 
         def odd(thread: threading.Thread) -> None:
-            if thread.name == 'libvirt-health-call' and not can.is_set():
+            if thread.name.startswith('Thread-') and not can.is_set():
                 raise RuntimeError("can't start new thread")
             start(thread)
 
@@ -196,34 +249,41 @@ class Words(testtools.TestCase):
 
     def test_failures_of_one_domain_have_one_line(self) -> None:
         other = (KEY[0], Knob.IO_OPS_PER_S)
-        self.machine.before['control'] = lambda: self.failed(other)
+        waits = threading.Event()
+        self.addCleanup(waits.set)
+        self.machine.before['control'] = waits.wait
+        self.health.check([KEY[0]])
+        self.wait_for(lambda: 'control' not in self.machine.before)
         self.failed()
-        self.wait_for(lambda: self.log.output)
+        self.failed(other)
+        before = self.log.output
+        waits.set()
+        self.wait_for(lambda: 'odd' in self.log.output)
         self.assertEqual('something odd; 1 more of its limits failed\n',
-                         self.log.output)
-        self.assertEqual([other], self.unsaid)
+                         self.log.output[len(before):])
+        self.assertEqual([other], self.reset)
 
     def test_a_failure_while_libvirt_is_gone(self) -> None:
         self.health.lost('it is gone')
         self.failed()
-        self.health.lost('still gone', 'another way')
+        self.health.lost('still gone')
         self.assertEqual('cannot be reached', self.health.facts()['state'])
-        self.health.back('another way')
         self.health.back()
-        self.assertEqual([KEY], self.unsaid)
+        self.assertEqual([KEY], self.reset)
         first, last = self.log.output.splitlines()
         self.assertIn('libvirt cannot be reached (it is gone)', first)
         self.assertIn('limits that were late: 1', last)
         self.assertEqual('answers', self.health.facts()['state'])
 
-    def test_one_that_is_told_before_libvirt_is_known_to_be_gone(self
-                                                                 ) -> None:
+    def test_one_that_fails_before_libvirt_is_known_to_be_gone(self
+                                                               ) -> None:
         self.machine.before['control'] = lambda: self.health.lost('gone')
         self.failed()
         self.wait_for(lambda: self.health.down)
         self.failed()
         self.health.back()
         self.assertNotIn('odd', self.log.output)
+        self.assertEqual([KEY, KEY], self.reset)
 
     def test_the_status_says_why(self) -> None:
         for why in ('connection refused', 'permission denied'):
@@ -245,46 +305,59 @@ class Words(testtools.TestCase):
         self.wait_for(lambda: not self.health.down)
 
     def test_libvirt_is_slow(self) -> None:
-        done = threading.Event()
-        self.health.timed_out([KEY], done)
+        end = self.hang(qemu=False)
         self.wait_for(lambda: self.log.output)
         self.assertEqual(('is slow', [f'{libvirtd.UUID} cpu_cores'], {}), (
             self.health.facts()['state'], self.health.facts()['waits'],
             self.health.facts()['domains']))
-        done.set()
+        end()
         self.wait_for(lambda: 'again' in self.log.output)
         first, last = self.log.output.splitlines()
         self.assertIn('libvirt is slow', first)
         self.assertIn('limits that were late: 1', last)
 
     def test_late_by_a_little(self) -> None:
-        done = threading.Event()
-        self.health.timed_out([KEY], done)
-        done.set()
+        self.executor.patience_s = libvirtd.DEADLINE_S
+        end = self.hang(qemu=False)
+        end()
         self.wait_for(lambda: not self.health.facts()['waits'])
-        self.assertEqual('', self.log.output)
+        before = self.asked()
+        self.health.suspect()
+        time.sleep(0.05)
+        self.assertEqual((before, ''), (self.asked(), self.log.output))
 
     def test_one_that_is_late_with_each_answer(self) -> None:
-        """That is told once, and again when it lasts or its QEMU is new."""
-        log = self.useFixture(fixtures.FakeLogger(level=logging.INFO))
-
+        """That is logged once, and again when it lasts or its QEMU is new."""
         def lines() -> list[str]:
             return [line.split('its QEMU ')[1].split()[0]
-                    for line in log.output.splitlines()]
+                    for line in self.log.output.splitlines()]
+
+        def fault(*, logged: bool = True) -> None:
+            before = len(lines())
+            self.machine.occupied = True
+            self.health.check([libvirtd.UUID])
+            self.wait_for(lambda: self.health.facts()['domains'])
+            self.wait_for(lambda: not logged or len(lines()) > before)
+
+        def over() -> None:
+            self.machine.occupied = False
+            self.wait_for(lambda: not self.health.facts()['domains'])
 
         first = ['does', 'answers']
-        for _ in range(3):
-            self.health.domain_silent(libvirtd.UUID, 'disks')
-            self.health.domain_heard(libvirtd.UUID, 'disks')
+        fault()
+        over()
+        for _ in range(2):
+            fault(logged=False)
+            over()
         self.assertEqual(first, lines())
         self.health.gone(libvirtd.UUID)
-        self.health.domain_silent(libvirtd.UUID, 'disks')
-        self.health.domain_heard(libvirtd.UUID, 'disks')
+        fault()
+        over()
         self.assertEqual(2 * first, lines())
-        self.health.domain_silent(libvirtd.UUID, 'disks')
+        fault(logged=False)
         self.assertEqual(2 * first, lines())
         self.useFixture(fixtures.MonkeyPatch(
             f'{health.__name__}.QUIET_S', 0.1))
         self.wait_for(lambda: len(lines()) == 5)
-        self.health.domain_heard(libvirtd.UUID, 'disks')
+        over()
         self.assertEqual(3 * first, lines())

@@ -149,14 +149,14 @@ class Disks(testtools.TestCase):
                 for way in ('total', 'read', 'write')}
         self.assertEqual(
             ({key: '1' for key in both if 'vdb' in key}, set()),
-            knobs.told(one, Knob.IO_BYTES_PER_S, both))
+            knobs.recorded(one, Knob.IO_BYTES_PER_S, both))
 
     def test_plugged_since(self) -> None:
         """What the record says of one disk says nothing of another."""
         one = seen(disks=disk('vda') + disk('vdb', 'read_bytes_sec=3'))
         record = {f'vda.{way}_bytes_sec': '0'
                   for way in ('total', 'read', 'write')}
-        self.assertEqual((record, set()), knobs.told(
+        self.assertEqual((record, set()), knobs.recorded(
             one, Knob.IO_BYTES_PER_S, record))
 
 

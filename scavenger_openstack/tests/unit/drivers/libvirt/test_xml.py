@@ -56,7 +56,7 @@ class TestDomain(testtools.TestCase):
             one.disks[0].family('bytes'), one.disks[0].family('iops'),
             one.disks[1].family('bytes')))
         self.assertEqual((('tap5c8a3f00-12', 'tap0'), 1),
-                         (one.interfaces, one.unseen_interfaces))
+                         (one.interfaces, one.other_interfaces))
         self.assertEqual(({0: {0}, 1: {1}}, {0, 1}, True),
                          (one.pins, one.allowed_cpus, one.dedicated))
         self.assertEqual((50000, 100000), (one.quota_us, one.period_us))
@@ -78,7 +78,7 @@ class TestDomain(testtools.TestCase):
     def test_no_disks_and_no_interfaces(self) -> None:
         one = xml.parse(domain(devices=''))
         self.assertEqual(((), (), 0, False), (
-            one.disks, one.interfaces, one.unseen_interfaces,
+            one.disks, one.interfaces, one.other_interfaces,
             one.has_balloon))
         one = xml.parse(domain(
             devices="<memballoon model='none'/>"))
@@ -125,7 +125,7 @@ class TestDomain(testtools.TestCase):
                 devices=f"<interface type='ethernet'><target dev='{name}'/>"
                         f"</interface><disk><target dev='{name}!'/></disk>"))
             self.assertEqual(((), 1, ()), (
-                one.interfaces, one.unseen_interfaces, one.disks), name)
+                one.interfaces, one.other_interfaces, one.disks), name)
 
     def test_vcpus_are_those_that_are_there_now(self) -> None:
         one = xml.parse(domain(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is kept of each VM that is watched, and which may be background.
+"""The VMs that are tracked, and which of them may be background.
 
 Only operators make a VM background: by its flavor, or, where the flavor says
 nothing, by the control plane of a host that allows that.  Source: DESIGN 6.
@@ -25,7 +25,7 @@ from scavenger_openstack.types import Workload
 TICKS_PER_S = 100       # USER_HZ, of Linux on all machines that run libvirt
 
 
-class KnownDomain:
+class TrackedDomain:
     """A domain, and the descriptors that are kept for it."""
 
     __slots__ = ('counters', 'files', 'snapshot', 'workload')
@@ -37,12 +37,6 @@ class KnownDomain:
         self.workload = workload
         self.counters = counters
         self.files = files
-
-
-def is_idle(tracked: KnownDomain | None) -> bool:
-    """Return whether a domain is idle for the scheduler; any thread may
-    ask."""
-    return tracked is not None and tracked.files.is_idle()
 
 
 class Allowed:
@@ -60,16 +54,16 @@ class Allowed:
                  ) -> None:
         self._floors = floors
         self._root_dir = root_dir
-        self._asked: Mapping[str, Floor] = {}
+        self._wanted: Mapping[str, Floor] = {}
         self._made: dict[str, Floor] = {}
 
-    def ask(self, asked: Mapping[str, Floor]) -> set[str]:
+    def want(self, wanted: Mapping[str, Floor]) -> set[str]:
         """These are to be, and no others; returns those that are not yet.
 
-        :param asked: with the floor that the flavor of each sets
+        :param wanted: with the floor that the flavor of each sets
         """
-        self._asked = asked
-        return {uuid for uuid, floor in asked.items()
+        self._wanted = wanted
+        return {uuid for uuid, floor in wanted.items()
                 if self._made.get(uuid) != floor}
 
     def forget(self, uuid: str) -> None:
@@ -79,13 +73,13 @@ class Allowed:
     def of(self, workload: Workload, *, specs_known: bool) -> Workload:
         """The workload, background if that is allowed and no flavor says
         something else."""
-        asked = self._asked.get(workload.id, self._made.get(workload.id))
-        if workload.source != 'default' or asked is None:
+        floor = self._wanted.get(workload.id, self._made.get(workload.id))
+        if workload.source != 'default' or floor is None:
             return workload
-        self._made[workload.id] = asked
+        self._made[workload.id] = floor
         return dataclasses.replace(
             workload, priority=Priority.BACKGROUND, source='override',
-            floor=self._floor(workload, asked, specs_known))
+            floor=self._floor(workload, floor, specs_known))
 
     def workload(self, snapshot: Snapshot) -> Workload:
         """The domain in the words of the controllers."""
@@ -98,7 +92,7 @@ class Allowed:
                       for cpu in workload.dedicated_cpus)))
         return self.of(workload, specs_known=domain.specs_known)
 
-    def _floor(self, workload: Workload, asked: Floor, specs_known: bool
+    def _floor(self, workload: Workload, wanted: Floor, specs_known: bool
                ) -> Floor:
         """The floor with that of the flavor, which only raises it.
 
@@ -107,11 +101,11 @@ class Allowed:
         what the file of this host says.
         """
         least = dict(workload.floor)
-        if not specs_known and Knob.MEMORY_BYTES in asked:
+        if not specs_known and Knob.MEMORY_BYTES in wanted:
             least[Knob.MEMORY_BYTES] = self._floors[Knob.MEMORY_BYTES]
         most = {Knob.CPU_CORES: workload.vcpus,
                 Knob.MEMORY_BYTES: workload.memory_allotment_bytes}
         return {**least, **{
             knob: max(least.get(knob, 0.0),
                       min(value, most.get(knob) or math.inf))
-            for knob, value in asked.items()}}
+            for knob, value in wanted.items()}}

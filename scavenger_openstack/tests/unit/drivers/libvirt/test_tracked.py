@@ -4,7 +4,7 @@ import dataclasses
 
 import testtools
 
-from scavenger_openstack.drivers.libvirt import known
+from scavenger_openstack.drivers.libvirt import tracked
 from scavenger_openstack.types import Floor
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
@@ -24,7 +24,7 @@ class AllowedTest(testtools.TestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.allowed = known.Allowed(HOSTS)
+        self.allowed = tracked.Allowed(HOSTS)
 
     def priority(self, workload: Workload = VM) -> Priority:
         return self.allowed.of(workload, specs_known=False).priority
@@ -32,14 +32,14 @@ class AllowedTest(testtools.TestCase):
     def floor(self, asked: Floor, *, specs_known: bool = False,
               workload: Workload = VM) -> dict[Knob, float]:
         """What is not the host's of the floor when this is asked for."""
-        self.allowed.ask({'vm': asked})
+        self.allowed.want({'vm': asked})
         found = self.allowed.of(workload, specs_known=specs_known).floor
         self.assertEqual(workload.floor.keys(), found.keys())
         return {knob: value for knob, value in found.items()
                 if value != workload.floor[knob]}
 
     def test_what_the_flavor_says_stays(self) -> None:
-        self.allowed.ask({'vm': {}})
+        self.allowed.want({'vm': {}})
         for source in ('flavor', 'parent'):
             self.assertIs(Priority.FOREGROUND, self.priority(
                 Workload('vm', Priority.FOREGROUND, source)))
@@ -50,10 +50,10 @@ class AllowedTest(testtools.TestCase):
     def test_until_it_ends(self) -> None:
         """A limit that it has must not hang when it is withdrawn."""
         self.assertIs(Priority.FOREGROUND, self.priority())
-        self.assertEqual({'vm'}, self.allowed.ask({'vm': {}}))
+        self.assertEqual({'vm'}, self.allowed.want({'vm': {}}))
         self.assertIs(Priority.BACKGROUND, self.priority())
-        self.assertEqual(set(), self.allowed.ask({'vm': {}}))
-        self.allowed.ask({})
+        self.assertEqual(set(), self.allowed.want({'vm': {}}))
+        self.allowed.want({})
         self.assertIs(Priority.BACKGROUND, self.priority())
         self.allowed.forget('vm')
         self.assertIs(Priority.FOREGROUND, self.priority())
@@ -92,18 +92,18 @@ class AllowedTest(testtools.TestCase):
     def test_another_floor(self) -> None:
         """It counts at once, and stays when the priority is withdrawn."""
         self.floor({})
-        self.assertEqual({'vm'}, self.allowed.ask(
+        self.assertEqual({'vm'}, self.allowed.want(
             {'vm': {Knob.CPU_CORES: 0.5}}))
         self.priority()
-        self.assertEqual(set(), self.allowed.ask(
+        self.assertEqual(set(), self.allowed.want(
             {'vm': {Knob.CPU_CORES: 0.5}}))
-        self.allowed.ask({})
+        self.allowed.want({})
         self.assertEqual(0.5, self.allowed.of(
             VM, specs_known=False).floor[Knob.CPU_CORES])
 
     def test_many_that_are_not_here_leave_nothing(self) -> None:
         for number in range(100_000):
-            self.allowed.ask({f'{number}': {}, 'vm': {}})
+            self.allowed.want({f'{number}': {}, 'vm': {}})
         self.priority()
-        self.assertGreater(5, len(self.allowed._asked)
+        self.assertGreater(5, len(self.allowed._wanted)
                            + len(self.allowed._made))
