@@ -15,6 +15,7 @@ from oslo_config import cfg
 
 from scavenger_openstack.algorithms import flavor
 from scavenger_openstack.conductor import leader
+from scavenger_openstack.conductor.nova import protocol as nova_protocol
 from scavenger_openstack.conductor import placement
 from scavenger_openstack.conductor import placement_api
 from scavenger_openstack.conductor import placement_writer
@@ -101,7 +102,6 @@ def create_flavors(conf: cfg.ConfigOpts, options: argparse.Namespace,
                    prog: str) -> int:
     """Make those that are not there; 1 when one is there and differs."""
     nova = sessions.make_nova(conf, sessions.make_session(conf))
-    from scavenger_openstack.conductor.nova import client as nova_client
     there = nova.flavors()
     differ = 0
     for vcpus, ram_mib in options.sizes or map(size, SIZES):
@@ -110,7 +110,7 @@ def create_flavors(conf: cfg.ConfigOpts, options: argparse.Namespace,
         present = there.get(name)
         if present is None:
             if not options.dry_run:
-                nova.make_flavor(name, nova_client.Flavor(
+                nova.make_flavor(name, nova_protocol.Flavor(
                     '', vcpus, ram_mib, options.disk_gib, specs),
                     public=options.public)
             print(f'{name}: ' + ('would be made' if options.dry_run

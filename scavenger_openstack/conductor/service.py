@@ -25,12 +25,12 @@ from scavenger_openstack.conductor.admission import accounts
 from scavenger_openstack.conductor.admission import keys
 from scavenger_openstack.conductor.admission import refusals
 from scavenger_openstack.conductor import directives
-from scavenger_openstack.conductor.nova import flavor_tags
 from scavenger_openstack.conductor.profiles import estimates
 from scavenger_openstack.conductor import specs
 from scavenger_openstack.conductor import sync as sync_
 from scavenger_openstack.conductor import upkeep
 from scavenger_openstack.db import connect
+from scavenger_openstack.db import flavor_tags
 from scavenger_openstack.db import reports
 from scavenger_openstack.db import rows
 from scavenger_openstack.db import schema

@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the flavors of instances say, and where they are, as nova-compute or
-Nova told it."""
+"""Tags: what the flavors of instances say, and where Nova has placed them.
+
+nova-compute sends a tag over the broker when an instance starts; a conductor
+reads the same from Nova later.  What comes over the broker is as trustworthy
+as those that may write to it: an agent makes nothing background for it unless
+``allow_background`` says so in the file of its host.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +24,20 @@ from sqlalchemy import select
 from sqlalchemy import update
 
 from scavenger_openstack.db import columns
+from scavenger_openstack.db.resources import hosts
 from scavenger_openstack.db import rows
 from scavenger_openstack.db import tables
 from scavenger_openstack import host_names
+from scavenger_openstack.wire.tag import InstanceTag
 
 KEPT = ('instance', 'host', 'project', 'priority', 'source', 'application',
         'protect', 'floor')
 
 PAGE = 10_000
 """Rows that one statement reads."""
+
+OF_FLAVOR = 'flavor'
+"""The source of a priority that the flavor says."""
 
 MOST = 2000
 """Tags that the broker alone has told, of instances that no host lists, which
@@ -68,6 +78,28 @@ def put(connection: Connection, tag: dict[str, Any], now_s: float, *,
         connection.execute(insert(tables.flavor_tags).values(row))
         if from_broker:
             _trim(connection, row['short'])
+
+
+def take(connection: Connection, tag: InstanceTag, now_s: float) -> bool:
+    """Store a tag of the broker; return whether its host is one that has
+    reported.
+
+    The tag of a flavor that says nothing is deleted: nova-compute sends the
+    same for an instance that was deleted.
+    """
+    if hosts.by_name(connection, tag.host) is None:
+        return False
+    if (tag.source != OF_FLAVOR and not tag.application and not tag.floor
+            and tag.protect):
+        forget(connection, tag.instance)
+    else:
+        put(connection, {
+            'instance': tag.instance, 'host': tag.host,
+            'project': tag.project, 'priority': tag.priority,
+            'source': tag.source[:32], 'application': tag.application,
+            'protect': tag.protect, 'floor': dict(tag.floor)}, now_s,
+            from_broker=True)
+    return True
 
 
 def _trim(connection: Connection, short: str) -> None:

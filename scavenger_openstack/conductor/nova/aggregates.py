@@ -13,23 +13,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
 import functools
 import math
-from typing import Any
-from typing import Protocol
 
 from oslo_log import log
 
 from scavenger_openstack.algorithms import flavor
-from scavenger_openstack.conductor.nova import said
+from scavenger_openstack.conductor.nova import protocol
+from scavenger_openstack.conductor.nova.protocol import Aggregate
 from scavenger_openstack.db import connect
 from scavenger_openstack.db.resources import aggregates
 from scavenger_openstack.db.resources import rules
 from scavenger_openstack.db.resources import services
 from scavenger_openstack import errors
-from scavenger_openstack import text
+from scavenger_openstack import log_once
+from scavenger_openstack.text import without_ids
+from scavenger_openstack.types import printable
 
 LOG = log.getLogger(__name__)
 
@@ -39,34 +38,18 @@ SERVICES_S = 600.0
 """So often the compute services are read."""
 
 
-class Aggregate(Protocol):
-    """What :class:`.client.Aggregate` has."""
-
-    name: str
-    hosts: tuple[str, ...]
-    metadata: Mapping[str, str]
-
-
-class Source(Protocol):
-    """What :class:`.client.Nova` does."""
-
-    def aggregates(self) -> Sequence[Any]: ...
-
-    def services(self) -> Sequence[str]: ...
-
-
 class Follower:
     """Follows them for all conductors; for one thread.
 
     :param clock: UNIX time in seconds
     """
 
-    def __init__(self, engine: connect.Engine, nova: Source,
+    def __init__(self, engine: connect.Engine, nova: protocol.Nova,
                  clock: Callable[[], float]) -> None:
         self._engine = engine
         self._nova = nova
         self._clock = clock
-        self._said = said.Said()
+        self._logged = log_once.LogOnce()
         self._services_s = -math.inf
 
     def turn(self, still: Callable[[], None]) -> int:
@@ -78,11 +61,11 @@ class Follower:
         """
         in_nova = self._nova.aggregates()
         still()
-        self._services()
+        self._read_services()
         still()
         for aggregate in in_nova:
             for mistake in mistakes(aggregate):
-                self._said.warn(mistake)
+                self._warn(mistake)
         changed: int = connect.retried(
             self._engine, functools.partial(apply, in_nova=in_nova,
                                             now=self._clock()),
@@ -92,7 +75,11 @@ class Follower:
                       'Nova says', changed)
         return changed
 
-    def _services(self) -> None:
+    def _warn(self, text: str) -> None:
+        if self._logged.due(text):
+            LOG.warning('%s', printable(text))
+
+    def _read_services(self) -> None:
         """Read which hosts have a compute service, now and then.
 
         :raises DatabaseError: the database cannot be used.
@@ -103,10 +90,10 @@ class Follower:
         try:
             names = self._nova.services()
         except errors.Unreachable as exc:   # perhaps it is not allowed
-            self._said.warn(
+            self._warn(
                 'compute services are not read from Nova, so hosts that '
                 'report by a name which Nova does not have are not noticed: '
-                + text.without_ids(str(exc)))
+                + without_ids(str(exc)))
         else:
             connect.retried(self._engine, functools.partial(
                 services.follow, names=names), idempotent=True,

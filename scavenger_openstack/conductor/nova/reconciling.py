@@ -17,7 +17,6 @@ from collections.abc import Sequence
 import functools
 import math
 from typing import Any
-from typing import Protocol
 
 from oslo_log import log
 
@@ -25,12 +24,15 @@ from scavenger_openstack.algorithms import classify
 from scavenger_openstack.algorithms import flavor
 from scavenger_openstack.conductor.nova import elsewhere
 from scavenger_openstack.conductor.nova import evicting
-from scavenger_openstack.conductor.nova import said
+from scavenger_openstack.conductor.nova import protocol
+from scavenger_openstack.conductor.nova.protocol import Server
 from scavenger_openstack.conductor.nova import server_groups
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import flavor_tags
 from scavenger_openstack.db import reports
 from scavenger_openstack import errors
+from scavenger_openstack import log_once
+from scavenger_openstack.types import printable
 
 LOG = log.getLogger(__name__)
 
@@ -69,36 +71,6 @@ MORE = ('the broker tells of more instances than Nova has changed; Nova is '
         f'asked for {MOST_ASKED} at a time: see who may write to it')
 
 
-class Instance(Protocol):
-    """What :class:`.client.Server` has."""
-
-    id: str
-    project: str
-    host: str
-    deleted: bool
-    unknown: bool
-    busy: bool
-    status: str
-    specs: Mapping[str, str]
-    strays: tuple[str, ...]
-    stack: str
-    created_s: float
-    groups: tuple[str, ...] | None
-
-
-class Source(Protocol):
-    """What :class:`.client.Nova` does."""
-
-    def page(self, after: Sequence[str] = (), *, since_s: float | None = None,
-             deleted: bool = False, status: str = '') -> Any: ...
-
-    def server(self, instance: str) -> Any: ...
-
-    def groups(self) -> Iterable[Sequence[Any]]: ...
-
-    def group(self, id_: str) -> Any: ...
-
-
 class Whole:
     """How far the list of all instances is read: up to ``after``."""
 
@@ -118,7 +90,7 @@ class Reconciler:
     :param clock: UNIX time in seconds
     """
 
-    def __init__(self, engine: connect.Engine, nova: Source,
+    def __init__(self, engine: connect.Engine, nova: protocol.Nova,
                  clock: Callable[[], float]) -> None:
         self._engine = engine
         self._nova = nova
@@ -133,8 +105,8 @@ class Reconciler:
         self._groups = server_groups.Groups(nova)
         self._missing: list[str] = []
         self._busy: set[str] = set()
-        self._said_away = False
-        self._said = said.Said()
+        self._logged_away = False
+        self._logged = log_once.LogOnce()
 
     def turn(self, still: Callable[[], None]) -> int:
         """Read what has changed; return how many rows that made.
@@ -177,7 +149,7 @@ class Reconciler:
         self._changes_s = read_s if self._complete else now
 
     def _pages(self, still: Callable[[], None], **search: Any
-               ) -> Iterator[list[Instance]]:
+               ) -> Iterator[list[Server]]:
         """The pages of a list."""
         after: tuple[str, ...] = ()
         while True:
@@ -274,10 +246,10 @@ class Reconciler:
             if why:     # each other one of that cell may take a minute, too
                 break
         if self._missing:
-            if why and not self._said_away:
+            if why and not self._logged_away:
                 LOG.warning('not all instances are in the list of Nova, what '
                             'is known of the others stays: %s', why)
-            self._said_away = bool(why)
+            self._logged_away = bool(why)
         changed = self._forgotten(gone)
         if why:
             self._missing = []
@@ -293,7 +265,7 @@ class Reconciler:
         with connect.reading(self._engine) as connection:
             unconfirmed = flavor_tags.from_broker(connection, MOST_ASKED)
         if len(unconfirmed) == MOST_ASKED:
-            self._said.warn(MORE)
+            self._warn(MORE)
         changed = 0
         for instance in dict.fromkeys([*unconfirmed, *self._groups.expected(
                 MOST_ASKED)]):
@@ -322,11 +294,15 @@ class Reconciler:
                 changed += self._apply([server])
         return changed
 
+    def _warn(self, text: str) -> None:
+        if self._logged.due(text):
+            LOG.warning('%s', printable(text))
+
     def _written(self, work: Callable[[connect.Connection], Any]) -> Any:
         return connect.retried(self._engine, work, idempotent=True,
                                on_duplicate=True)
 
-    def _apply(self, servers: Sequence[Instance]) -> int:
+    def _apply(self, servers: Sequence[Server]) -> int:
         groups = {server.id: self._groups.of(server.id) for server in servers}
         for server in servers:
             if server.busy and not server.deleted:
@@ -334,13 +310,13 @@ class Reconciler:
             else:
                 self._busy.discard(server.id)
             for text in mistakes(server, groups[server.id]):
-                self._said.warn(text)
+                self._warn(text)
         written: int = self._written(functools.partial(
             apply, servers=servers, groups=groups, now=self._clock()))
         return written
 
 
-def apply(connection: connect.Connection, servers: Iterable[Instance],
+def apply(connection: connect.Connection, servers: Iterable[Server],
           groups: Mapping[str, str], now: float) -> int:
     """Store what Nova says of these instances; return how many changed."""
     servers = list(servers)
@@ -364,7 +340,7 @@ def apply(connection: connect.Connection, servers: Iterable[Instance],
     return changed
 
 
-def tag(server: Instance, group: str) -> reports.Row:
+def tag(server: Server, group: str) -> reports.Row:
     """Return what is kept of an instance.
 
     Without an application of these its agent finds one, by the property of
@@ -385,7 +361,7 @@ def tag(server: Instance, group: str) -> reports.Row:
                       for knob, value in of_flavor.floor.items()}}
 
 
-def mistakes(server: Instance, group: str) -> Iterable[str]:
+def mistakes(server: Server, group: str) -> Iterable[str]:
     """Generate what an operator may wonder about."""
     for spec in flavor.read(server.specs).wrong:
         yield (f'instance {server.id}: extra spec {spec.key!a:.80} = '
