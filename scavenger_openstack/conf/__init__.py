@@ -162,18 +162,6 @@ def read(conf: cfg.ConfigOpts, argv: Sequence[str], prog: str) -> None:
         raise errors.ConfigError(
             f'{exc.filename}: the configuration cannot be read: '
             f'{exc.strerror}') from exc
-    except cfg.ConfigFilesPermissionDeniedError as exc:
-        raise errors.ConfigError(
-            f'{" ".join(exc.config_files)}: the configuration cannot be '
-            'read: Permission denied') from exc
-    except cfg.ConfigFilesNotFoundError as exc:
-        raise errors.ConfigError(
-            f'{" ".join(exc.config_files)}: no such file') from exc
-    except cfg.ConfigDirNotFoundError as exc:
-        raise errors.ConfigError(
-            f'{exc.config_dir}: no such directory') from exc
-    except cfg.ConfigFileParseError as exc:
-        raise errors.ConfigError(conf_check.unparsed(exc)) from exc
     except (cfg.Error, ValueError) as exc:
         raise errors.ConfigError(str(exc).replace('\n', ' ')) from exc
     except SystemExit as exc:
