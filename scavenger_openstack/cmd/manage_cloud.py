@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import re
 import sys
 import time
@@ -47,10 +48,10 @@ def remove(conf: cfg.ConfigOpts, prog: str) -> int:
     try:
         with connect.reading(engine) as connection:
             schema.check(connection)
-        now = time.time()
-        if not connect.retried(engine, lambda connection: claims.take(
-                connection, placement_writer.CLAIM, HOLDER, now,
-                now + WORK_S, careful=True), on_duplicate=True):
+        claim = claims.Claim(placement_writer.CLAIM, HOLDER, time.monotonic)
+        if not connect.retried(engine, functools.partial(
+                claim.take, now=time.time(), hold_s=WORK_S, by_clock=True),
+                on_duplicate=True):
             raise errors.ConfigError(
                 'a conductor keeps Placement up to date: set [placement] '
                 'enabled = false, start all conductors again, and repeat '
@@ -65,9 +66,8 @@ def remove(conf: cfg.ConfigOpts, prog: str) -> int:
         finally:
             # Else it ends by itself, after WORK_S.
             with contextlib.suppress(errors.DatabaseError):
-                now = time.time()
-                connect.retried(engine, lambda connection: claims.extend(
-                    connection, placement_writer.CLAIM, HOLDER, now, now),
+                connect.retried(engine, functools.partial(
+                    claim.extend, now=time.time(), hold_s=0.0),
                     idempotent=True)
     finally:
         engine.dispose()

@@ -25,6 +25,7 @@ from scavenger_openstack.conductor.admission import accounts
 from scavenger_openstack.conductor.admission import keys
 from scavenger_openstack.conductor.admission import refusals
 from scavenger_openstack.conductor import directives
+from scavenger_openstack.conductor import periodic
 from scavenger_openstack.conductor.profiles import estimates
 from scavenger_openstack.conductor import specs
 from scavenger_openstack.conductor import sync as sync_
@@ -51,9 +52,6 @@ LOG = log.getLogger(__name__)
 
 PATIENCE_S = 5.0
 """So long a transaction is tried again; the agent waits 8 s."""
-
-EVERY_S = 60.0
-"""How often it looks for what is due from time to time."""
 
 MOST_FAILED = 1000
 """Hosts whose failures are counted."""
@@ -362,8 +360,8 @@ class Conductor:
 
     @property
     def works(self) -> Sequence[tuple[str, Callable[[], int | None]]]:
-        """What is due from time to time, after what the log says when it
-        fails."""
+        """The work that is due from time to time, after what the log says
+        when it fails."""
         works = [('totals of antagonists are not advanced',
                   self.advancing.turn),
                  ('specs are not made', self.specs.turn),
@@ -372,16 +370,19 @@ class Conductor:
             ('old rows are not deleted', self.purging.turn)]
 
     def _run(self) -> None:
-        while not self._stop.wait(EVERY_S):
+        while not self._stop.wait(periodic.EVERY_S):
             for what, work in self.works:
                 if self._stop.is_set():
-                    return
+                    break
                 try:
                     work()
                 except errors.DatabaseError as exc:
                     LOG.warning('%s, next try in 60 s: %s', what, exc)
                 except Exception:
                     LOG.exception('%s, next try in 60 s', what)
+        for periodic_work in (self.advancing, self.specs, self.estimates,
+                              self.purging):
+            periodic_work.release()
 
     def _unreachable(self, exc: Exception) -> errors.Unreachable:
         why = self.fault = str(exc) or type(exc).__name__

@@ -266,35 +266,9 @@ class Specs(cloud.Mixin):
             [('conductor', 'specs', 'specs changed: 1')],
             self.rows(tables.audit, 'actor', 'action', 'reason'))
 
-    def test_a_claim(self) -> None:
-        def take(holder: str, now: float) -> bool:
-            with self.engine.begin() as connection:
-                return claims.take(connection, 'work', holder, now, now + 60)
-
-        self.assertTrue(take('a', NOW))
-        self.assertFalse(take('b', NOW + 59))
-        self.assertTrue(take('b', NOW + 60))
-        with self.engine.begin() as connection:
-            self.assertFalse(claims.extend(connection, 'work', 'a', NOW,
-                                           NOW))
-            self.assertTrue(claims.extend(connection, 'work', 'b', NOW + 60,
-                                          NOW + 500))
-        self.assertFalse(take('a', NOW + 499))
-
-    def test_a_claim_of_a_clock_that_was_ahead(self) -> None:
-        """Nothing waits for it."""
-        for number, step_s in enumerate((3600, 32 * 86400)):
-            name = f'work {number}'
-            for now, taken in ((NOW + step_s, True), (NOW, True),
-                               (NOW + 30, False), (NOW - 30, False),
-                               (NOW + 60, True)):
-                with self.engine.begin() as connection:
-                    self.assertEqual(taken, claims.take(
-                        connection, name, 'a', now, now + 60))
-
     def test_who_leads_whatever_the_clocks_say(self) -> None:
         passed_s = [0.0]
-        one, two = (claims.Lead('lead', name, lambda: passed_s[0])
+        one, two = (claims.Claim('lead', name, lambda: passed_s[0])
                     for name in ('one', 'two'))
 
         def did(what: Callable[..., bool], now: float) -> bool:
