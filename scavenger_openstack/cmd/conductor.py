@@ -18,7 +18,7 @@ from typing import Any
 from typing import TYPE_CHECKING
 import warnings
 
-from scavenger_openstack.cmd import exit as exit_
+from scavenger_openstack.cmd import ending
 from scavenger_openstack import command_line
 from scavenger_openstack import errors
 from scavenger_openstack.restore import messages
@@ -39,7 +39,7 @@ PROG = 'scavenger-conductor'
 LEADERS = 7
 """Threads that do what one of all conductors does, with a connection each."""
 
-LOOK_S = 10.0
+CHECK_S = 10.0
 """So often systemd hears of this process, within its WatchdogSec."""
 
 STOP_S = 75.0
@@ -50,7 +50,7 @@ take 60 s.  What lasts longer ends with the process, before TimeoutStopSec."""
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; return 0, 1 (failed), 2 (usage) or 130."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    return exit_.code(PROG, lambda: run(
+    return ending.code(PROG, lambda: run(
         command_line.parse(parser(), arguments)))
 
 
@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
     from scavenger_openstack.conductor import notifications
     from scavenger_openstack.conductor import service
     from scavenger_openstack.conductor import silence
-    from scavenger_openstack import conf as conf_
+    from scavenger_openstack import conf as conf_package
     from scavenger_openstack.conf import control as conf_control
     from scavenger_openstack.db import connect
     from scavenger_openstack.db import enrollment
@@ -87,10 +87,10 @@ def run(options: argparse.Namespace) -> int:
     from scavenger_openstack import rpc
     from scavenger_openstack import state_report
     conf = cfg.ConfigOpts()
-    conf_.register(conf)
+    conf_package.register(conf)
     rpc.register(conf)
     state_report.register(conf)
-    conf_.load(conf, command_line.configuration(options), PROG)
+    conf_package.load(conf, command_line.configuration(options), PROG)
     url = conf_control.database(conf)
     notifies = bool(conf.notifications.topics)
     engine = connect.engine(url, connections=conf.database.max_connections,
@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
     with connect.reading(engine) as connection:
         schema.check(connection)
         without = enrollment.without_token(connection)
-    conf_.set_up_log(conf)
+    conf_package.set_up_log(conf)
     if without:
         LOG.warning('hosts without a token: %d; %s; see "scavenger-manage '
                     'host enroll"', without, 'their reports are refused'
@@ -135,11 +135,11 @@ def run(options: argparse.Namespace) -> int:
     LOG.info('%s starts', conductor.name)
     messages.notify(b'READY=1')
     try:
-        def look() -> None:
+        def check() -> None:
             served.start()      # unless it could, and has
             _report_state(server, works, conductor.fault)
 
-        signals.wait(look)
+        signals.wait(check)
     finally:
         messages.notify(b'STOPPING=1')
         LOG.info('%s ends: no new reports, those at hand are answered',
@@ -252,8 +252,8 @@ def _aggregates(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
 def _evictions(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
                session: Any, metrics: cloud_metrics.Conductor | None
                ) -> leader.Leader:
-    from scavenger_openstack.conductor.nova import evicting
     from scavenger_openstack.conductor import leader
+    from scavenger_openstack.conductor.nova import evicting
     from scavenger_openstack.conductor import sessions
     from scavenger_openstack.db import evictions
     work = evicting.Evicting(
@@ -267,9 +267,9 @@ def _evictions(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
 
 def _policy(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
             session: Any) -> leader.Leader:
+    from scavenger_openstack.conductor import leader
     from scavenger_openstack.conductor.nova import eviction_params
     from scavenger_openstack.conductor.nova import eviction_policy
-    from scavenger_openstack.conductor import leader
     params = eviction_params.Params(**{
         field: conf.eviction[field]
         for field in eviction_params.Params.__annotations__})
@@ -308,7 +308,7 @@ class Signals:
         while True:
             check()
             try:
-                arrived = self._queue.get(timeout=LOOK_S)
+                arrived = self._queue.get(timeout=CHECK_S)
             except queue.Empty:
                 continue
             if isinstance(arrived, str):

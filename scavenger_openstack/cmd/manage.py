@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING
 
 from scavenger_openstack import amounts
-from scavenger_openstack.cmd import exit as exit_
+from scavenger_openstack.cmd import ending
 from scavenger_openstack import command_line
 from scavenger_openstack import errors
 
@@ -41,7 +41,7 @@ NAME_LENGTH = 255
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; return 0, 1 (failed), 2 (usage) or 130."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    return exit_.code(PROG, lambda: _main(arguments))
+    return ending.code(PROG, lambda: _main(arguments))
 
 
 def parser() -> command_line.Parser:

@@ -174,7 +174,8 @@ class Writer:
                                   for row in rows})
         jobs: list[tuple[Urgency, float, str, Provider]] = []
 
-        def add(provider: Provider, report: placement.Seen | None) -> None:
+        def add(provider: Provider, report: placement.HostReport | None
+                ) -> None:
             if provider.name in self._pending:
                 return
             urgency = provider.urgency(report, now, self._params)
@@ -387,7 +388,8 @@ class Writer:
             LOG.warning('%s%s: %s', ', '.join(names[:SHOWN]), more, text)
 
 
-def _last_report(row: Mapping[str, Any], time_s: float) -> placement.Seen:
+def _last_report(row: Mapping[str, Any], time_s: float
+                 ) -> placement.HostReport:
     """Return what the last report of a host says, which was then.
 
     One that sets no limits offers nothing: nothing would hold back what
@@ -396,5 +398,5 @@ def _last_report(row: Mapping[str, Any], time_s: float) -> placement.Seen:
     facts = row['facts'] or {}
     offer = placement.offer(facts.get('headroom', {}), facts.get('used', {})
                             ) if facts.get('enforcing') else {}
-    return placement.Seen(time_s, offer, facts.get('grade', ''),
-                          bool(row['incidents']))
+    return placement.HostReport(time_s, offer, facts.get('grade', ''),
+                                bool(row['incidents']))

@@ -28,7 +28,7 @@ from scavenger_openstack.conductor import directives
 from scavenger_openstack.conductor import periodic
 from scavenger_openstack.conductor.profiles import estimates
 from scavenger_openstack.conductor import specs
-from scavenger_openstack.conductor import sync as sync_
+from scavenger_openstack.conductor import sync as report_sync
 from scavenger_openstack.conductor import upkeep
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import flavor_tags
@@ -162,7 +162,7 @@ class Conductor:
         cost = Cost({}, {}, [])
         try:
             report = codec.decode(data, Report, MAX_REPORT_BYTES)
-            sync_.check(report, authenticated)
+            report_sync.check(report, authenticated)
             points = accounts.points(report)
             if not self._accounts.has_rows(sender, bool(report.entries)):
                 # Without its workloads, which are sent again: directives
@@ -268,7 +268,7 @@ class Conductor:
         def work(connection: reports.Connection) -> Answer:
             rows.added_rows(connection)   # of a transaction that failed
             cost.admitted.clear()
-            answer = sync_.sync(
+            answer = report_sync.sync(
                 connection, report, now, authenticated=authenticated,
                 require_token=self._require_token, wishes=self._wishes,
                 admit=admit, take_hours=take_hours)
@@ -314,7 +314,7 @@ class Conductor:
         if len(self._failures) >= MOST_FAILED:
             self._failures.clear()
         self._failures[report.host] = count, now
-        which = sync_.described_entries(report)
+        which = report_sync.described_entries(report)
         if self._log.is_due(f'{report.host} {type(exc).__name__}', now):
             LOG.error('%s: its report with %s is not stored; please report '
                       'this', report.host, which, exc_info=exc)

@@ -18,7 +18,7 @@ from oslo_log import log
 from scavenger_openstack.conductor.admission import samples
 from scavenger_openstack.conductor import caps
 from scavenger_openstack.conductor import clocks
-from scavenger_openstack.conductor import directives as directives_
+from scavenger_openstack.conductor import directives as host_directives
 from scavenger_openstack.conductor import incidents
 from scavenger_openstack.conductor import interference
 from scavenger_openstack.conductor.nova import elsewhere
@@ -80,7 +80,7 @@ def check(report: Report, authenticated: str | None = None) -> None:
 def sync(connection: reports.Connection, report: Report, now: float,
          authenticated: str | None = None,
          require_token: bool = False,
-         wishes: directives_.Wishes | None = None,
+         wishes: host_directives.Wishes | None = None,
          admit: Callable[[str, bool | None], None] = lambda name, has: None,
          take_hours: Callable[[float], bool] = lambda hours: True) -> Answer:
     """Apply a report and answer it, in the caller's transaction.
@@ -135,8 +135,8 @@ def sync(connection: reports.Connection, report: Report, now: float,
             connection, host.id, report.run_id, acknowledged,
             entries[-1].time_s if entries else last_s or 0.0, now,
             new=sequence is None)
-    directives, budget = (wishes or directives_.Wishes()).directives(
-        connection, directives_.Asker(
+    directives, budget = (wishes or host_directives.Wishes()).directives(
+        connection, host_directives.Asker(
             host.id, report.host, digest, host.settings,
             report.directives_digest, report.facts.cpu_model, tags),
         generation, here_s)

@@ -16,7 +16,7 @@ import os
 import pathlib
 
 from alembic import command
-from alembic import config as config_
+from alembic import config as alembic_config
 from alembic import script
 import sqlalchemy
 from sqlalchemy import Connection
@@ -121,8 +121,8 @@ def _checked_version(connection: Connection) -> str | None:
         f'connection, and {faults.UPGRADE}')
 
 
-def _config() -> config_.Config:
-    config = config_.Config()
+def _config() -> alembic_config.Config:
+    config = alembic_config.Config()
     here = pathlib.Path(__file__).parent / 'migrations'
     config.set_main_option('script_location', str(here).replace('%', '%%'))
     config.set_main_option('path_separator', 'os')

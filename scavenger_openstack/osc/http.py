@@ -67,9 +67,9 @@ class Client:
             raise exceptions.CommandError(self.foreign())
         return document
 
-    def one(self, noun: str, method: str, path: str,
-            body: Mapping[str, Any] | None = None, *,
-            query: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def resource(self, noun: str, method: str, path: str,
+                 body: Mapping[str, Any] | None = None, *,
+                 query: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The thing that an answer holds under its noun.
 
         :raises CommandError: see :meth:`request`.

@@ -54,7 +54,7 @@ def plain(value: Any) -> str:
     return str(value)
 
 
-def known(value: Any) -> str:
+def known_flag(value: Any) -> str:
     """Return a flag in words, where that may be not known."""
     return 'not known' if value is None else plain(value)
 
@@ -149,10 +149,10 @@ def rows(arguments: argparse.Namespace, shown: Sequence[Column],
                  for row in records])
 
 
-def one(arguments: argparse.Namespace, shown: Sequence[Column],
-        record: Mapping[str, Any],
-        shape: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
-        ) -> Answer:
+def record(arguments: argparse.Namespace, shown: Sequence[Column],
+           record: Mapping[str, Any],
+           shape: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
+           ) -> Answer:
     """Return the names and the cells of one row.
 
     :param shape: adds cells to it that are made of several fields

@@ -96,7 +96,7 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
                                                    connection)
     ranked = places(
         asked, sort=sort,
-        host_id=hosts.known(connection, query.get('host')),
+        host_id=hosts.existing_id(connection, query.get('host')),
         after=_after(call, sort), limit=call.limit + 1)
     rows = antagonists.sums(connection, ranked, asked)
     by_pair = {(row['host_id'], row['workload']): row for row in rows}

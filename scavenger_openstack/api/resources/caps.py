@@ -15,7 +15,7 @@ from scavenger_openstack.api import faults
 from scavenger_openstack.api import policies
 from scavenger_openstack.api.resources import following
 from scavenger_openstack.api.resources import hosts
-from scavenger_openstack.api.resources import names as names_
+from scavenger_openstack.api.resources import instance_names
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
 from scavenger_openstack.api import times
@@ -104,7 +104,7 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
     if project is not None:
         call.hide(HIDDEN_FILTERS, FILTERS)
     page = caps.page(
-        connection, host_id=hosts.known(connection, query.get('host')),
+        connection, host_id=hosts.existing_id(connection, query.get('host')),
         project=query.get('project') if project is None else project,
         instance=query.get('instance'),
         knob=query.get('knob'), in_force=query.get('in_force', True),
@@ -134,7 +134,7 @@ def shapes(connection: Any, rows: list[dict[str, Any]], now_s: float,
     """Limits as they are shown, in their order."""
     names = workloads.display_names(
         connection, [(row['host_id'], row['workload']) for row in rows])
-    others = names_.of(connection, *(
+    others = instance_names.of(connection, *(
         row[field] for row in rows for field in ('reason', 'why')))
     overrides = caps.override_ids(
         connection, [row['host_id'] for row in rows], now_s)
@@ -143,8 +143,8 @@ def shapes(connection: Any, rows: list[dict[str, Any]], now_s: float,
             {'at': times.iso(time_s), 'value': value} for time_s, value in
             row['steps'] or [(row['set_s'], row['value'])]],
         incidents=row['incidents'].split(),
-        reason=names_.beside(row['reason'], others),
-        why=names_.beside(row['why'], others),
+        reason=instance_names.beside(row['reason'], others),
+        why=instance_names.beside(row['why'], others),
         name=names.get((row['host_id'], row['workload']), ''),
         override=overrides.get((row['host_id'], row['workload'],
                                 row['knob']))) for row in rows]
@@ -153,12 +153,12 @@ def shapes(connection: Any, rows: list[dict[str, Any]], now_s: float,
 def overrides(call: Call, connection: Any) -> dict[str, Any]:
     rows = caps.overrides(
         connection, now_s=call.now_s,
-        host_id=hosts.known(connection, call.query.get('host')),
+        host_id=hosts.existing_id(connection, call.query.get('host')),
         workload=call.name('workload'), after=call.after_id(),
         limit=call.limit + 1)
     by_name = {row['name']: row for row in db_hosts.by_names(
         connection, (row['host'] for row in rows))}
-    names = names_.of(connection, *(row['instance'] for row in rows))
+    names = instance_names.of(connection, *(row['instance'] for row in rows))
     return call.page(
         rows, lambda row: _shape(row, by_name[row['host']], names))
 
@@ -196,7 +196,7 @@ def put(call: Call, connection: Any) -> dict[str, Any]:
                 reason=call.body['reason'])
     notifications.add_override(connection, host['name'], after, call.now_s,
                                is_set=True)
-    return {'override': _shape(after, host, names_.of(
+    return {'override': _shape(after, host, instance_names.of(
         connection, workload['instance']))}
 
 
@@ -293,7 +293,7 @@ def _stored(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _shape(row: Mapping[str, Any], host: Mapping[str, Any],
-           names: names_.Names) -> dict[str, Any]:
+           names: instance_names.Names) -> dict[str, Any]:
     return {**_stored(row), 'name': names.get(row['instance'], ''),
             **following.of_parts(host, 'overrides', [
                 f'override {row["uuid"]}'], row['generation'], limit=True)}

@@ -19,12 +19,12 @@ from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import faults
 from scavenger_openstack.api import policies
 from scavenger_openstack.api.resources import hosts
-from scavenger_openstack.api.resources import names as names_
+from scavenger_openstack.api.resources import instance_names
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
 from scavenger_openstack.api import times
 from scavenger_openstack.db import evictions
-from scavenger_openstack.db.resources import hosts as hosts_
+from scavenger_openstack.db.resources import hosts as db_hosts
 from scavenger_openstack.db.resources import summary
 from scavenger_openstack.types import Knob
 
@@ -73,8 +73,8 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
     if project is not None:
         call.hide(HIDDEN_FILTERS, FILTERS)
     host = query.get('host')
-    hosts.known(connection, host)
-    row = None if host is None else hosts_.by_name(connection, host)
+    hosts.existing_id(connection, host)
+    row = None if host is None else db_hosts.by_name(connection, host)
     page = evictions.page(
         connection, instance=query.get('instance'),
         host=row['name'] if row else host,
@@ -83,7 +83,7 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
         after=call.after_id() if project is None else call.after_row(
             [str], functools.partial(evictions.id_of, connection, project)),
         limit=call.limit + 1)
-    names = names_.of(connection, *(row['instance'] for row in page))
+    names = instance_names.of(connection, *(row['instance'] for row in page))
     return call.page(page, lambda row: {
         **_shape(row, names), **(HIDDEN if project is not None else {})},
         lambda row: [row['id'] if project is None else row['uuid']])
@@ -93,8 +93,8 @@ def show(call: Call, connection: Any) -> dict[str, Any]:
     row = evictions.show(connection, call.path['id'])
     if row is None:
         raise faults.missing('eviction', call.path['id'])
-    return {'eviction': _shape(row, names_.of(connection,
-                                              row['instance']))}
+    return {'eviction': _shape(row, instance_names.of(connection,
+                                                      row['instance']))}
 
 
 def create(call: Call, connection: Any) -> dict[str, Any]:
@@ -164,7 +164,8 @@ def _join_first(texts: list[str]) -> str:
         f' and {len(texts) - NAMED} more' if len(texts) > NAMED else '')
 
 
-def _shape(row: Mapping[str, Any], names: names_.Names) -> dict[str, Any]:
+def _shape(row: Mapping[str, Any], names: instance_names.Names
+           ) -> dict[str, Any]:
     same = ('instance', 'host', 'project', 'how', 'reason', 'created_by',
             'state', 'detail')
     return {'id': row['uuid'], 'name': names.get(row['instance'], ''),

@@ -11,7 +11,7 @@ from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import faults
 from scavenger_openstack.api import parameters
 from scavenger_openstack.api.resources import following
-from scavenger_openstack.api.resources import names as names_
+from scavenger_openstack.api.resources import instance_names
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
 from scavenger_openstack.api import times
@@ -98,17 +98,17 @@ CHANGES = schemas.fields({
     'reason': schemas.REASON}, 'modes', 'parameters')
 
 
-def known(connection: Any, name: str | None) -> int | None:
+def existing_id(connection: Any, name: str | None) -> int | None:
     """The id of a host that a filter names.
 
     :raises Fault: 400, there is none of that name.
     """
     if name is None:
         return None
-    return there(connection, name, 'host')['id']
+    return existing(connection, name, 'host')['id']
 
 
-def there(connection: Any, name: str, field: str) -> dict[str, Any]:
+def existing(connection: Any, name: str, field: str) -> dict[str, Any]:
     """
     :raises Fault: 400, no host of that name has reported.
     """
@@ -222,14 +222,14 @@ def amounts(by_resource: Mapping[str, float]) -> dict[str, float]:
             for name, value in by_resource.items()}
 
 
-def _names(connection: Any, *rows: Mapping[str, Any]) -> names_.Names:
+def _names(connection: Any, *rows: Mapping[str, Any]) -> instance_names.Names:
     """Return the names of what suffers on these hosts or is remembered."""
-    return names_.of(connection, *(
+    return instance_names.of(connection, *(
         name for row in rows for fact in ('suffering', 'remembered')
         for name in (row['facts'] or {}).get(fact, {})))
 
 
-def _shape(row: Mapping[str, Any], call: Call, names: names_.Names
+def _shape(row: Mapping[str, Any], call: Call, names: instance_names.Names
            ) -> dict[str, Any]:
     facts = row['facts'] or {}
     return schemas.shape(

@@ -18,7 +18,7 @@ from scavenger_openstack.api import markers
 from scavenger_openstack.api import policies
 from scavenger_openstack.api.resources import caps
 from scavenger_openstack.api.resources import hosts
-from scavenger_openstack.api.resources import names as names_
+from scavenger_openstack.api.resources import instance_names
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
 from scavenger_openstack.api import times
@@ -120,7 +120,7 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
     if project is not None:
         call.hide(HIDDEN_FILTERS, FILTERS)
     page = incidents.page(
-        connection, host_id=hosts.known(connection, query.get('host')),
+        connection, host_id=hosts.existing_id(connection, query.get('host')),
         project=query.get('project') if project is None else project,
         **_either('victim', call.name('victim')),
         **_either('antagonist', call.name('antagonist')),
@@ -236,7 +236,7 @@ def _shape(row: Mapping[str, Any], antagonists: list[dict[str, Any]],
         FIELDS, row, id=row['uuid'], antagonists=shown,
         host=row['host'] if project is None else None,
         victim_name=names.get((row['host_id'], row['victim']), ''),
-        action=names_.beside(row['action'], {
+        action=instance_names.beside(row['action'], {
             workload: name for (_, workload), name in names.items()})
         if project is None else None)
 

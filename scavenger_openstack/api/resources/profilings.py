@@ -69,7 +69,7 @@ DEFAULT_SECONDS = {'short': 120.0, 'long': 900.0}
 
 
 def list_(call: Call, connection: Any) -> dict[str, Any]:
-    host_id = hosts.known(connection, call.query.get('host'))
+    host_id = hosts.existing_id(connection, call.query.get('host'))
     return call.page(profilings.page(
         connection, host_id=host_id, state=call.query.get('state'),
         after=call.after_id(), limit=call.limit + 1), _shape)
@@ -84,7 +84,7 @@ def create(call: Call, connection: Any) -> dict[str, Any]:
     budget of the host lasts."""
     # First: what two ask for at once is looked at one after the other.
     generation.count(connection)
-    host = hosts.there(connection, call.body['host'], 'host')
+    host = hosts.existing(connection, call.body['host'], 'host')
     _check_host(call, connection, host)
     workload = _workload(connection, host, call.body['workload'])
     kind, target = _target(call.body, workload)

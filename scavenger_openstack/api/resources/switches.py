@@ -116,7 +116,7 @@ def _set(call: Call, connection: Any, **values: Any
         raise faults.bad('target is missing.', 'target',
                          f'the name of the {scope}')
     elif scope == 'host':
-        target = hosts.there(connection, target, 'target')['name']
+        target = hosts.existing(connection, target, 'target')['name']
     else:
         hosts.aggregate(connection, target, 'target')
     before = switches.of(connection, scope, target, lock=True)

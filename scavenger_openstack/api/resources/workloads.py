@@ -83,7 +83,7 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
         raise faults.bad('limit is too large for a page with limits.',
                          'limit', f'from 1 to {LIMITS_MOST}')
     page = workloads.page(
-        connection, host_id=hosts.known(connection, query.get('host')),
+        connection, host_id=hosts.existing_id(connection, query.get('host')),
         project=query.get('project') if project is None else project,
         name=call.name('name'), instance=query.get('instance'),
         application=call.name('application'),

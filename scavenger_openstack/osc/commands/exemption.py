@@ -57,12 +57,12 @@ class CreateExemption(command.ShowOne):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
-        exemption = http.of(self.app).one(
+        exemption = http.of(self.app).resource(
             'exemption', 'POST', PATH,
             {**scope.of(self.app, parsed_args),
              'reason': parsed_args.reason})
         scope.warn_of_none(self.app, exemption)
-        return table.one(parsed_args, SET, exemption, _shape)
+        return table.record(parsed_args, SET, exemption, _shape)
 
 
 class DeleteExemption(command.Command):

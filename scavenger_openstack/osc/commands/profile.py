@@ -93,9 +93,9 @@ class ShowProfile(command.ShowOne):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
-        row = http.of(self.app).one(
+        row = http.of(self.app).resource(
             'profile', 'GET', http.path_of('profiles', parsed_args.profile))
-        answer = table.one(parsed_args, SHOWN, row, _whole)
+        answer = table.record(parsed_args, SHOWN, row, _whole)
         if parsed_args.page:
             with table.understood():
                 page = _page(row)
@@ -143,7 +143,7 @@ class CreateProfile(command.ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         if parsed_args.host:
-            return table.one(parsed_args, SHOWN, profiling.measure(
+            return table.record(parsed_args, SHOWN, profiling.measure(
                 self.app, parsed_args), _whole)
         fields: dict[str, Any] = {}
         if parsed_args.of:
@@ -153,7 +153,7 @@ class CreateProfile(command.ShowOne):
         body = _read(parsed_args.file, fields)
         if parsed_args.reason is not None:
             body['reason'] = parsed_args.reason
-        return table.one(parsed_args, SHOWN, http.of(self.app).one(
+        return table.record(parsed_args, SHOWN, http.of(self.app).resource(
             'profile', 'POST', PATH, body), _whole)
 
 

@@ -110,11 +110,11 @@ def measure(app: shell.OpenStackShell, parsed_args: argparse.Namespace
         body['seconds'] = parsed_args.seconds
     if parsed_args.of:
         body['kind'], body['target'] = parsed_args.of
-    row = client.one('profiling', 'POST', PATH, body)
+    row = client.resource('profiling', 'POST', PATH, body)
     while row['state'] not in ENDED:
         time.sleep(AGAIN_S)
-        row = client.one('profiling', 'GET',
-                         http.path_of('profilings', row['id']))
+        row = client.resource('profiling', 'GET',
+                              http.path_of('profilings', row['id']))
     if row['state'] == 'failed':
         raise exceptions.CommandError(
             f'The profile of {parsed_args.workload} was not measured: '

@@ -88,7 +88,7 @@ class ShowReport(command.Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
-        report = http.of(self.app).one(
+        report = http.of(self.app).resource(
             'report', 'GET', http.path_of('report'), query={
                 name: getattr(parsed_args, name)
                 for name in ('since', 'until', 'limit')
