@@ -185,11 +185,11 @@ def _with_places(options: argparse.Namespace) -> int:
         return check(places, unusable)
     if unusable:
         ending.print_line(PROG, 'warning: the configuration cannot be used: '
-                        f'{unusable}. {options.command} uses state '
-                        f'directory {places.state_dir}'
-                        + (' (the default; it may be another)'
-                           if places.guessed else '')
-                        + f' and stop file {places.stop_file}')
+                          f'{unusable}. {options.command} uses state '
+                          f'directory {places.state_dir}'
+                          + (' (the default; it may be another)'
+                             if places.guessed else '')
+                          + f' and stop file {places.stop_file}')
     if options.command == 'status':
         return show_status(places, as_json=options.json)
     if options.command == 'metrics':
@@ -295,7 +295,7 @@ def show_history(places: agent_places.Places, since: str | None, *,
         return ending.unread()
     if empty:
         ending.print_line(PROG, f'{places.history_file}: nothing'
-                        + (f' since {since}' if since else ' yet'))
+                          + (f' since {since}' if since else ' yet'))
     if reader.unreadable:
         ending.print_line(
             PROG, f'{places.history_file}: {reader.unreadable} lines cannot '
