@@ -60,7 +60,6 @@ def run(options: argparse.Namespace) -> int:
     from scavenger_openstack import cloud_metrics
     from scavenger_openstack.cmd import configuration
     from scavenger_openstack import conf as conf_package
-    from scavenger_openstack.conf import control as conf_control
     from scavenger_openstack.db import connect
     from scavenger_openstack.db import schema
     from scavenger_openstack import state_report
@@ -73,9 +72,7 @@ def run(options: argparse.Namespace) -> int:
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
         _end_with(options.parent)
     conf_package.set_up_log(conf)
-    engine = connect.engine(conf_control.database(conf),
-                            connections=conf.database.max_connections,
-                            notifies=bool(conf.notifications.topics))
+    engine = connect.engine_of(conf)
     served = cloud_metrics.Served(conf.api.metrics_listen,
                                   cloud_metrics.Database(
                                       engine, conf.api.silent_s))

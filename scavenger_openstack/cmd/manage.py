@@ -178,12 +178,9 @@ def _main(arguments: Sequence[str]) -> int:
 @contextlib.contextmanager
 def _engine(conf: cfg.ConfigOpts, statement_s: float | None = None
             ) -> Iterator[connect.Engine]:
-    from scavenger_openstack.conf import control as conf_control
     from scavenger_openstack.db import connect
-    engine = connect.engine(
-        conf_control.database(conf),
-        statement_s=(connect.STATEMENT_S if statement_s is None
-                     else statement_s))
+    engine = connect.engine_of(conf, notifies=False, statement_s=(
+        connect.STATEMENT_S if statement_s is None else statement_s))
     try:
         yield engine
     finally:

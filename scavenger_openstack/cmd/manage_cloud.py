@@ -21,7 +21,6 @@ from scavenger_openstack.conductor import placement
 from scavenger_openstack.conductor import placement_api
 from scavenger_openstack.conductor import placement_writer
 from scavenger_openstack.conductor import sessions
-from scavenger_openstack.conf import control as conf_control
 from scavenger_openstack.db import claims
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import enrollment
@@ -44,7 +43,7 @@ def remove(conf: cfg.ConfigOpts, prog: str) -> int:
     """
     placement = placement_api.Placement(sessions.make_adapter(
         conf, sessions.make_session(conf), 'placement'))
-    engine = connect.engine(conf_control.database(conf))
+    engine = connect.engine_of(conf)
     try:
         with connect.reading(engine) as connection:
             schema.check(connection)

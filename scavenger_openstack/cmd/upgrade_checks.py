@@ -17,7 +17,6 @@ from oslo_upgradecheck.upgradecheck import Result
 from scavenger_openstack import amounts
 from scavenger_openstack.api import auth
 from scavenger_openstack.api import policy_file
-from scavenger_openstack.conf import control as conf_control
 from scavenger_openstack.db import connect
 from scavenger_openstack.db.resources import hosts
 from scavenger_openstack.db.resources import services
@@ -125,7 +124,7 @@ class Checks(upgradecheck.UpgradeCommands):
             '"scavenger-manage db purge" daily.'))
 
     def _read(self, work: Callable[[connect.Connection], T]) -> T:
-        engine = connect.engine(conf_control.database(self._conf))
+        engine = connect.engine_of(self._conf)
         try:
             with connect.reading(engine) as connection:
                 schema.check(connection)

@@ -26,6 +26,7 @@ from sqlalchemy import event
 from sqlalchemy import exc
 from sqlalchemy import URL
 
+from scavenger_openstack.conf import control as conf_control
 from scavenger_openstack.db import faults
 from scavenger_openstack import errors
 
@@ -95,6 +96,18 @@ def engine(url: str, *, statement_s: float = STATEMENT_S,
         _listen_pool(made)
     _listen_moved(made)
     return made
+
+
+def engine_of(conf: Any, **more: Any) -> Engine:
+    """Return :func:`engine` as ``[database]`` configures it.
+
+    :param conf: of oslo.config
+    :param more: in place of what is configured
+    :raises ConfigError: no database is.
+    """
+    return engine(conf_control.database(conf), **{
+        'connections': conf.database.max_connections,
+        'notifies': bool(conf.notifications.topics), **more})
 
 
 @contextlib.contextmanager

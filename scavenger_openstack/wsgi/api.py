@@ -38,9 +38,7 @@ def _create() -> Callable[..., Iterable[bytes]]:
                ('api', conf_package.SECTIONS['api'])]))
     if findings:
         raise errors.ConfigError(*findings)
-    engine = connect.engine(conf_control.database(conf),
-                            connections=conf.database.max_connections,
-                            notifies=bool(conf.notifications.topics))
+    engine = connect.engine_of(conf)
     served = cloud_metrics.Served(
         conf.api.metrics_listen,
         cloud_metrics.Database(engine, conf.api.silent_s))

@@ -38,9 +38,7 @@ def _create() -> Callable[..., Iterable[bytes]]:
                       'scavenger-conductor')
     conf_package.set_up_log(conf)
     state_report.on_file(conf, 'scavenger-conductor')
-    engine = connect.engine(conf_control.database(conf),
-                            connections=conf.database.max_connections,
-                            notifies=bool(conf.notifications.topics))
+    engine = connect.engine_of(conf)
     connect.read(engine, schema.check)
     engine.dispose()    # no connection is shared by processes that fork
     served = cloud_metrics.Served(

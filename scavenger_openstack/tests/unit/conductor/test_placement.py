@@ -11,8 +11,8 @@ import testtools
 
 from scavenger_openstack.conductor import placement
 from scavenger_openstack.conductor.placement import Amount
-from scavenger_openstack.conductor.placement import MEMORY_MIB
 from scavenger_openstack.conductor.placement import HostReport
+from scavenger_openstack.conductor.placement import MEMORY_MIB
 from scavenger_openstack.conductor.placement import State
 from scavenger_openstack.conductor.placement import VCPU
 
