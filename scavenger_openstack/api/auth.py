@@ -160,6 +160,12 @@ class HttpBasic:
         return name
 
 
+def htpasswd_line(name: str, password: str) -> bytes:
+    """Return the line of a user that ``htpasswd -B`` writes."""
+    return b'%s:%s\n' % (name.encode(), bcrypt.hashpw(
+        password.encode(), bcrypt.gensalt()))
+
+
 def _users(path: str) -> tuple[dict[str, bytes], Any]:
     """Name -> hash, and what changes when the file does.
 

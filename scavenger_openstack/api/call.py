@@ -16,10 +16,10 @@ from scavenger_openstack.api import cached
 from scavenger_openstack.api import faults
 from scavenger_openstack.api import markers
 from scavenger_openstack.api import schemas
-from scavenger_openstack.api import times
 from scavenger_openstack.db.resources import audit
 from scavenger_openstack.db.resources.rankings import Rankings
 from scavenger_openstack.db.resources.residents import Residents
+from scavenger_openstack.text import time_s
 from scavenger_openstack.wire import fit
 
 
@@ -120,7 +120,7 @@ class Call:
     def time_s(self, name: str) -> float | None:
         """A time that is in the query."""
         text = self.query.get(name)
-        return None if text is None else times.seconds(text)
+        return None if text is None else time_s(text)
 
     def after_id(self) -> int | None:
         """The id of the last row of the page before.

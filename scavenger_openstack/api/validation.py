@@ -15,7 +15,7 @@ import jsonschema
 
 from scavenger_openstack.api import faults
 from scavenger_openstack.api.schemas import Schema
-from scavenger_openstack.api import times
+from scavenger_openstack.text import time_s
 
 BODY_MOST_BYTES = 64 << 10
 DEPTH_MOST = 16
@@ -29,7 +29,7 @@ FORMATS = jsonschema.FormatChecker(formats=())
 
 @FORMATS.checks('date-time', raises=ValueError)
 def _is_time(value: object) -> bool:
-    return not isinstance(value, str) or times.seconds(value) is not None
+    return not isinstance(value, str) or time_s(value) is not None
 
 
 def query(pairs: Iterable[tuple[str, str]], schema: Schema

@@ -111,9 +111,9 @@ def make(files: Files, conf: cfg.ConfigOpts, user: pwd.struct_passwd) -> None:
             os.chown(path, os.geteuid(), user.pw_gid)
             os.chmod(path, 0o660)
     if not (files.users.exists() and files.password.exists()):
-        from scavenger_openstack.api import password as password_
+        from scavenger_openstack.api import auth
         password = secrets.token_urlsafe(18)
-        _write(files.users, password_.line(NAME, password))
+        _write(files.users, auth.htpasswd_line(NAME, password))
         _write(files.password, f'{password}\n'.encode())
     os.chown(files.users, user.pw_uid, user.pw_gid)
     _write(files.options, _options(files, conf).replace('$', '$$').encode())

@@ -25,7 +25,7 @@ from scavenger_openstack.conductor.placement_host import GONE
 from scavenger_openstack.conductor.placement_host import Provider
 from scavenger_openstack.conductor.placement_host import Urgency
 from scavenger_openstack.db import connect
-from scavenger_openstack.db.resources import summary
+from scavenger_openstack.db.resources import hosts as db_hosts
 from scavenger_openstack.drivers import calls
 from scavenger_openstack import errors
 from scavenger_openstack import host_names
@@ -167,7 +167,7 @@ class Writer:
     def _jobs(self, now: float) -> deque[tuple[Urgency, Provider]]:
         """The hosts that are to be written, the most urgent ones first."""
         with connect.reading(self._engine) as connection:
-            rows = summary.hosts(connection)
+            rows = db_hosts.all_with_load(connection)
         self._reports = {row['name']: self._reported(row, now)
                          for row in rows}
         hosts = host_names.Index({row['name']: row['last_seen_s']

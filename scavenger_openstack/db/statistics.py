@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Statistics that hosts reported, until they are part of the specs."""
+"""Statistics that hosts reported, until they are part of the specs: what a
+signal of an application usually is.  Source: CPI2, section 3.1."""
 
 from __future__ import annotations
 
@@ -86,3 +87,14 @@ def end_specs(connection: Connection, before_s: float, most: int) -> int:
         _T.day_s < before_s).limit(most)).all()
     return sum(connection.execute(delete(tables.specs).where(
         _T.id.in_(some))).rowcount for some in rows.batches(ids))
+
+
+def specs_page(connection: Connection, *, project: str | None = None,
+               application: str | None = None, cpu_model: str | None = None,
+               signal: str | None = None, after: int | None = None,
+               limit: int) -> list[rows.Row]:
+    """Return a page of specs, the newest first."""
+    return rows.newest(
+        connection, select(tables.specs), tables.specs,
+        {_T.application: application, _T.project: project,
+         _T.cpu_model: cpu_model, _T.signal: signal}, after, limit)

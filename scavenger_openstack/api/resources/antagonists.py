@@ -15,11 +15,11 @@ from scavenger_openstack.api import markers
 from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
-from scavenger_openstack.api import times
 from scavenger_openstack.db import eviction_policy
 from scavenger_openstack.db import newest
 from scavenger_openstack.db.resources import antagonists
 from scavenger_openstack.db.resources import caps
+from scavenger_openstack.text import iso
 from scavenger_openstack.types import Priority
 
 SPAN_S = 86400.0
@@ -114,7 +114,7 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
     page[call.noun] = [
         {**_shape(by_pair[pair], newest_rows.get(pair), pair in limited),
          'disturbs_now': pair in disturbing,
-         'eviction_recommended_at': times.iso(
+         'eviction_recommended_at': iso(
              recommended.get(by_pair[pair]['instance'])),
          'history': divided(by_hour.get(pair, {}), asked, parts)}
         for pair in (place[1:] for place in page[call.noun])

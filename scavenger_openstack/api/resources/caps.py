@@ -18,7 +18,6 @@ from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api.resources import instance_names
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
-from scavenger_openstack.api import times
 from scavenger_openstack.db import generation
 from scavenger_openstack.db.resources import caps
 from scavenger_openstack.db.resources import hosts as db_hosts
@@ -26,6 +25,8 @@ from scavenger_openstack.db.resources import notifications
 from scavenger_openstack.db.resources import workloads
 from scavenger_openstack import knobs
 from scavenger_openstack.knobs import OVERRIDABLE
+from scavenger_openstack.text import iso
+from scavenger_openstack.text import time_s
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 from scavenger_openstack.wire import fit
@@ -140,7 +141,7 @@ def shapes(connection: Any, rows: list[dict[str, Any]], now_s: float,
         connection, [row['host_id'] for row in rows], now_s)
     return [schemas.shape(
         fields, row, id=str(row['id']), steps=[
-            {'at': times.iso(time_s), 'value': value} for time_s, value in
+            {'at': iso(at_s), 'value': value} for at_s, value in
             row['steps'] or [(row['set_s'], row['value'])]],
         incidents=row['incidents'].split(),
         reason=instance_names.beside(row['reason'], others),
@@ -166,7 +167,7 @@ def overrides(call: Call, connection: Any) -> dict[str, Any]:
 def put(call: Call, connection: Any) -> dict[str, Any]:
     """Set an override, in place of the one that holds."""
     knob = _knob(call.path['knob'])
-    expires_s = _expiry(times.seconds(call.body['expires_at']), call.now_s)
+    expires_s = _expiry(time_s(call.body['expires_at']), call.now_s)
     value = _value(knob, call.body['value'])
     host = hosts.named(connection, call.path['host'], lock=True)
     workload = _workload(connection, host['id'], call.path['workload'])
@@ -245,7 +246,7 @@ def _expiry(expires_s: float, now_s: float) -> float:
     if not now_s < expires_s <= now_s + LONGEST_S:
         raise faults.bad(
             'expires_at is in the past, or too far away.', 'expires_at',
-            f'from {times.iso(now_s)} to {times.iso(now_s + LONGEST_S)}')
+            f'from {iso(now_s)} to {iso(now_s + LONGEST_S)}')
     return expires_s
 
 
@@ -269,7 +270,7 @@ def _check_limited(knob: Knob, host: Mapping[str, Any]) -> None:
     if limited is not None and knob not in limited:
         raise faults.conflict(
             f'{host["name"]} does not limit {knob}, by its report of '
-            f'{times.iso(host["last_seen_s"])}: list its resource in [agent] '
+            f'{iso(host["last_seen_s"])}: list its resource in [agent] '
             'protect, or enforce with a controller, in the file of that '
             f'host; it limits {", ".join(limited) or "nothing"}.', 'knob')
 

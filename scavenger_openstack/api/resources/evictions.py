@@ -22,10 +22,9 @@ from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api.resources import instance_names
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
-from scavenger_openstack.api import times
 from scavenger_openstack.db import evictions
 from scavenger_openstack.db.resources import hosts as db_hosts
-from scavenger_openstack.db.resources import summary
+from scavenger_openstack.text import iso
 from scavenger_openstack.types import Knob
 
 HOW = schemas.one_of(('live-migrate', 'pause', 'stop', 'shelve'))
@@ -140,7 +139,7 @@ def _forecast(call: Call, connection: Any, instance: Mapping[str, Any]
     wanted = placing.Wanted(True, math.ceil(instance['vcpus']),
                             math.ceil(floor / placing.BYTES_PER_MIB))
     takes, others = [], []
-    for row in summary.hosts(connection):
+    for row in db_hosts.all_with_load(connection):
         if row['name'] == host:
             continue
         candidate = placing.of_facts(
@@ -170,5 +169,5 @@ def _shape(row: Mapping[str, Any], names: instance_names.Names
             'state', 'detail')
     return {'id': row['uuid'], 'name': names.get(row['instance'], ''),
             **{name: row[name] for name in same},
-            'created_at': times.iso(row['created_s']),
-            'changed_at': times.iso(row['changed_s'])}
+            'created_at': iso(row['created_s']),
+            'changed_at': iso(row['changed_s'])}

@@ -14,10 +14,10 @@ from scavenger_openstack.api.resources import following
 from scavenger_openstack.api.resources import instance_names
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
-from scavenger_openstack.api import times
 from scavenger_openstack.db import directives
 from scavenger_openstack.db.resources import aggregates
 from scavenger_openstack.db.resources import hosts
+from scavenger_openstack.text import iso
 
 FILTERS = {'aggregate': described(schemas.NAME, 'Hosts of this aggregate.'),
            'enforcing': described(schemas.FLAG,
@@ -206,12 +206,12 @@ def _shown(row: Mapping[str, Any], call: Call, connection: Any
             kind: wanted.setting(row['name'], kind, own)
             for kind, own in settings.items()},
             wanted.protection(row['name'])),
-        'followed_at': times.iso(facts.get('followed_s') or None),
+        'followed_at': iso(facts.get('followed_s') or None),
         'facts': {
             **{name: value for name, value in facts.items()
                if name not in TIMES_S and name not in FIELDS
                and name not in ('refused', 'followed')},
-            **{f'{name.removesuffix("_s")}_at': times.iso(facts[name])
+            **{f'{name.removesuffix("_s")}_at': iso(facts[name])
                for name in TIMES_S if name in facts
                and name != 'followed_s'}}}
 

@@ -21,12 +21,12 @@ from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api.resources import instance_names
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
-from scavenger_openstack.api import times
 from scavenger_openstack.api import validation
 from scavenger_openstack.db.resources import caps as db_caps
 from scavenger_openstack.db.resources import incidents
 from scavenger_openstack.db.resources import workloads
 from scavenger_openstack import grounds
+from scavenger_openstack.text import iso
 from scavenger_openstack.wire import fit
 
 CAPS_MOST = 100
@@ -285,5 +285,5 @@ def _anonymous_ground(others: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _series(series: Mapping[str, Any]) -> dict[str, Any]:
     return {'workload': series['workload'], 'signal': series['signal'],
-            'times_at': [times.iso(time_s) for time_s in series['times_s']],
+            'times_at': [iso(time_s) for time_s in series['times_s']],
             'values': series['values']}

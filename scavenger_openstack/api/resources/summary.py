@@ -12,7 +12,7 @@ from scavenger_openstack.api.call import Call
 from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
-from scavenger_openstack.db.resources import summary
+from scavenger_openstack.db.resources import hosts as db_hosts
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import profile
 
@@ -68,7 +68,7 @@ def levels(tolerated: Mapping[str, float], caused: Mapping[str, float]
 
 
 def _summary(call: Call, connection: Any) -> dict[str, Any]:
-    rows = summary.hosts(connection)
+    rows = db_hosts.all_with_load(connection)
     residents = call.residents.read(connection, rows)
     return {'hosts': [{
         'name': row['name'],

@@ -22,24 +22,42 @@ from scavenger_openstack.db import rows
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db import tables
 from scavenger_openstack import host_names
+from scavenger_openstack.types import Priority
 
 REMOVED = 'an operator removed the host'
 
-_SHOWN = (tables.hosts.c.id, tables.hosts.c.name, tables.hosts.c.version,
-          tables.hosts.c.enforcing, tables.hosts.c.facts,
-          tables.hosts.c.settings, tables.hosts.c.last_seen_s)
+_H, _I, _W = tables.hosts.c, tables.incidents.c, tables.workloads.c
+
+_SHOWN = (_H.id, _H.name, _H.version, _H.enforcing, _H.facts, _H.settings,
+          _H.last_seen_s)
 
 
 def page(connection: Connection, *, aggregate: str | None = None,
          enforcing: bool | None = None, after: int | None = None,
          limit: int) -> list[Row]:
-    where = [tables.hosts.c.removed_s.is_(None)]
+    where = [_H.removed_s.is_(None)]
     if aggregate is not None:
-        where.append(tables.hosts.c.name.in_(
-            aggregates.hosts_of(connection, aggregate)))
+        where.append(_H.name.in_(aggregates.hosts_of(connection, aggregate)))
     return rows.newest(connection, select(*_SHOWN), tables.hosts,
-                       {tables.hosts.c.enforcing: enforcing}, after, limit,
-                       where)
+                       {_H.enforcing: enforcing}, after, limit, where)
+
+
+def all_with_load(connection: Connection) -> list[Row]:
+    """Return each host with its facts, how many ``incidents`` are open there,
+    and the ``background_vcpus`` that it has."""
+    incidents: dict[int, int] = dict(connection.execute(
+        select(_I.host_id, func.count()).where(_I.ended_s.is_(None))
+        .group_by(_I.host_id)).tuples().all())
+    background: dict[int, float] = dict(connection.execute(
+        select(_W.host_id, func.sum(_W.vcpus)).where(
+            _W.until_s.is_(None), _W.priority == Priority.BACKGROUND)
+        .group_by(_W.host_id)).tuples().all())
+    return [{**row, 'incidents': incidents.get(row['id'], 0),
+             'background_vcpus': float(background.get(row['id'], 0.0))}
+            for row in rows.rows(connection, select(
+                _H.id, _H.name, _H.version, _H.facts, _H.enforcing,
+                _H.last_seen_s, _H.background, _H.workloads_digest
+                ).where(_H.removed_s.is_(None)).order_by(_H.name))]
 
 
 def by_name(connection: Connection, name: str, *, lock: bool = False

@@ -24,8 +24,8 @@ from scavenger_openstack.db import placed
 from scavenger_openstack.db import purge
 from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import antagonists
+from scavenger_openstack.db.resources import hosts as db_hosts
 from scavenger_openstack.db.resources import hours
-from scavenger_openstack.db.resources import summary
 from scavenger_openstack.db.resources import workloads
 from scavenger_openstack.db import runs
 from scavenger_openstack.db import tables
@@ -145,7 +145,7 @@ class Reads(databases.Mixin):
 
     def check_the_summary(self) -> None:
         found = self.assert_read(2 * BACKGROUND + 4 * HOSTS + AT_MOST,
-                                 summary.hosts)
+                                 db_hosts.all_with_load)
         self.assertEqual(HOSTS, len(found))
         self.assertEqual(BACKGROUND + HOSTS, sum(
             row['background_vcpus'] for row in found))
