@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 PROG = 'scavenger-manage'
 
-UNITS_S = {'h': 3600, 'd': 86400, 'w': 7 * 86400}
+UNITS_S = {'h': amounts.HOUR_S, 'd': amounts.DAY_S, 'w': 7 * amounts.DAY_S}
 
 PROGRESS_S = 5.0
 """Seconds between two lines of a purge that takes long."""
@@ -210,7 +210,7 @@ def _purge(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
     from scavenger_openstack.db import connect
     from scavenger_openstack.db import purge
     from scavenger_openstack.db import schema
-    audit_s = conf.database.keep_audit_days * purge.DAY_S
+    audit_s = conf.database.keep_audit_days * amounts.DAY_S
     if options.older_than_s < purge.SHORTEST_S:
         raise errors.ConfigError('--older-than: less than 2d; agents report '
                                  'hours late')

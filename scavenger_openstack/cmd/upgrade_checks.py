@@ -28,7 +28,7 @@ from scavenger_openstack import version
 
 T = TypeVar('T')
 
-SILENT_S = 86400.0
+SILENT_S = amounts.DAY_S
 """Without a report for so long, a host is not just restarting."""
 
 NAMED = 5
@@ -76,10 +76,11 @@ class Checks(upgradecheck.UpgradeCommands):
     def _silent(self) -> Result:
         return self._of_hosts(
             lambda host, now_s: now_s - host['last_seen_s'] > SILENT_S, (
-                f'without a report for {SILENT_S / 3600:.0f} h or ever. Look '
-                'at "conductor" in "scavenger-agent status --json" there; '
-                'what they have to report waits in their spools. "scavenger-'
-                'manage host remove" removes those that are gone.'))
+                f'without a report for {SILENT_S / amounts.HOUR_S:.0f} h or '
+                'ever. Look at "conductor" in "scavenger-agent status --json" '
+                'there; what they have to report waits in their spools. '
+                '"scavenger-manage host remove" removes those that are gone.'
+            ))
 
     def _names(self) -> Result:
         try:

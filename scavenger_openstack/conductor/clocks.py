@@ -7,12 +7,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from scavenger_openstack.amounts import DAY_S
 from scavenger_openstack.wire.report import AnyEntry
 
 SLACK_S = 60.0
 """So far apart two clocks may be."""
 
-OLDEST_S = 90 * 86400.0
+OLDEST_S = 90 * DAY_S
 """No agent keeps what happened for longer: then it was another clock."""
 
 
@@ -39,7 +40,7 @@ def moved_s(time_s: float, now: float, sent_s: float) -> float:
     return now - sent_s if time_s <= sent_s < now - FAR_S else 0.0
 
 
-FAR_S = 7 * 86400.0
+FAR_S = 7 * DAY_S
 """No report is on its way for so long: then the clock of its host is behind,
 and what is not later than the report has its time from that clock."""
 

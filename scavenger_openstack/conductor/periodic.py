@@ -9,6 +9,7 @@ from collections.abc import Generator
 import contextlib
 import time
 
+from scavenger_openstack.amounts import DAY_S
 from scavenger_openstack.conductor import leader
 from scavenger_openstack.db import claims
 from scavenger_openstack.db import connect
@@ -18,8 +19,6 @@ EVERY_S = 60.0
 
 AHEAD_S = 7200.0
 """So much more than the time that passed here a clock is believed."""
-
-DAY_S = 86400.0
 
 SLACK_S = 60.0
 """So far the clocks of two conductors may be apart."""

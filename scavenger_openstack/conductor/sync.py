@@ -20,7 +20,6 @@ from scavenger_openstack.conductor import caps
 from scavenger_openstack.conductor import clocks
 from scavenger_openstack.conductor import directives as host_directives
 from scavenger_openstack.conductor import incidents
-from scavenger_openstack.conductor import interference
 from scavenger_openstack.conductor.nova import elsewhere
 from scavenger_openstack.conductor.profiles import measured
 from scavenger_openstack.conductor import workloads
@@ -285,7 +284,7 @@ def _apply(connection: reports.Connection, host_id: int, report: Report,
         entry.entry for entry in entries
         if isinstance(entry.entry, Profiling | AgentEvent)], now)
     reports.add_statistics(connection, [
-        {'host_id': host_id, 'hour_s': interference.hour(
+        {'host_id': host_id, 'hour_s': reports.hour(
             entry.hour_s + clocks.moved_s(entry.hour_s, now,
                                           report.sent_s)),
          'project': entry.project, 'application': entry.application,

@@ -80,15 +80,18 @@ class Claim:
             what has expired by it is free at once
         """
         row = connection.execute(select(
-            _claims.beat, _claims.hold_s, _claims.expires_s).where(
+            _claims.holder, _claims.beat, _claims.hold_s,
+            _claims.expires_s).where(
                 _claims.name == self._name)).first()
         values = self._values(now, hold_s)
         if row is None:
             return _add(connection, self._name, values)
         if row.beat != self._beat:
             self._beat, self._beat_s = row.beat, self._elapsed()
-        if (row.expires_s > now if by_clock
-                else self._elapsed() - self._beat_s < row.hold_s):
+        is_free = (row.expires_s <= now if by_clock
+                   else row.holder == self._holder
+                   or self._elapsed() - self._beat_s >= row.hold_s)
+        if not is_free:
             return False
         return bool(connection.execute(update(tables.claims).where(
             _claims.name == self._name, _claims.beat == row.beat).values(

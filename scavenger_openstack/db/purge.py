@@ -21,14 +21,13 @@ from sqlalchemy import Connection
 from sqlalchemy import Engine
 from sqlalchemy import Table
 
+from scavenger_openstack.amounts import DAY_S
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import placed
 from scavenger_openstack.db import reports
 from scavenger_openstack.db.rows import batches
 from scavenger_openstack.db import tables
 from scavenger_openstack.db import totals
-
-DAY_S = 86400.0
 
 SHORTEST_S = 2 * DAY_S
 """Less is not deleted: agents report hours late."""

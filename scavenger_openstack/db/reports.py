@@ -25,6 +25,7 @@ from sqlalchemy import insert
 from sqlalchemy import select
 from sqlalchemy import update
 
+from scavenger_openstack.amounts import HOUR_S
 from scavenger_openstack.db import generation
 from scavenger_openstack.db.resources import notifications
 from scavenger_openstack.db.rows import batches
@@ -37,8 +38,6 @@ from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db.rows import update_rows
 from scavenger_openstack.db import tables
 from scavenger_openstack.outcomes import OUTCOME_OF
-
-HOUR_S = 3600
 
 _hosts, _runs = tables.hosts.c, tables.runs.c
 _tags = tables.flavor_tags.c

@@ -27,12 +27,12 @@ from sqlalchemy import select
 from sqlalchemy import tuple_
 from sqlalchemy import update
 
-from scavenger_openstack.db.reports import HOUR_S
+from scavenger_openstack.amounts import DAY_S
+from scavenger_openstack.amounts import HOUR_S
 from scavenger_openstack.db.reports import Row
 from scavenger_openstack.db import rows
 from scavenger_openstack.db import tables
 
-DAY_S = 24 * HOUR_S
 SPANS_S = (DAY_S, 7 * DAY_S, 30 * DAY_S)
 """Spans up to now, besides the hour that is not over."""
 

@@ -9,6 +9,8 @@ import functools
 from typing import Any
 from typing import get_args
 
+from scavenger_openstack.amounts import DAY_S
+from scavenger_openstack.amounts import HOUR_S
 from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import faults
 from scavenger_openstack.api import markers
@@ -22,7 +24,7 @@ from scavenger_openstack.db.resources import caps
 from scavenger_openstack.text import iso
 from scavenger_openstack.types import Priority
 
-SPAN_S = 86400.0
+SPAN_S = DAY_S
 PARTS_MOST = 60
 CAUSES_MOST = 20
 """A host may invent causes."""
@@ -129,7 +131,7 @@ def divided(by_hour: Mapping[int, float], asked: antagonists.Span,
     :param by_hour: seconds of the hours that the span touches
     """
     sums = [0.0] * parts
-    first_s = asked.since_s // antagonists.HOUR_S * antagonists.HOUR_S
+    first_s = asked.since_s // HOUR_S * HOUR_S
     for hour_s, seconds in by_hour.items() if parts else ():
         part = int((hour_s - first_s) * parts / (asked.until_s - first_s))
         sums[min(part, parts - 1)] += seconds

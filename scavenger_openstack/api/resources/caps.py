@@ -10,6 +10,7 @@ import functools
 from typing import Any
 import uuid
 
+from scavenger_openstack.amounts import DAY_S
 from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import faults
 from scavenger_openstack.api import policies
@@ -31,7 +32,7 @@ from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 from scavenger_openstack.wire import fit
 
-LONGEST_S = 366 * 86400.0
+LONGEST_S = 366 * DAY_S
 """An override that lasts longer is a configuration."""
 
 FILTERS = {

@@ -10,12 +10,13 @@ from collections import Counter
 import json
 from typing import Any
 
+from scavenger_openstack.amounts import DAY_S
+from scavenger_openstack.amounts import HOUR_S
 from scavenger_openstack.api import cached
 from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
 from scavenger_openstack.db.reports import hour
-from scavenger_openstack.db.reports import HOUR_S
 from scavenger_openstack.db.resources import caps
 from scavenger_openstack.db.resources import hosts as db_hosts
 from scavenger_openstack.db.resources import hours
@@ -23,7 +24,7 @@ from scavenger_openstack.db.resources import workloads
 from scavenger_openstack.text import iso
 from scavenger_openstack.types import Mode
 
-SPANS_S = (24 * HOUR_S, 7 * 24 * HOUR_S)
+SPANS_S = (DAY_S, 7 * DAY_S)
 WORST = 5
 
 MOST_NAMES = 20

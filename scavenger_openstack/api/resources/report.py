@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from scavenger_openstack.amounts import DAY_S
 from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import faults
 from scavenger_openstack.api import schemas
@@ -14,7 +15,7 @@ from scavenger_openstack.db.reports import hour
 from scavenger_openstack.db.resources import report
 from scavenger_openstack.text import iso
 
-SPAN_S = 7 * 86400.0
+SPAN_S = 7 * DAY_S
 
 PROJECT = {'project': schemas.TEXT, 'application': schemas.TEXT,
            'workloads': described(schemas.COUNT, 'That were disturbed.'),

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import functools
 from typing import Any
 
+from scavenger_openstack.amounts import DAY_S
 from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import faults
 from scavenger_openstack.api import policies
@@ -21,7 +22,7 @@ from scavenger_openstack.api.schemas import described
 from scavenger_openstack.db.resources import caps
 from scavenger_openstack.db.resources import workloads
 
-LIMITS_S = 30 * 86400.0
+LIMITS_S = 30 * DAY_S
 LIMITS_MOST = 100
 
 HIDDEN_FILTERS = frozenset(('host', 'name', 'project'))

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from oslo_log import log
 
 from scavenger_openstack.algorithms.signals import SIGNALS
+from scavenger_openstack.amounts import HOUR_S
 from scavenger_openstack.db import reports
 from scavenger_openstack.db import statistics
 from scavenger_openstack.wire.report import Statistics
@@ -25,7 +26,6 @@ MOST_VALUE = 1e4
 """No signal is larger: cycles of an instruction, seconds waited for each one
 run or for an operation; and no workload uses as many cores."""
 
-HOUR_S = 3600
 LEAST_SYNC_S = 1
 """The shortest ``[conductor] sync_s``: a workload has one sample in it."""
 

@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 
+from scavenger_openstack.amounts import HOUR_S
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack import errors
-
-HOUR_S = 3600.0
 
 NONE = 'none'
 POLICIES = (NONE, 'pause', 'stop', 'shelve', 'live-migrate')

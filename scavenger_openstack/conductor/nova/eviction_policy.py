@@ -19,8 +19,9 @@ import uuid
 
 from oslo_log import log
 
+from scavenger_openstack.amounts import DAY_S
+from scavenger_openstack.amounts import HOUR_S
 from scavenger_openstack.conductor.nova.eviction_params import hold
-from scavenger_openstack.conductor.nova.eviction_params import HOUR_S
 from scavenger_openstack.conductor.nova.eviction_params import NONE
 from scavenger_openstack.conductor.nova.eviction_params import Params
 from scavenger_openstack.conductor.nova import shortage
@@ -38,7 +39,7 @@ CLAIM = 'eviction-policy'
 EVERY_S = 60.0
 RECOMMENDED = 'eviction.recommended'
 """The action in the audit."""
-RECOMMENDED_S = 86400.0
+RECOMMENDED_S = DAY_S
 """The same instance is recommended once in so long, which is the longest
 ``cool_down_s``."""
 MOST = 100

@@ -22,6 +22,8 @@ from oslo_log import log
 
 from scavenger_openstack.algorithms import classify
 from scavenger_openstack.algorithms import flavor
+from scavenger_openstack.amounts import DAY_S
+from scavenger_openstack.amounts import HOUR_S
 from scavenger_openstack.conductor.nova import elsewhere
 from scavenger_openstack.conductor.nova import evicting
 from scavenger_openstack.conductor.nova import protocol
@@ -41,14 +43,14 @@ CLAIM = 'nova'
 OVERLAP_S = 120.0
 """So far apart the clocks of Nova and ours may be."""
 
-WHOLE_S = 6 * 3600.0
+WHOLE_S = 6 * HOUR_S
 """All instances are read again after that; between, what has changed."""
 
 CHANGES_S = 60.0
 """What has changed is read so often while all instances are read, which takes
 hours where there are many."""
 
-FAR_S = 2 * 86400.0
+FAR_S = 2 * DAY_S
 """When Nova was not read for longer, what has changed since is not read:
 nothing counts before all instances are read."""
 

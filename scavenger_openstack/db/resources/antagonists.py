@@ -21,6 +21,7 @@ from sqlalchemy import or_
 from sqlalchemy import select
 from sqlalchemy import tuple_
 
+from scavenger_openstack.amounts import HOUR_S
 from scavenger_openstack.db import reports
 from scavenger_openstack.db import rows
 from scavenger_openstack.db.rows import Row
@@ -28,8 +29,6 @@ from scavenger_openstack.db import tables
 from scavenger_openstack.db import totals
 
 _H, _T = tables.antagonist_hours.c, tables.antagonist_totals.c
-
-HOUR_S = reports.HOUR_S
 
 # What a ranking goes by: whole numbers, so that pages meet exactly.
 _KEYS: dict[str, ColumnElement[int]] = {

@@ -15,10 +15,9 @@ from sqlalchemy import func
 from sqlalchemy import select
 from sqlalchemy import Table
 
+from scavenger_openstack.amounts import DAY_S
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db import tables
-
-DAY_S = 86400
 
 SETTLED_S = 2 * DAY_S
 """A younger day may still change: agents report hours late."""

@@ -18,8 +18,8 @@ from sqlalchemy import delete
 from sqlalchemy import func
 from sqlalchemy import select
 
+from scavenger_openstack.amounts import HOUR_S
 from scavenger_openstack.db import reports
-from scavenger_openstack.db.reports import HOUR_S
 from scavenger_openstack.db.reports import Row
 from scavenger_openstack.db import rows
 from scavenger_openstack.db import tables

@@ -12,6 +12,7 @@ from sqlalchemy import insert
 from sqlalchemy import select
 from sqlalchemy import update
 
+from scavenger_openstack.amounts import DAY_S
 from scavenger_openstack.db import rows
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db import tables
@@ -19,7 +20,6 @@ from scavenger_openstack.db import tables
 STATES = ASKED, MEASURING, DONE, FAILED = (
     'asked', 'measuring', 'done', 'failed')
 LOST = 'the host has not reported what came of it'
-DAY_S = 86400.0
 
 _P = tables.profilings.c
 _SHOWN = select(*tables.profilings.c, tables.hosts.c.name.label('host')

@@ -8,11 +8,12 @@ from typing import Any
 
 import sqlalchemy
 
+from scavenger_openstack.amounts import DAY_S
 from scavenger_openstack.conductor import directives
-from scavenger_openstack.conductor import interference
 from scavenger_openstack.conductor import workloads
 from scavenger_openstack.db import eviction_policy
 from scavenger_openstack.db import purge
+from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import caps
 from scavenger_openstack.db.resources import hosts as db_hosts
 from scavenger_openstack.db.resources import hours
@@ -29,8 +30,7 @@ from scavenger_openstack.tests.unit.conductor.cloud import vm
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import report as wire
 
-HOUR = interference.hour(NOW)
-DAY_S = purge.DAY_S
+HOUR = reports.hour(NOW)
 
 
 class Sync(cloud.Mixin):
