@@ -10,47 +10,43 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import Connection
-from sqlalchemy import exc
-from sqlalchemy import insert
-from sqlalchemy import select
-from sqlalchemy import update
+import sqlalchemy as sa
 
 from scavenger_openstack.db import tables
 
 _claims = tables.claims.c
 
-def note(connection: Connection, name: str, until_s: float) -> None:
+def note(connection: sa.Connection, name: str, until_s: float) -> None:
     """Remember a time for all processes, as a claim that none has."""
-    if not connection.execute(update(tables.claims).where(
+    if not connection.execute(sa.update(tables.claims).where(
             _claims.name == name).values(expires_s=until_s)).rowcount:
-        connection.execute(insert(tables.claims).values(
+        connection.execute(sa.insert(tables.claims).values(
             name=name, holder='', expires_s=until_s))
 
 
-def noted(connection: Connection, name: str) -> float | None:
+def noted(connection: sa.Connection, name: str) -> float | None:
     """Return the time that was noted; ``None`` before the first."""
-    until_s: float | None = connection.execute(select(
+    until_s: float | None = connection.execute(sa.select(
         _claims.expires_s).where(_claims.name == name)).scalar()
     return until_s
 
 
-def count(connection: Connection, name: str) -> None:
+def count(connection: sa.Connection, name: str) -> None:
     """Raise a number that all processes see, as a claim that none has.
 
     No other transaction can before this one ends: a larger number is of what
     was written later.
     """
-    more = update(tables.claims).where(_claims.name == name).values(
+    more = sa.update(tables.claims).where(_claims.name == name).values(
         beat=_claims.beat + 1)
     if not connection.execute(more).rowcount:
         _add(connection, name, {'holder': '', 'expires_s': 0.0})
         connection.execute(more)
 
 
-def counted(connection: Connection, name: str) -> int:
+def counted(connection: sa.Connection, name: str) -> int:
     """Return the number that was counted, 0 before the first."""
-    return connection.execute(select(_claims.beat).where(
+    return connection.execute(sa.select(_claims.beat).where(
         _claims.name == name)).scalar() or 0
 
 
@@ -72,14 +68,14 @@ class Claim:
         self._beat: int | None = None
         self._beat_s = 0.0
 
-    def take(self, connection: Connection, now: float, hold_s: float, *,
+    def take(self, connection: sa.Connection, now: float, hold_s: float, *,
              by_clock: bool = False) -> bool:
         """Take the claim for so long; false while another process holds it.
 
         :param by_clock: the clock of the process that had it last is right:
             what has expired by it is free at once
         """
-        row = connection.execute(select(
+        row = connection.execute(sa.select(
             _claims.holder, _claims.beat, _claims.hold_s,
             _claims.expires_s).where(
                 _claims.name == self._name)).first()
@@ -93,15 +89,15 @@ class Claim:
                    or self._elapsed() - self._beat_s >= row.hold_s)
         if not is_free:
             return False
-        return bool(connection.execute(update(tables.claims).where(
+        return bool(connection.execute(sa.update(tables.claims).where(
             _claims.name == self._name, _claims.beat == row.beat).values(
                 values)).rowcount)
 
-    def extend(self, connection: Connection, now: float, hold_s: float
+    def extend(self, connection: sa.Connection, now: float, hold_s: float
                ) -> bool:
         """Hold the claim for so long from now, 0 to give it up; false when it
         is another's."""
-        return bool(connection.execute(update(tables.claims).where(
+        return bool(connection.execute(sa.update(tables.claims).where(
             _claims.name == self._name, _claims.holder == self._holder
             ).values(self._values(now, hold_s))).rowcount)
 
@@ -110,11 +106,11 @@ class Claim:
                 'hold_s': hold_s, 'beat': _claims.beat + 1}
 
 
-def _add(connection: Connection, name: str, values: dict[str, Any]) -> bool:
+def _add(connection: sa.Connection, name: str, values: dict[str, Any]) -> bool:
     try:
         with connection.begin_nested():
-            connection.execute(insert(tables.claims).values(
+            connection.execute(sa.insert(tables.claims).values(
                 {**values, 'name': name, 'beat': 0}))
-    except exc.IntegrityError:      # another process was first
+    except sa.exc.IntegrityError:      # another process was first
         return False
     return True

@@ -4,13 +4,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import bindparam
-from sqlalchemy import Connection
-from sqlalchemy import delete
-from sqlalchemy import func
-from sqlalchemy import insert
-from sqlalchemy import select
-from sqlalchemy import update
+import sqlalchemy as sa
 
 from scavenger_openstack.db import reports
 from scavenger_openstack.db import rows
@@ -21,26 +15,26 @@ MOST = 1000
 and goes on with the next when the conductor has all of one."""
 
 _R = tables.runs.c
-_UPDATE = update(tables.runs).where(
-    _R.host_id == bindparam('of_host'), _R.run_id == bindparam('run'))
+_UPDATE = sa.update(tables.runs).where(
+    _R.host_id == sa.bindparam('of_host'), _R.run_id == sa.bindparam('run'))
 
 
-def newest(connection: Connection, host_id: int) -> str | None:
+def newest(connection: sa.Connection, host_id: int) -> str | None:
     """The run of a host whose first report came last."""
     run_id: str | None = connection.execute(
-        select(_R.run_id).where(_R.host_id == host_id).order_by(
+        sa.select(_R.run_id).where(_R.host_id == host_id).order_by(
             _R.id.desc()).limit(1)).scalar()
     return run_id
 
 
-def last_entry_s(connection: Connection, host_id: int) -> float:
+def last_entry_s(connection: sa.Connection, host_id: int) -> float:
     """Return when the last entry of all runs of a host happened, 0 before the
     first."""
-    return connection.execute(select(func.max(_R.time_s)).where(
+    return connection.execute(sa.select(sa.func.max(_R.time_s)).where(
         _R.host_id == host_id)).scalar() or 0.0
 
 
-def set_progress(connection: Connection, host_id: int, run: str,
+def set_progress(connection: sa.Connection, host_id: int, run: str,
                  sequence: int, last_s: float, now: float, new: bool
                  ) -> None:
     """
@@ -51,12 +45,12 @@ def set_progress(connection: Connection, host_id: int, run: str,
     if not new:
         connection.execute(_UPDATE, {**row, 'of_host': host_id, 'run': run})
         return
-    connection.execute(insert(tables.runs), {
+    connection.execute(sa.insert(tables.runs), {
         **row, 'host_id': host_id, 'run_id': run})
     rows.count_added(connection, tables.runs, 1)
     oldest = connection.execute(
-        select(_R.id).where(_R.host_id == host_id).order_by(
+        sa.select(_R.id).where(_R.host_id == host_id).order_by(
             _R.id.desc()).limit(1).offset(MOST)).scalar()
     if oldest is not None:
-        connection.execute(delete(tables.runs).where(
+        connection.execute(sa.delete(tables.runs).where(
             _R.host_id == host_id, _R.id <= oldest))
