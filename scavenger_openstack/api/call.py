@@ -131,19 +131,24 @@ class Call:
         return (None if text is None
                 else markers.read(text, self.noun, [int])[0])
 
-    def after_row(self, kinds: list[type], find: Callable[..., int | None]
+    def after_row(self, connection: Any, project: str | None,
+                  kinds: list[type], find: Callable[..., int | None]
                   ) -> int | None:
-        """The same where the marker does not have the id, which would tell
-        a reader of a project how many rows there are.
+        """The same for a reader of a project: the marker does not have the
+        id, which would tell how many rows there are.
 
-        :param kinds: the types of what it has
-        :param find: makes the id of these
+        :param project: ``None`` for a reader of all projects
+        :param kinds: the types of what the marker has
+        :param find: makes the id of connection, project and these
         :raises Fault: 400, also where that row is gone.
         """
+        if project is None:
+            return self.after_id()
         text = self.query.get('marker')
         if text is None:
             return None
-        id_ = find(*markers.read(text, self.noun, kinds))
+        id_ = find(connection, project,
+                   *markers.read(text, self.noun, kinds))
         if id_ is None:
             raise faults.bad('marker is of a row that is gone.', 'marker')
         return id_

@@ -28,7 +28,9 @@ from scavenger_openstack.db import newest
 from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import hours
 from scavenger_openstack.db.resources import services
+from scavenger_openstack.db import rows
 from scavenger_openstack.db import runs
+from scavenger_openstack.db import tables
 from scavenger_openstack import errors
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire.report import AgentEvent
@@ -283,7 +285,7 @@ def _apply(connection: reports.Connection, host_id: int, report: Report,
     audit += measured.apply(connection, host_id, report.host, [
         entry.entry for entry in entries
         if isinstance(entry.entry, Profiling | AgentEvent)], now)
-    reports.add_statistics(connection, [
+    rows.insert_rows(connection, tables.statistics, [
         {'host_id': host_id, 'hour_s': reports.hour(
             entry.hour_s + clocks.moved_s(entry.hour_s, now,
                                           report.sent_s)),

@@ -153,14 +153,6 @@ def workloads(connection: sa.Connection, host_id: int) -> dict[str, Row]:
     return {row['name']: dict(row) for row in rows.mappings()}
 
 
-def add_workloads(connection: sa.Connection, rows: Sequence[Row]) -> None:
-    insert_rows(connection, tables.workloads, rows)
-
-
-def update_workloads(connection: sa.Connection, rows: Sequence[Row]) -> None:
-    update_rows(connection, tables.workloads, rows)
-
-
 def end_workloads(connection: sa.Connection, host_id: int,
                   gone: Mapping[str, int], now: float, why: str) -> None:
     """Note that workloads have ended, and with them their limits.
@@ -206,10 +198,6 @@ def add_incidents(connection: sa.Connection, rows: Sequence[Row]
                 table.uuid, table.id).where(table.uuid.in_(some))):
             ids[uuid] = number
     return ids
-
-
-def update_incidents(connection: sa.Connection, rows: Sequence[Row]) -> None:
-    update_rows(connection, tables.incidents, rows)
 
 
 def end_incidents(connection: sa.Connection, host_id: int, now: float,
@@ -261,14 +249,6 @@ def caps(connection: sa.Connection, host_id: int, names: Collection[str],
             by_id.update((row['id'], dict(row)) for row in connection.execute(
                 query.where(condition)).mappings())
     return [row for _, row in sorted(by_id.items())]
-
-
-def add_caps(connection: sa.Connection, rows: Sequence[Row]) -> None:
-    insert_rows(connection, tables.caps, rows)
-
-
-def update_caps(connection: sa.Connection, rows: Sequence[Row]) -> None:
-    update_rows(connection, tables.caps, rows)
 
 
 def end_caps(connection: sa.Connection, host_id: int, now: float, why: str,
@@ -327,10 +307,6 @@ def set_hours(connection: sa.Connection, new: Sequence[Row],
     for some in batches(sorted(empty)):
         connection.execute(sa.delete(tables.antagonist_hours).where(
             tables.antagonist_hours.c.id.in_(some)))
-
-
-def add_statistics(connection: sa.Connection, rows: Sequence[Row]) -> None:
-    insert_rows(connection, tables.statistics, rows)
 
 
 def add_audit(connection: sa.Connection, rows: Sequence[Row], *,

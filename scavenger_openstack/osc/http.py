@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 import json
@@ -159,6 +160,23 @@ def path_of(*parts: str) -> str:
     except UnicodeEncodeError:
         raise exceptions.CommandError(
             'An argument is not valid Unicode.') from None
+
+
+def delete_each(client: Client, noun: str, ids: Iterable[str], reason: str
+                ) -> None:
+    """Delete things of a noun; those that follow one that failed, too.
+
+    :raises CommandError: some were not deleted: a line for each.
+    """
+    failed = []
+    for id_ in ids:
+        try:
+            client.request('DELETE', path_of(noun, id_),
+                           query={'reason': reason})
+        except exceptions.CommandError as exc:
+            failed.append(str(exc))
+    if failed:
+        raise exceptions.CommandError('\n'.join(failed))
 
 
 def explain(status: str, text: str) -> str:

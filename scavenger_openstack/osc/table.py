@@ -204,6 +204,19 @@ def _text(formatter: str, value: Any) -> Any:
         else text
 
 
+def write_page(path: str, page: str) -> None:
+    """Write a page of HTML to a file, in place of what is there.
+
+    :raises CommandError: that is not possible.
+    """
+    try:
+        with open(path, 'w') as file:
+            file.write(page)
+    except (OSError, ValueError) as exc:
+        raise exceptions.CommandError(printable(
+            f'{path} cannot be written: {exc}')) from exc
+
+
 def named(row: Mapping[str, Any], field: str, name: str) -> Cell:
     """Return what a workload is called, in tables; its id elsewhere."""
     return Cell(row.get(field), plain(row.get(name) or row.get(field)))

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Mapping
-import functools
 from typing import Any
 import uuid
 
@@ -110,9 +109,7 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
         project=query.get('project') if project is None else project,
         instance=query.get('instance'),
         knob=query.get('knob'), in_force=query.get('in_force', True),
-        after=call.after_id() if project is None else call.after_row(
-            [str, str, int], functools.partial(caps.id_of, connection,
-                                               project)),
+        after=call.after_row(connection, project, [str, str, int], caps.id_of),
         limit=call.limit + 1)
     shown = iter(shapes(connection, page, call.now_s))
     if project is None:

@@ -9,7 +9,6 @@ went.
 from __future__ import annotations
 
 from collections.abc import Mapping
-import functools
 import math
 from typing import Any
 import uuid
@@ -24,7 +23,6 @@ from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
 from scavenger_openstack.db import evictions
 from scavenger_openstack.db.resources import hosts as db_hosts
-from scavenger_openstack.text import iso
 from scavenger_openstack.types import Knob
 
 HOW = schemas.one_of(('live-migrate', 'pause', 'stop', 'shelve'))
@@ -79,8 +77,7 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
         host=row['name'] if row else host,
         project=query.get('project') if project is None else project,
         state=query.get('state'),
-        after=call.after_id() if project is None else call.after_row(
-            [str], functools.partial(evictions.id_of, connection, project)),
+        after=call.after_row(connection, project, [str], evictions.id_of),
         limit=call.limit + 1)
     names = instance_names.of(connection, *(row['instance'] for row in page))
     return call.page(page, lambda row: {
@@ -165,9 +162,5 @@ def _join_first(texts: list[str]) -> str:
 
 def _shape(row: Mapping[str, Any], names: instance_names.Names
            ) -> dict[str, Any]:
-    same = ('instance', 'host', 'project', 'how', 'reason', 'created_by',
-            'state', 'detail')
-    return {'id': row['uuid'], 'name': names.get(row['instance'], ''),
-            **{name: row[name] for name in same},
-            'created_at': iso(row['created_s']),
-            'changed_at': iso(row['changed_s'])}
+    return schemas.shape(FIELDS, row, id=row['uuid'],
+                         name=names.get(row['instance'], ''))

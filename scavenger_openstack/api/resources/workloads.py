@@ -8,7 +8,6 @@ A reader of a project sees its instances, and not where they are.
 from __future__ import annotations
 
 from collections.abc import Mapping
-import functools
 from typing import Any
 
 from scavenger_openstack.amounts import DAY_S
@@ -89,9 +88,7 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
         name=call.name('name'), instance=query.get('instance'),
         application=call.name('application'),
         priority=query.get('priority'), gone=query.get('gone', False),
-        after=call.after_id() if project is None else call.after_row(
-            [str, int], functools.partial(workloads.id_of, connection,
-                                          project)),
+        after=call.after_row(connection, project, [str, int], workloads.id_of),
         limit=call.limit + 1)
     limits = caps.of_instances(
         connection, [row['instance'] for row in page],

@@ -7,7 +7,6 @@ from __future__ import annotations
 import argparse
 
 from osc_lib.command import command
-from osc_lib import exceptions
 
 from scavenger_openstack.osc import http
 from scavenger_openstack.osc import listing
@@ -78,16 +77,8 @@ class DeleteExemption(command.Command):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        failed = []
-        for exemption in parsed_args.exemption:
-            try:
-                http.of(self.app).request(
-                    'DELETE', http.path_of('exemptions', exemption),
-                    query={'reason': parsed_args.reason})
-            except exceptions.CommandError as exc:
-                failed.append(str(exc))
-        if failed:
-            raise exceptions.CommandError('\n'.join(failed))
+        http.delete_each(http.of(self.app), 'exemptions',
+                         parsed_args.exemption, parsed_args.reason)
 
 
 def _shape(row: listing.Row) -> listing.Row:

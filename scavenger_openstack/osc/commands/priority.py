@@ -103,9 +103,8 @@ class UnsetPriority(command.Command):
             raise exceptions.CommandError(
                 f'No priority is set for the {wanted["scope"]} '
                 f'{printable(wanted["target"])}.')
-        for rule in rules:
-            client.request('DELETE', http.path_of('priorities', rule['id']),
-                           query={'reason': parsed_args.reason})
+        http.delete_each(client, 'priorities', [rule['id'] for rule in rules],
+                         parsed_args.reason)
 
 
 def _shape(row: listing.Row) -> listing.Row:
