@@ -105,7 +105,8 @@ class HttpBasic:
     """
 
     def __init__(self, application: Application, path: str) -> None:
-        """
+        """Read the file once, so that a wrong one is found at the start.
+
         :raises ConfigError: the file cannot be used.
         """
         self._application = application

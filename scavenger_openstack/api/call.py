@@ -75,7 +75,8 @@ class Call:
         return self.allows(policy, self.caller, target)
 
     def require(self, policy: str, **target: Any) -> None:
-        """
+        """Refuse the request unless a policy allows it.
+
         :raises Fault: 403.
         """
         if not self.may(policy, **target):
@@ -83,7 +84,8 @@ class Call:
                                f'The policy {policy} does not allow this.')
 
     def only(self, all_: str, own: str) -> str | None:
-        """The one project whose things the caller may see; ``None`` for all.
+        """Return the one project whose things the caller may see; ``None`` for
+        all.
 
         :param all_: the policy that allows those of all projects
         :param own: the one that allows those of the caller's
@@ -134,8 +136,9 @@ class Call:
     def after_row(self, connection: Any, project: str | None,
                   kinds: list[type], find: Callable[..., int | None]
                   ) -> int | None:
-        """The same for a reader of a project: the marker does not have the
-        id, which would tell how many rows there are.
+        """Return the id of the last row of the page before, for a reader of a
+        project: the marker does not have the id, which tells how many rows
+        there are.
 
         :param project: ``None`` for a reader of all projects
         :param kinds: the types of what the marker has

@@ -129,7 +129,8 @@ def _main(arguments: Sequence[str]) -> int:
 
 def run(conf: cfg.ConfigOpts, options: argparse.Namespace,
         call: Callable[[bytes], bytes] | None = None) -> int:
-    """
+    """Run the agent until it is to end; return the exit code.
+
     :param options: with ``record``, a file, if the run is to be recorded
     :param call: see :class:`.service.Service`
     """
@@ -254,7 +255,7 @@ def check(places: agent_places.Places, unusable: str) -> int:
 
 
 def _document(places: agent_places.Places) -> tuple[dict[str, Any], float]:
-    """The status, with what was found beside it, and the time of that.
+    """Return the status with the leases and the watcher, and the time of that.
 
     :raises ScavengerError: there is none, or it cannot be read.
     """

@@ -48,7 +48,8 @@ def parser() -> command_line.Parser:
 
 
 def run(options: argparse.Namespace) -> int:
-    """
+    """Serve the API until SIGTERM.
+
     :raises ScavengerError: what stopped it, in one line
     """
     # Here, so that "--help" and what is wrong are there at once.

@@ -68,7 +68,8 @@ def parser() -> command_line.Parser:
 
 
 def run(options: argparse.Namespace) -> int:
-    """
+    """Take reports until SIGTERM.
+
     :raises ScavengerError: what stopped it, in one line
     """
     # That it is there, where another service needs it, is not our matter.

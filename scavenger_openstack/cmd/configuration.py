@@ -24,7 +24,8 @@ _reading = threading.Lock()
 
 def load(prog: str, options: argparse.Namespace, *, has_log: bool = True
          ) -> cfg.ConfigOpts:
-    """
+    """Return the configuration that a command line names, checked.
+
     :param has_log: the program logs what is ignored; else it is printed
     :raises ConfigError: it cannot work, with all findings.
     """

@@ -100,7 +100,8 @@ def environment(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
 
 
 def run(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
-    """
+    """Run the agent with its watcher, and the control plane if wanted.
+
     :raises AlreadyRunning: another agent has the state directory; nothing
         was started.
     """

@@ -133,7 +133,8 @@ def _make_directory(path: pathlib.Path, group: int) -> None:
 
 def _check_above(path: pathlib.Path, user: pwd.struct_passwd, can: str
                  ) -> None:
-    """
+    """Refuse a path below a directory that another user can write to.
+
     :param user: whom the API runs as
     :param can: what another user could do who writes above the path
     :raises ScavengerError: the API's user can, or a third one.

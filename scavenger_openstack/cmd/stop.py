@@ -61,7 +61,7 @@ def stop_all(places: agent_places.Places) -> int:
             'try again, or end the agent and run scavenger-restore --all')
     for problem in filter(None, failed):
         _print(f'{problem}; an agent that looks for it is not stopped')
-    # An agent that was found answers which directory is in use.
+    # An agent that runs answers which directory is in use.
     guessed = places.guessed and len(targets) == 1 and not any(
         _same(agent.seen_at, places.state_dir) for agent in agents)
     ended = [_end_limits(target, agents, guessed) for target in targets]
@@ -291,7 +291,7 @@ class _Leases:
         self.names: set[str] = set()
 
     def count(self) -> int:
-        """How many there are now.
+        """Return how many lease records there are now.
 
         :raises OSError: the directory cannot be read.
         """

@@ -41,8 +41,8 @@ def apply(connection: reports.Connection, host_id: int,
 
     :param entries: all are limits
     :param identities: of all workloads that the entries name
-    :param newest: the entries are of the run that began last: each is told
-        after all that is known, also where its clock was set back
+    :param newest: the entries are of the run that began last: each is
+        newer than all that is stored, also where its clock was set back
     """
     if not entries:
         return

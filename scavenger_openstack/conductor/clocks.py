@@ -19,8 +19,8 @@ OLDEST_S = 90 * DAY_S
 
 def agreed_s(now: float, last_seen_s: float, sent_s: float) -> float:
     """The time of a report: that of this conductor, but for one whose clock
-    is behind, as another conductor and the host both say.  What it stored
-    would be deleted as old by the others.
+    is behind, as another conductor and the host both say.  What it stores
+    otherwise is deleted as old by the others.
 
     :param last_seen_s: when a conductor stored the report before
     :param sent_s: by the clock of the host
@@ -74,8 +74,8 @@ def timed(entries: Iterable[AnyEntry], last_s: float, now: float,
 
 
 def is_newer(time_s: float, than_s: float, now: float) -> bool:
-    """Whether what was told now is not older than what is known: that may be
-    of a clock that was ahead."""
+    """Return whether an entry is not older than the row that it may change:
+    the row may be of a clock that was ahead."""
     return time_s >= min(than_s, now)
 
 

@@ -290,7 +290,7 @@ def exempt(wanted: rows.Wanted, aggregates: Sequence[str],
 
 def encoded(answer: report.Answer, host: str,
             is_due: Callable[[str], bool]) -> bytes:
-    """The answer, without what an agent would not take: entries that it does
+    """The answer, without what no agent takes: entries that it does
     not see acknowledged come again for ever.
 
     :param is_due: whether to log that something is left out

@@ -82,7 +82,7 @@ class Leader:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Do so from now on, in a thread."""
+        """Do the work from now on, in a thread."""
         self._thread = threading.Thread(target=self._run, daemon=True,
                                         name=self._name)
         self._thread.start()
@@ -99,7 +99,7 @@ class Leader:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it goes on."""
+        """Whether the thread runs."""
         return self._thread is not None and self._thread.is_alive()
 
     def stop_soon(self) -> None:
@@ -107,7 +107,7 @@ class Leader:
         self._stop.set()
 
     def stop(self, timeout_s: float | None = None) -> None:
-        """End it; another conductor may go on at once.
+        """End the work; another conductor may go on at once.
 
         :param timeout_s: so long it may take; what lasts longer goes on until
             the process ends, and its claim holds
@@ -130,7 +130,7 @@ class Leader:
                     self._claim.extend(connection, self._clock(), 0.0)
 
     def step(self) -> bool:
-        """One turn, unless another conductor has the work.
+        """Do one turn, unless another conductor has the work.
 
         :raises ScavengerError: it failed.
         """

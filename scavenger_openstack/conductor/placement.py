@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What Placement is told of a host: its background inventory and its traits.
+"""What Placement has of a host: its background inventory and its traits.
 
-Pure: what was seen and what was written in, what to write out.  A host's
+Pure: what was reported and what was written in, what to write out.  A host's
 provider ``<host>:background`` has two resource classes, made of what its
 agent reports.  Placement only decides where new instances go, so this is
 allowed to be late and must not be too much:

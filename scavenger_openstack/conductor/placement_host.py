@@ -59,7 +59,7 @@ class Provider:
 
     @property
     def is_read(self) -> bool:
-        """Whether it is known what Placement has of them."""
+        """Whether the inventory in Placement has been read."""
         return self.state.level_s > -math.inf
 
     def urgency(self, report: placement.HostReport | None, now: float,
@@ -84,7 +84,8 @@ class Provider:
 
     def write(self, api: placement_api.Placement, now: float,
               params: placement.Params) -> bool:
-        """Write them, as was last seen; return whether the inventory was.
+        """Write the providers by the last report; return whether the inventory
+        was written.
 
         :raises Refused: Placement does not want to.
         :raises Unreachable: there is no answer.
@@ -109,7 +110,7 @@ class Provider:
                 self.child, functools.partial(placement.inventory,
                                               self.state), self.usage)
             self.state = placement.written(self.state, inventory, now)
-            LOG.debug('%s: Placement was told %s', self.name, {
+            LOG.debug('%s: written to Placement: %s', self.name, {
                 kind: amount.offered for kind, amount in inventory.items()})
         if self._has_new_traits(now, params):
             traits = placement.traits(self.report, now, params)

@@ -63,7 +63,6 @@ TRIES = 3
 """A report that fails for an unexpected reason is refused after so many tries,
 so that its agent finds out which entry it is and goes on."""
 
-
 RESULTS = STORED, REFUSED, PUT_OFF, FAILED = (
     'stored', 'refused', 'put_off', 'failed')
 """What comes of a report."""
@@ -235,7 +234,7 @@ class Conductor:
         return proof.signed(key, given, kind, text)
 
     def may_send(self, host: str, token: str, address: str = '') -> bool:
-        """Whether a token is that of the host.
+        """Return whether a token is that of the host.
 
         :param address: see :meth:`answer`
         :raises Busy: too many tokens were wrong
@@ -289,9 +288,7 @@ class Conductor:
                 on_duplicate=True)
         except (errors.WireError, errors.Busy):
             raise
-        except errors.DatabaseError as exc:
-            raise self._unreachable(exc) from exc
-        except (OSError, MemoryError) as exc:
+        except (errors.DatabaseError, OSError, MemoryError) as exc:
             raise self._unreachable(exc) from exc
         except Exception as exc:
             raise self._failed(report, exc, now) from exc
@@ -345,7 +342,7 @@ class Conductor:
 
     @property
     def is_alive(self) -> bool:
-        """Whether that goes on."""
+        """Whether the thread of periodic work runs."""
         return self._thread is not None and self._thread.is_alive()
 
     def stop_soon(self) -> None:
@@ -353,7 +350,8 @@ class Conductor:
         self._stop.set()
 
     def stop(self, timeout_s: float | None = None) -> None:
-        """Wait for that; the end of the process rolls back the rest."""
+        """Wait for the periodic work to end; the end of the process rolls back
+        the rest."""
         self.stop_soon()
         if self._thread is not None:
             self._thread.join(timeout_s and max(0.0, timeout_s))

@@ -60,7 +60,7 @@ STARTED = 'the agent started; its limits had been restored'
 
 
 def check(report: Report, authenticated: str | None = None) -> None:
-    """Whether a report may be applied.
+    """Refuse a report that may not be applied.
 
     :param authenticated: the host that the sender is, ``None`` where the
         transport does not tell
@@ -160,7 +160,8 @@ def sync(connection: reports.Connection, report: Report, now: float,
 
 def _check_token(host: reports.Host | None, name: str, required: bool,
                  now: float) -> None:
-    """
+    """Refuse a report that needs a token and has none.
+
     :raises ForeignReport: this host may not report without a proof
     """
     if host is None or host.token_hash is None:
@@ -240,7 +241,7 @@ def _apply(connection: reports.Connection, host_id: int, report: Report,
     """Apply entries, each of which is new.
 
     :param first: they are the first of their run: what is known of limits
-        and incidents is of earlier ones, whatever their clock said
+        and incidents is of earlier ones, whatever their clock was
     """
     named = set(_named(entry for entry, *_ in entries))
     identities = (newest.identities(connection, host_id, named)

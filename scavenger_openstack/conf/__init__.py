@@ -296,7 +296,7 @@ def state_dir(conf: cfg.ConfigOpts) -> pathlib.Path:
 
 
 def stop_file(conf: cfg.ConfigOpts) -> pathlib.Path:
-    """Where the kill switch is."""
+    """Return the path of the kill switch."""
     return _kept(conf, conf.agent.stop_file, conf_agent.DEFAULT_STOP_FILE)
 
 
@@ -306,7 +306,7 @@ def history_file(conf: cfg.ConfigOpts) -> pathlib.Path:
 
 
 def sync_dir(conf: cfg.ConfigOpts) -> pathlib.Path:
-    """Where the spool and the last directives are."""
+    """Return the directory of the spool and of the last directives."""
     return _kept(conf, None, DEFAULT_SYNC_DIR)
 
 

@@ -101,7 +101,7 @@ def files(conf: cfg.ConfigOpts
 
 
 def is_set(conf: cfg.ConfigOpts, section: str, option: str) -> bool:
-    """Whether an option is in a file, and not just at its default."""
+    """Return whether an option is in a file, and not just at its default."""
     where = conf.get_location(option, section)
     return (where is not None
             and where.location is not cfg.Locations.opt_default)

@@ -110,7 +110,8 @@ def engine_of(conf: Any, **more: Any) -> sa.Engine:
 
 @contextlib.contextmanager
 def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """One transaction, committed at the end; an exception rolls it back.
+    """Begin a transaction, and commit it at the end; an exception rolls it
+    back.
 
     On SQLite it has the only write lock from its beginning, so it waits here
     and never later.
@@ -124,7 +125,7 @@ def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
 
 @contextlib.contextmanager
 def reading(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """One transaction that is rolled back at the end.
+    """Begin a transaction that is rolled back at the end.
 
     :raises DatabaseError: the database cannot be used.
     """

@@ -73,7 +73,8 @@ def since(connection: sa.Connection, since_s: float) -> list[Row]:
 
 
 def add(connection: sa.Connection, **values: Any) -> None:
-    """
+    """Store an eviction that is asked for.
+
     :raises IntegrityError: another one of the instance has not ended
     """
     connection.execute(sa.insert(tables.evictions).values(
@@ -92,9 +93,10 @@ def move(connection: sa.Connection, id_: int, before: str, state: str,
 
 
 def workload(connection: sa.Connection, instance: str) -> Row | None:
-    """The instance as the host has it that said so last, but before all those
-    that say it is foreground: another host, or one that takes the name of
-    another without its domain, is not enough to have it evicted."""
+    """Return the instance as the host has it that reported it last, but before
+    all those that report it as foreground: another host, or one that takes
+    the name of another without its domain, is not enough to have it evicted.
+    """
     return rows.first(connection, sa.select(
         _W.name, _W.instance, _W.project, _W.display_name, _W.priority,
         _W.source, _W.vcpus, _W.floor, tables.hosts.c.name.label('host')

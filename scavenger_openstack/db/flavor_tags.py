@@ -35,7 +35,7 @@ OF_FLAVOR = 'flavor'
 """The source of a priority that the flavor says."""
 
 MOST = 2000
-"""Tags that the broker alone has told, of instances that no host lists, which
+"""Tags that the broker alone has sent, of instances that no host lists, which
 are kept of each host: the newest."""
 
 _T, _W = tables.flavor_tags.c, tables.workloads.c
@@ -116,7 +116,7 @@ def forget(connection: sa.Connection, instance: str) -> None:
 
 def touch(connection: sa.Connection, instances: Collection[str], now_s: float
           ) -> None:
-    """Note that what is known of these instances was told now."""
+    """Note that the tags of these instances are of now."""
     for some in rows.batches(sorted(instances)):
         connection.execute(sa.update(tables.flavor_tags).where(
             _T.instance.in_(some)).values(changed_s=now_s))

@@ -29,7 +29,7 @@ WHOLE_S = 3600.0
 
 OVERLAP_S = 600.0
 """So much earlier than the last time what has changed is compared again: Nova
-may have been asked late for what the broker told."""
+may have been asked late for what the broker sent."""
 
 HOSTS = 25
 """Of one statement: for more, PostgreSQL reads all of the tags each time."""
@@ -58,7 +58,7 @@ def read_until(connection: sa.Connection) -> float | None:
 
 def wrong(connection: sa.Connection, before_s: float,
           hosts_at_once: int = HOSTS) -> Iterator[Wrong]:
-    """Where host and Nova have differed since before then: of what has
+    """Return where host and Nova have differed since before then: of what has
     changed since the last call, and once an hour of everything.
 
     :param hosts_at_once: in a statement, when it is everything
@@ -93,8 +93,8 @@ def wrong(connection: sa.Connection, before_s: float,
 def elsewhere(connection: sa.Connection, host_id: int, host: str,
               instances: Collection[str], before_s: float, now: float
               ) -> Iterator[tuple[str, str]]:
-    """Those of these instances that Nova has placed on another host, and
-    this one has claimed, since before then; with that host."""
+    """Return the instances that Nova has placed on another host and this host
+    has claimed since before then, with that other host."""
     if not connection.execute(sa.select(_C.name).where(
             _C.name == READ, _C.expires_s > now)).first():
         return

@@ -99,7 +99,7 @@ class Progress(NamedTuple):
     ``last_s``: when that happened.
     ``generation``: of :mod:`.generation`.  ``tags``:
     differs when what the flavors of the host's instances say has changed,
-    whatever the clocks of those that told it.
+    whatever the clocks of the senders.
     """
 
     sequence: int | None

@@ -37,7 +37,8 @@ def last_entry_s(connection: sa.Connection, host_id: int) -> float:
 def set_progress(connection: sa.Connection, host_id: int, run: str,
                  sequence: int, last_s: float, now: float, new: bool
                  ) -> None:
-    """
+    """Store how far a run of an agent is stored.
+
     :param last_s: when the last entry happened
     """
     row: reports.Row = {'sequence': sequence, 'time_s': last_s,

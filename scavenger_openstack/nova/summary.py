@@ -260,7 +260,7 @@ class Summary:
 
 
 def shared() -> Summary:
-    """The one of this process, for the filter and the weigher."""
+    """Return the summary of this process, for the filter and the weigher."""
     global _shared
     with _lock:
         if _shared is None:

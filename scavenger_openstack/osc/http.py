@@ -180,9 +180,9 @@ def delete_each(client: Client, noun: str, ids: Iterable[str], reason: str
 
 
 def explain(status: str, text: str) -> str:
-    """One sentence of the body of an error.
+    """Return one sentence of the body of an error.
 
-    :param status: what is said of a body that is not from the API
+    :param status: what stands for a body that is not from the API
     """
     try:
         error = json.loads(text)['error']

@@ -121,7 +121,7 @@ class Cell(columns.FormattableColumn):
 
 @contextlib.contextmanager
 def understood() -> Iterator[None]:
-    """Around what goes by the shape of an answer.
+    """Report an answer that has not the shape of the API.
 
     :raises CommandError: it has another.
     """

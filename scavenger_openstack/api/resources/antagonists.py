@@ -151,7 +151,8 @@ def _after(call: Call, sort: str) -> antagonists.Place | None:
 
 def _shape(row: Mapping[str, Any], workload: Any, limited: bool
            ) -> dict[str, Any]:
-    """
+    """Return a place of the ranking as the API shows it.
+
     :param workload: its newest row, ``None`` when none is kept
     """
     return schemas.shape(

@@ -249,7 +249,8 @@ def _expiry(expires_s: float, now_s: float) -> float:
 
 
 def _value(knob: Knob, value: Any) -> float | str | None:
-    """
+    """Return the value of an override, checked by its knob.
+
     :raises Fault: 400, the knob cannot hold it.
     """
     if value is None:
@@ -261,7 +262,8 @@ def _value(knob: Knob, value: Any) -> float | str | None:
 
 
 def _check_limited(knob: Knob, host: Mapping[str, Any]) -> None:
-    """
+    """Refuse an override of a knob that the host does not limit.
+
     :raises Fault: 409, the host has reported that it does not limit that.
     """
     limited = (host['facts'] or {}).get('limited')

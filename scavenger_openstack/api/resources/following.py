@@ -106,8 +106,8 @@ def of_host(host: Row, settings: Row, protection: tuple[bool, str]
 
 def of_hosts(hosts: Sequence[Row], settings: Row, most_named: int = 3
              ) -> dict[str, str]:
-    """The same for settings of many hosts: how many do not follow each, and
-    the reason of the first."""
+    """Return how many of these hosts do not follow each setting, and the
+    reason of the first."""
     by_part: dict[str, list[tuple[str, str]]] = {}
     for host in hosts:
         for part, why in refused_settings(host, settings):

@@ -99,7 +99,7 @@ CHANGES = schemas.fields({
 
 
 def existing_id(connection: Any, name: str | None) -> int | None:
-    """The id of a host that a filter names.
+    """Return the id of the host that a filter names.
 
     :raises Fault: 400, there is none of that name.
     """
@@ -109,7 +109,8 @@ def existing_id(connection: Any, name: str | None) -> int | None:
 
 
 def existing(connection: Any, name: str, field: str) -> dict[str, Any]:
-    """
+    """Return the host that a filter or a field names.
+
     :raises Fault: 400, no host of that name has reported.
     """
     row = hosts.by_name(connection, name)
@@ -134,7 +135,8 @@ def named(connection: Any, name: str, *, lock: bool = False
 
 
 def aggregate(connection: Any, name: str, field: str) -> None:
-    """
+    """Refuse the name of an aggregate without hosts.
+
     :raises Fault: 400, there is no such aggregate.
     """
     if not hosts.has_aggregate(connection, name):

@@ -151,7 +151,8 @@ def _check_target(connection: Any, scope: str, target: str) -> None:
 
 def _shown(row: Mapping[str, Any], host: Mapping[str, Any] | None,
            names: instance_names.Names) -> dict[str, Any]:
-    """
+    """Return a rule with whether its host follows it.
+
     :param host: the host that has the instance of a rule for one
     :param names: of that instance
     """

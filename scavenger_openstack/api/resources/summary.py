@@ -55,7 +55,7 @@ ANSWER = schemas.fields({
 
 
 def show(call: Call, connection: Any) -> cached.Encoded:
-    """All hosts at once: a scheduler has no use for a part of them."""
+    """Return all hosts at once: a scheduler has no use for a part of them."""
     return call.summary.get(call.now_s, lambda: _summary(call, connection))
 
 

@@ -62,7 +62,8 @@ def usable(connection: reports.Connection, host_id: int, host: str,
 
 
 def _is_possible(entry: Statistics, workloads: int) -> bool:
-    """
+    """Return whether statistics of a host can be true.
+
     :param workloads: which the host has of the application
     """
     return (entry.signal in SIGNALS

@@ -233,7 +233,7 @@ def _in_path(id_: str) -> str:
 def _next(marker: str | None, last: str) -> str:
     """Where the next page begins.
 
-    :raises Unreachable: it would be the same again, for ever.
+    :raises Unreachable: it is the same page again, for ever.
     """
     if last == marker:
         raise errors.Unreachable('Nova: it lists the same page again')
@@ -254,7 +254,7 @@ def _server(server: Any) -> Server:
     """Return an instance from what novaclient has of it.
 
     :raises Unreachable: the extra specs of its flavor are missing, without
-        which nothing can be said of it.
+        which its priority is not known.
     """
     document = server.to_dict()
     flavor = document.get('flavor') or {}

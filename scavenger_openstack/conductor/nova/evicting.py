@@ -66,7 +66,7 @@ class Evicting:
 
     :param clock: UNIX time in seconds
     :param elapsed: seconds that only grow; by these an eviction has to wait
-        until it fails, from when it is first seen here
+        until it fails, from when it is first read here
     :param moved: gets how, and the state that one came to
     """
 
@@ -264,7 +264,7 @@ def withdrawn(wanted: wishes.Wanted, row: Row, server: Server) -> str:
 def foreground(connection: connect.Connection, wanted: wishes.Wanted,
                row: Row, server: Server) -> str:
     """Return why an instance may not be background any more, '' when it is:
-    since the eviction was asked for an operator may have said so, or it was
+    since the eviction was asked for an operator may have set that, or it was
     resized, and its agent needs a moment to follow.
 
     :param row: the eviction

@@ -38,8 +38,8 @@ class Server(NamedTuple):
 
     @property
     def unknown(self) -> bool:
-        """Whether its cell does not answer: then only the flavor that it was
-        made with is known, and no host."""
+        """Whether the cell of the instance does not answer: then only the
+        flavor that it was made with is known, and no host."""
         return self.status == UNKNOWN
 
 

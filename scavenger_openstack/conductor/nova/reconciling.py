@@ -67,7 +67,7 @@ MOST_FAULTS = 3
 
 MOST_ASKED = 50
 """Instances that Nova is asked for alone in one turn: of those that only the
-broker has told of, of new ones, and of those that are in no list."""
+broker has sent, of new ones, and of those that are in no list."""
 
 MORE = ('the broker tells of more instances than Nova has changed; Nova is '
         f'asked for {MOST_ASKED} at a time: see who may write to it')
@@ -174,7 +174,7 @@ class Reconciler:
         return changed
 
     def _end_wrong(self) -> None:
-        """End what hosts have said of the instances of others for long."""
+        """End what hosts have reported of the instances of others for long."""
         if not self._complete or self._changes_s is None:
             return
         for host, instance, other in self._written(functools.partial(
@@ -261,7 +261,7 @@ class Reconciler:
         return changed
 
     def _confirm(self, still: Callable[[], None]) -> int:
-        """Ask Nova for the instances that only the broker has told of, each
+        """Ask Nova for the instances that only the broker has sent, each
         of whose clients may send a tag, and for new ones, of whose server
         groups no list tells.  Returns how many rows changed."""
         with connect.reading(self._engine) as connection:

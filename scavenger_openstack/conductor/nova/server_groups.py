@@ -60,7 +60,8 @@ class Groups:
                 self._expected[server.id] = None
 
     def expected(self, most: int) -> list[str]:
-        """Some of those, the first ones first."""
+        """Return instances of which Nova has to be asked for the group, the
+        first ones first."""
         return list(itertools.islice(self._expected, most))
 
     def add(self, server: Server) -> None:

@@ -74,7 +74,7 @@ class Decision(NamedTuple):
 
 
 def next_state(before: State, short: Iterable[int], now: float) -> State:
-    """What is remembered after a turn in which these hosts are short."""
+    """Return the state after a turn in which these hosts are short."""
     if not 0 <= now - before.last_s <= GAP_S:
         before = State()
     since_s = {host: before.since_s.get(host, now) for host in short}

@@ -137,7 +137,8 @@ def settings(connection: sa.Connection, name: str, *, lock: bool = False
 
 def set_settings(connection: sa.Connection, name: str,
                  settings: dict[str, Any], *, new: bool) -> None:
-    """
+    """Store what is set for the hosts of an aggregate.
+
     :param new: there is no row yet
     """
     table = tables.aggregate_settings

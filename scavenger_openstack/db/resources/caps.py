@@ -126,7 +126,7 @@ def overrides(connection: sa.Connection, *, now_s: float,
 
 def override(connection: sa.Connection, key: OverrideKey, now_s: float
              ) -> Row | None:
-    """The one that holds for a knob of a workload."""
+    """Return the override that holds for a knob of a workload."""
     host_id, workload, knob = key
     return rows.first(connection, _overrides(now_s).where(
         _O.host_id == host_id, _O.workload == workload, _O.knob == knob)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Hosts, as their agents said and as operators set them."""
+"""Hosts, as their agents report and as operators set them."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ def by_names(connection: sa.Connection, names: Iterable[str]) -> list[Row]:
 
 def of_workloads(connection: sa.Connection, instances: Iterable[str]
                  ) -> dict[str, Row]:
-    """The host that has each of these instances now, the last that said
-    so."""
+    """Return the host that has each of these instances now, the last that
+    reported it."""
     table = tables.workloads.c
     by_instance: dict[str, Row] = {}
     for some in rows.batches(sorted(set(instances))):

@@ -39,8 +39,8 @@ def page(connection: sa.Connection, *, host_id: int | None = None,
          outcome: str | None = None, evidence_kind: str | None = None,
          since_s: float | None = None, until_s: float | None = None,
          after: tuple[float, int] | None = None, limit: int) -> list[Row]:
-    """Those that began last come first; without grounds and evidence, which
-    are long.
+    """Return incidents, those that began last first; without grounds and
+    evidence, which are long.
 
     :param antagonist: a workload that was named, not only suspected
     :param since_s: those that began then or later
@@ -82,7 +82,7 @@ def _of_incident(wanted: Mapping[sa.Column, Any]
 
 def show(connection: sa.Connection, uuid: str, project: str | None = None
          ) -> Row | None:
-    """One incident, with its grounds and its evidence.
+    """Return an incident with its grounds and its evidence.
 
     :param project: only if the victim belongs to it
     """

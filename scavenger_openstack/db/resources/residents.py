@@ -31,7 +31,7 @@ _W = tables.workloads.c
 MOST_LABELS = 100_000
 
 Label = tuple[str, str, str]
-"""Project, application and flavor of a workload: what it is found by."""
+"""Project, application and flavor of a workload, which its profile is of."""
 Sides = tuple[Mapping[str, float], Mapping[str, float]]
 """What is tolerated and caused, by SoI."""
 

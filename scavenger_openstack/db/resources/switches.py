@@ -31,7 +31,8 @@ def page(connection: sa.Connection, *, governed: bool = False,
 
 def of(connection: sa.Connection, scope: str, target: str, *,
        lock: bool = False) -> Row | None:
-    """
+    """Return the switch of a scope and target.
+
     :param lock: keep other writers of it out until the transaction ends
     """
     query = sa.select(tables.switches).where(_S.scope == scope,
