@@ -29,7 +29,6 @@ from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import hours
 from scavenger_openstack.db.resources import services
 from scavenger_openstack.db import rows
-from scavenger_openstack.db import runs
 from scavenger_openstack.db import tables
 from scavenger_openstack import errors
 from scavenger_openstack.wire import codec
@@ -124,7 +123,7 @@ def sync(connection: reports.Connection, report: Report, now: float,
         digest = listed
     if last_s is None and any(isinstance(entry, AgentEvent)
                               for entry in report.entries):
-        last_s = runs.last_entry_s(connection, host.id)
+        last_s = reports.last_entry_s(connection, host.id)
     entries = clocks.timed(_new(report.entries, sequence or 0),
                            last_s or 0.0, now, report.sent_s)
     if entries:
@@ -132,7 +131,7 @@ def sync(connection: reports.Connection, report: Report, now: float,
                first=sequence is None, take_hours=take_hours)
     acknowledged = max(received, sequence or 0)
     if acknowledged > (sequence or 0):
-        runs.set_progress(
+        reports.set_progress(
             connection, host.id, report.run_id, acknowledged,
             entries[-1].time_s if entries else last_s or 0.0, now,
             new=sequence is None)
@@ -282,7 +281,7 @@ def _apply(connection: reports.Connection, host_id: int, report: Report,
     limits = [entry for entry in entries if isinstance(entry.entry, Limit)]
     caps.apply(connection, host_id, limits, identities, now, newest=bool(
         limits) and (started if first else report.run_id ==
-                     runs.newest(connection, host_id)))
+                     reports.newest_run(connection, host_id)))
     audit += measured.apply(connection, host_id, report.host, [
         entry.entry for entry in entries
         if isinstance(entry.entry, Profiling | AgentEvent)], now)

@@ -55,6 +55,13 @@ _PROGRESS = sa.select(
     sa.select(sa.func.sum(_tags.stamp)).where(
         of_host(_tags)).scalar_subquery())
 _UPDATE_HOST = sa.update(tables.hosts).where(_hosts.id == sa.bindparam('row'))
+_UPDATE_RUN = sa.update(tables.runs).where(
+    _runs.host_id == sa.bindparam('of_host'),
+    _runs.run_id == sa.bindparam('run'))
+
+MOST_RUNS = 1000
+"""Runs of a host that are remembered: the newest.  An agent may invent them,
+and goes on with the next when the conductor has all of one."""
 
 
 class Identity(NamedTuple):
@@ -143,6 +150,44 @@ def progress(connection: sa.Connection, host_id: int, host: str, run: str
     sequence, last_s, generation, tags = connection.execute(_PROGRESS, {
         'host_id': host_id, 'run': run, **host_parameters(host)}).one()
     return Progress(sequence, last_s, generation or 0, int(tags or 0))
+
+
+def newest_run(connection: sa.Connection, host_id: int) -> str | None:
+    """Return the run of a host whose first report came last."""
+    run_id: str | None = connection.execute(
+        sa.select(_runs.run_id).where(_runs.host_id == host_id).order_by(
+            _runs.id.desc()).limit(1)).scalar()
+    return run_id
+
+
+def last_entry_s(connection: sa.Connection, host_id: int) -> float:
+    """Return when the last entry of all runs of a host happened, 0 before the
+    first."""
+    return connection.execute(sa.select(sa.func.max(_runs.time_s)).where(
+        _runs.host_id == host_id)).scalar() or 0.0
+
+
+def set_progress(connection: sa.Connection, host_id: int, run: str,
+                 sequence: int, last_s: float, now: float, new: bool
+                 ) -> None:
+    """Store how far a run of an agent is stored.
+
+    :param last_s: when the last entry happened
+    """
+    row: Row = {'sequence': sequence, 'time_s': last_s, 'last_seen_s': now}
+    if not new:
+        connection.execute(_UPDATE_RUN, {
+            **row, 'of_host': host_id, 'run': run})
+        return
+    connection.execute(sa.insert(tables.runs), {
+        **row, 'host_id': host_id, 'run_id': run})
+    count_added(connection, tables.runs, 1)
+    oldest = connection.execute(
+        sa.select(_runs.id).where(_runs.host_id == host_id).order_by(
+            _runs.id.desc()).limit(1).offset(MOST_RUNS)).scalar()
+    if oldest is not None:
+        connection.execute(sa.delete(tables.runs).where(
+            _runs.host_id == host_id, _runs.id <= oldest))
 
 
 def workloads(connection: sa.Connection, host_id: int) -> dict[str, Row]:

@@ -27,7 +27,6 @@ from scavenger_openstack.db.resources import antagonists
 from scavenger_openstack.db.resources import hosts as db_hosts
 from scavenger_openstack.db.resources import hours
 from scavenger_openstack.db.resources import workloads
-from scavenger_openstack.db import runs
 from scavenger_openstack.db import tables
 from scavenger_openstack.db import totals
 from scavenger_openstack.tests.functional.servers import databases
@@ -245,7 +244,7 @@ class Reads(databases.Mixin):
             since_s=NOW))
         self.assertEqual(1, len(limits))
         self.assertEqual('0', self.assert_read(AT_MOST, functools.partial(
-            runs.newest, host_id=first)))
+            reports.newest_run, host_id=first)))
 
 
 class OnMariaDb(Reads, databases.MariaDb):
