@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import hosts
 
-from scavenger_openstack.cmd import exit as exit_
+from scavenger_openstack.cmd import ending
 from scavenger_openstack.laboratory import detection
 
 SINGLE = ('cpu-antagonist', 'cache-antagonist', 'disk-antagonist',
@@ -227,4 +227,4 @@ def main() -> int:
 
 
 if __name__ == '__main__':
-    sys.exit(exit_.code('detectors', main))
+    sys.exit(ending.code('detectors', main))

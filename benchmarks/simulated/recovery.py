@@ -25,7 +25,7 @@ from detectors import Share
 from detectors import SINGLE
 import hosts
 
-from scavenger_openstack.cmd import exit as exit_
+from scavenger_openstack.cmd import ending
 from scavenger_openstack.laboratory import detection
 from scavenger_openstack.laboratory import recovery
 
@@ -129,4 +129,4 @@ def main() -> int:
 
 
 if __name__ == '__main__':
-    sys.exit(exit_.code('recovery', main))
+    sys.exit(ending.code('recovery', main))

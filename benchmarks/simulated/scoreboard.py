@@ -31,7 +31,7 @@ from typing import Any
 from kept import Kept
 import yaml
 
-from scavenger_openstack.cmd import exit as exit_
+from scavenger_openstack.cmd import ending
 from scavenger_openstack.laboratory import bench
 from scavenger_openstack.laboratory import catalogue
 from scavenger_openstack.laboratory import compare
@@ -266,4 +266,4 @@ def main() -> int:
 
 
 if __name__ == '__main__':
-    sys.exit(exit_.code('scoreboard', main))
+    sys.exit(ending.code('scoreboard', main))

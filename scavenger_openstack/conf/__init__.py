@@ -162,18 +162,6 @@ def read(conf: cfg.ConfigOpts, argv: Sequence[str], prog: str) -> None:
         raise errors.ConfigError(
             f'{exc.filename}: the configuration cannot be read: '
             f'{exc.strerror}') from exc
-    except cfg.ConfigFilesPermissionDeniedError as exc:
-        raise errors.ConfigError(
-            f'{" ".join(exc.config_files)}: the configuration cannot be '
-            'read: Permission denied') from exc
-    except cfg.ConfigFilesNotFoundError as exc:
-        raise errors.ConfigError(
-            f'{" ".join(exc.config_files)}: no such file') from exc
-    except cfg.ConfigDirNotFoundError as exc:
-        raise errors.ConfigError(
-            f'{exc.config_dir}: no such directory') from exc
-    except cfg.ConfigFileParseError as exc:
-        raise errors.ConfigError(conf_check.unparsed(exc)) from exc
     except (cfg.Error, ValueError) as exc:
         raise errors.ConfigError(str(exc).replace('\n', ' ')) from exc
     except SystemExit as exc:
@@ -308,7 +296,7 @@ def state_dir(conf: cfg.ConfigOpts) -> pathlib.Path:
 
 
 def stop_file(conf: cfg.ConfigOpts) -> pathlib.Path:
-    """Where the kill switch is."""
+    """Return the path of the kill switch."""
     return _kept(conf, conf.agent.stop_file, conf_agent.DEFAULT_STOP_FILE)
 
 
@@ -318,7 +306,7 @@ def history_file(conf: cfg.ConfigOpts) -> pathlib.Path:
 
 
 def sync_dir(conf: cfg.ConfigOpts) -> pathlib.Path:
-    """Where the spool and the last directives are."""
+    """Return the directory of the spool and of the last directives."""
     return _kept(conf, None, DEFAULT_SYNC_DIR)
 
 

@@ -150,6 +150,6 @@ def database(conf: cfg.ConfigOpts) -> str:
 
 
 def keeping(conf: cfg.ConfigOpts) -> dict[str, Any]:
-    """What a conductor is to keep, as its arguments."""
+    """Return how long a conductor keeps rows, as its arguments."""
     return {name: conf.database[name]
             for name in ('keep_days', 'keep_audit_days', 'keep_rows')}

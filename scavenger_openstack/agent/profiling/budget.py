@@ -16,12 +16,12 @@ import pathlib
 from oslo_log import log
 
 from scavenger_openstack.agent import status
+from scavenger_openstack.amounts import DAY_S
 from scavenger_openstack import errors
 
 LOG = log.getLogger(__name__)
 
 FILE = 'profilings.json'
-DAY_S = 86400.0
 MOST_BYTES = 1 << 16
 MOST = 1000
 """Profiles of a day; of more the oldest count no longer."""

@@ -124,12 +124,12 @@ class ShowIncident(command.ShowOne):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
-        self.incident = http.of(self.app).one(
+        self.incident = http.of(self.app).resource(
             'incident', 'GET', http.path_of('incidents',
                                             parsed_args.incident))
         now = time.time()
-        return table.one(parsed_args, SHOWN, self.incident,
-                         lambda row: _whole(row, now))
+        return table.record(parsed_args, SHOWN, self.incident,
+                            lambda row: _whole(row, now))
 
     def produce_output(self, parsed_args: argparse.Namespace,
                        column_names: Sequence[str], data: Any) -> int:

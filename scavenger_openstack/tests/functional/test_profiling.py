@@ -16,10 +16,10 @@ import time
 
 import fixtures
 
-from scavenger_openstack.agent.profiling import budget
 from scavenger_openstack.agent.profiling.event import ProfilingEvent
 from scavenger_openstack.agent.profiling import process
 from scavenger_openstack.agent.profiling import profiling
+from scavenger_openstack.amounts import DAY_S
 from scavenger_openstack.decision import orders
 from scavenger_openstack.ibench import build
 from scavenger_openstack.tests.functional import base
@@ -228,8 +228,8 @@ class ProfilingTestCase(base.FunctionalTestCase):
         [event] = self.agent.tick(began_s + 101, 0.0, order(
             began_s + 101, 3), QUIET)
         self.assertIn('profile_seconds_per_day', event.detail)
-        [event] = self.agent.tick(began_s + budget.DAY_S + 101, 0.0,
-                                  order(began_s + budget.DAY_S, 4)
+        [event] = self.agent.tick(began_s + DAY_S + 101, 0.0,
+                                  order(began_s + DAY_S, 4)
                                   ._replace(until_s=1e9), QUIET)
         self.assertEqual('began', event.what)
 

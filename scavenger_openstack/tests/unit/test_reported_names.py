@@ -12,7 +12,6 @@ import fixtures
 
 from scavenger_openstack.agent.control_plane import sync as agent
 from scavenger_openstack.algorithms.cpi2 import cpi2
-from scavenger_openstack.api import times
 from scavenger_openstack.conductor import directives
 from scavenger_openstack.conductor import sync as conductor
 from scavenger_openstack.db import claims
@@ -22,6 +21,7 @@ from scavenger_openstack.db import generation
 from scavenger_openstack.db import tables
 from scavenger_openstack.decision import orders
 from scavenger_openstack.tests.unit.api import cloud
+from scavenger_openstack.text import iso
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
@@ -84,7 +84,7 @@ class Odd(cloud.Api):
                 + urllib.parse.quote(name, safe=''), None
                 if method == 'DELETE' else {
                     'value': 0.5, 'reason': 'asked',
-                    'expires_at': times.iso(cloud.NOW_S + 3600)})
+                    'expires_at': iso(cloud.NOW_S + 3600)})
 
     def limited(self) -> list[str]:
         self.turn()

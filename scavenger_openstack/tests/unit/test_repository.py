@@ -43,7 +43,6 @@ LONGER = {
     'algorithms/attribution/controller.py': 'one order of what a tick does',
     'algorithms/attribution/disturbance.py': 'one life of what suffers',
     'algorithms/perfcloud.py': 'one paper, its equations in its order',
-    'db/migrations/versions/r0012_tables.py': 'all tables, as they are made',
     'db/tables.py': 'all tables of one database, which refer to each other',
     'drivers/cgroup/cgroups.py': 'the driver contract for cgroups, whole',
     'drivers/cgroup/counters.py': 'each file that counts, and how it is read',

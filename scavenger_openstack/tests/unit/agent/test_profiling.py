@@ -20,6 +20,7 @@ from scavenger_openstack.agent.profiling import budget
 from scavenger_openstack.agent.profiling.event import ProfilingEvent
 from scavenger_openstack.agent.profiling import process
 from scavenger_openstack.agent.profiling import profiling
+from scavenger_openstack.amounts import DAY_S
 from scavenger_openstack.decision import orders
 from scavenger_openstack.decision import tags
 from scavenger_openstack.types import HostSample
@@ -146,7 +147,7 @@ class BudgetOfADay(testtools.TestCase):
         again = self.loaded(1e6 + 20)
         self.assertEqual((False, 90.0), (self.goes_on,
                                          again.left_s(1e6 + 20)))
-        self.assertEqual(100.0, again.left_s(1e6 + 10 + budget.DAY_S))
+        self.assertEqual(100.0, again.left_s(1e6 + 10 + DAY_S))
 
     def test_of_before_the_host_was_started(self) -> None:
         self.loaded(1e6).begin(1e6, 30.0)

@@ -42,18 +42,18 @@ def code(program: str, work: Callable[[], int], extra: str = 'control'
         return exit_code
     except errors.ConfigError as exc:
         for finding in exc.args:
-            say(program, finding)
+            print_line(program, finding)
         return USAGE
     except ModuleNotFoundError as exc:
         missing = errors.missing_package(exc, extra)
         if not missing:
             raise
-        say(program, missing)
+        print_line(program, missing)
         return USAGE
     except (errors.ScavengerError, OSError) as exc:
         if isinstance(exc, BrokenPipeError) and _is_unread():
             return unread()
-        say(program, sentence(exc))
+        print_line(program, sentence(exc))
         _drop_output()
         return FAILED
     except KeyboardInterrupt:
@@ -69,7 +69,7 @@ def sentence(exc: BaseException) -> str:
     return _line(str(exc) or type(exc).__name__)
 
 
-def say(program: str, text: str) -> None:
+def print_line(program: str, text: str) -> None:
     """Print one line to standard error."""
     if sys.stderr is not None:
         print(f'{program}:', _line(text), file=sys.stderr)

@@ -7,7 +7,7 @@ import io
 
 import testtools
 
-from scavenger_openstack.cmd import exit as exit_
+from scavenger_openstack.cmd import ending
 from scavenger_openstack import errors
 
 
@@ -18,15 +18,15 @@ def ends(exc: BaseException) -> tuple[int, str]:
 
     err = io.StringIO()
     with contextlib.redirect_stderr(err):
-        code = exit_.code('scavenger-x', work)
+        code = ending.code('scavenger-x', work)
     return code, err.getvalue()
 
 
 class ExitTest(testtools.TestCase):
 
     def test_work_decides(self) -> None:
-        self.assertEqual(0, exit_.code('scavenger-x', lambda: 0))
-        self.assertEqual(1, exit_.code('scavenger-x', lambda: 1))
+        self.assertEqual(0, ending.code('scavenger-x', lambda: 0))
+        self.assertEqual(1, ending.code('scavenger-x', lambda: 1))
 
     def test_usage(self) -> None:
         self.assertEqual((2, 'scavenger-x: [agent] driver: no such\n'),
