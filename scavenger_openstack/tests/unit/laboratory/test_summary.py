@@ -152,8 +152,7 @@ class RowTest(testtools.TestCase):
         for name, row in rows.items():
             self.assertEqual(len(table.TITLES),
                              len(table.cells(name, row)))
-        lines = table.markdown(rows)
-        self.assertEqual(1, len({line.count('|') for line in lines}))
-        self.assertIn('| ours | 1.00 [1.00, 1.00] |', lines[2])
-        self.assertIn('| 123 [123, 123] |', lines[4])
-        self.assertIn('| 12.3 [12.3, 12.3] |', lines[4])
+        lines = table.plain(rows)
+        self.assertIn('1.00 [1.00, 1.00]', lines[1])
+        self.assertIn('123 [123, 123]', lines[3])
+        self.assertIn('12.3 [12.3, 12.3]', lines[3])

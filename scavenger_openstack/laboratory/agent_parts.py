@@ -1,17 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
-"""Blind isolation on a simulated host: the fast loop without a thread."""
+"""The agent's leases, fast loop and writes on a simulated host, without disk,
+clock and threads: there are thousands of hosts in one process."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
 from typing import Any
 
+from scavenger_openstack.agent.apply.worker import Job
 from scavenger_openstack.agent.base import Leaser
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.decision import settle
+from scavenger_openstack.drivers.base import KnobState
+from scavenger_openstack.drivers.base import RestoreAction
+from scavenger_openstack.drivers.base import Setting
 from scavenger_openstack.simulator.driver import GROUP
 from scavenger_openstack.simulator.driver import Simulator
 from scavenger_openstack.types import Cap
@@ -21,6 +29,73 @@ from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import parse_cpus
 from scavenger_openstack.types import Rates
+from scavenger_openstack.types import Value
+
+
+class SimulatedLeases:
+    """What :class:`~.lease.leases.Leases` is to a real host, without disk and
+    clock: nothing here outlives the simulation."""
+
+    def __init__(self, simulator: Simulator) -> None:
+        self._simulator = simulator
+        self._held: Mapping[KnobKey, KnobState] = {}
+
+    def hold(self, workload: str, knob: Knob, actions: Sequence[RestoreAction],
+             original: Value | None) -> None:
+        if (workload, knob) not in self._held:
+            self.replace(workload, knob, actions, original)
+
+    def replace(self, workload: str, knob: Knob,
+                actions: Sequence[RestoreAction],
+                original: Value | None) -> None:
+        state = self._held.get((workload, knob))
+        self._show((workload, knob), KnobState(
+            Setting(original, actions), state.ours if state else None))
+
+    def wrote(self, workload: str, knob: Knob, ours: Setting | None) -> None:
+        state = self._held.get((workload, knob))
+        if state is not None:
+            self._show((workload, knob), state._replace(ours=ours))
+
+    def held(self) -> Mapping[KnobKey, KnobState]:
+        return self._held
+
+    def _show(self, key: KnobKey, state: KnobState) -> None:
+        """Bring what :meth:`held` returns up to date; never change it."""
+        self._held = {**self._held, key: state}
+
+    @contextlib.contextmanager
+    def writing(self, workload: str, knob: Knob) -> Iterator[None]:
+        yield
+
+    def remove(self, workload: str, knob: Knob) -> None:
+        if (workload, knob) in self._held:
+            self._held = {key: state for key, state in self._held.items()
+                          if key != (workload, knob)}
+            self._simulator.remove(workload, knob)
+
+    def prepare(self, keys: Iterable[KnobKey]) -> None:
+        pass
+
+    def remove_all(self) -> list[str]:
+        for key in list(self._held):
+            self.remove(*key)
+        return []
+
+    def check(self) -> None:
+        """Do nothing: these leases never run out."""
+
+    def expired(self) -> bool:
+        return False
+
+    def watched(self) -> bool:
+        return True
+
+    def lost(self) -> set[KnobKey]:
+        return set()
+
+    def reopen(self) -> None:
+        """Do nothing: there is nothing to open."""
 
 
 class SimulatedIsolation:
@@ -84,3 +159,15 @@ class SimulatedIsolation:
 
     def facts(self) -> dict[str, Any]:
         return {}
+
+
+class InlineExecutor:
+    """Writes at once, where :class:`.apply.worker.Worker` has a thread."""
+
+    def __init__(self) -> None:
+        self.pending: set[KnobKey] = set()
+
+    def run(self, jobs: Sequence[Job]) -> list[bool]:
+        for job in jobs:
+            job.do()
+        return [True] * len(jobs)
