@@ -143,18 +143,13 @@ def ewma(before: float | None, value: float, alpha: float) -> float:
     return value if before is None else before + alpha * (value - before)
 
 
-def pearson(x: Sequence[float | None], y: Sequence[float | None]) -> float:
-    """Pearson correlation with missing values taken as 0.
-
-    0 when one of the two does not vary, or for fewer than 3 samples.
-    Source: PerfCloud, section III-B.
-    """
-    return pearsons(x, [y])[0]
-
-
 def pearsons(x: Sequence[float | None],
              others: Sequence[Sequence[float | None]]) -> list[float]:
-    """:func:`pearson` of one series with each of several."""
+    """Return the Pearson correlation of one series with each of several.
+
+    Missing values are taken as 0.  It is 0 where one of the two does not
+    vary, or for fewer than 3 samples.  Source: PerfCloud, section III-B.
+    """
     if len(x) < 3:
         return [0.0 for _ in others]
     a = _centred(x)
