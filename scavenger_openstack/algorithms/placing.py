@@ -11,7 +11,18 @@ from typing import NamedTuple
 
 from scavenger_openstack.algorithms import profiles
 
+VCPU = 'CUSTOM_BACKGROUND_VCPU'
+MEMORY_MIB = 'CUSTOM_BACKGROUND_MEMORY_MB'
+"""Placement and Nova say MB and mean MiB."""
+
+
 BYTES_PER_MIB = 2 ** 20
+
+
+def asked(specs: Mapping[str, str], resource_class: str) -> int | None:
+    """How much, ``None`` when the extra specs do not say."""
+    value = specs.get(f'resources:{resource_class}', '')
+    return int(value) if value.isdecimal() else None
 
 
 class Host(NamedTuple):

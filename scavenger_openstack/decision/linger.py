@@ -17,8 +17,8 @@ from collections.abc import Mapping
 import dataclasses
 import math
 
-from scavenger_openstack.algorithms.stay import HoldTimes
-from scavenger_openstack.algorithms.stay import Stay
+from scavenger_openstack.algorithms.back_off import HoldTimes
+from scavenger_openstack.algorithms.back_off import Stay
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Knob

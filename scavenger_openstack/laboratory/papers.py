@@ -16,9 +16,9 @@ import math
 from typing import Any
 
 from scavenger_openstack.algorithms.cpi2 import cpi2
-from scavenger_openstack.algorithms.cpi2.samples import CpiSampler
 from scavenger_openstack.algorithms.cpi2 import specs
 from scavenger_openstack.algorithms import perfcloud
+from scavenger_openstack.algorithms.sampling import CpiSampler
 from scavenger_openstack.algorithms.signals import CPI
 from scavenger_openstack.algorithms.signals import IO_WAIT
 from scavenger_openstack.algorithms.signals import SIGNALS

@@ -32,8 +32,8 @@ from scavenger_openstack.algorithms.allowance import NOT_ALLOWED
 from scavenger_openstack.algorithms.cpi2 import capped
 from scavenger_openstack.algorithms.cpi2.capped import VictimKey
 from scavenger_openstack.algorithms.cpi2.params import Params as Params
-from scavenger_openstack.algorithms.cpi2.samples import CpiSampler
 from scavenger_openstack.algorithms.cpi2 import specs
+from scavenger_openstack.algorithms.sampling import CpiSampler
 from scavenger_openstack.algorithms.sampling import Sample
 from scavenger_openstack.algorithms import series
 from scavenger_openstack.algorithms.signals import SIGNALS

@@ -29,11 +29,11 @@ import math
 from typing import Any
 from typing import NamedTuple
 
-from scavenger_openstack.algorithms.kubelet import is_of_kubelet
+from scavenger_openstack.algorithms.back_off import HoldTimes
+from scavenger_openstack.algorithms.back_off import Stay
+from scavenger_openstack.algorithms.classify import is_of_kubelet
 from scavenger_openstack.algorithms.max_min import split
 from scavenger_openstack.algorithms.signals import number
-from scavenger_openstack.algorithms.stay import HoldTimes
-from scavenger_openstack.algorithms.stay import Stay
 from scavenger_openstack.knobs import DEFAULT_FLOORS
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob

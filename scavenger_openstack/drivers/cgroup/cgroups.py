@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import dataclasses
 import logging
 
-from scavenger_openstack.algorithms.kubelet import is_of_kubelet
+from scavenger_openstack.algorithms.classify import is_of_kubelet
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.cgroup import counters as cgroup_counters
 from scavenger_openstack.drivers.cgroup.cpuset_tree import FastCpuSet

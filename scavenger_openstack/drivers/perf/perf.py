@@ -24,11 +24,11 @@ import resource
 import time
 from typing import NamedTuple
 
+from scavenger_openstack.algorithms import sampling
 from scavenger_openstack.drivers.kernel import cgroup_files
 from scavenger_openstack.drivers.kernel import online_cpus
 from scavenger_openstack.drivers.kernel import perf_event
 from scavenger_openstack.drivers.kernel.perf_event import Place
-from scavenger_openstack.drivers.perf import duty
 from scavenger_openstack.drivers.perf import grade as perf_grade
 from scavenger_openstack.drivers.perf.grade import Grade
 from scavenger_openstack.drivers.perf import standstill
@@ -93,6 +93,31 @@ class _Measured:
         self.counters = self.base = None
 
 
+class Duty:
+    """Which ticks are measured: the last ``sample_s`` of each period.
+
+    The same rule as that of algorithms/sampling, on the same ticks, so that
+    what is measured here is what CPI2 looks at.
+    """
+
+    def __init__(self, sample_s: float, period_s: float) -> None:
+        self._sample_s = sample_s
+        self._period_s = period_s
+        self._began_s: float | None = None
+
+    def next_is_measured(self, now: float) -> bool:
+        """Return whether the tick that begins ``now`` is."""
+        if self._period_s <= self._sample_s:
+            return True
+        if self._began_s is None or not (
+                0 <= now - self._began_s <= self._period_s + self._sample_s):
+            self._began_s = now     # the first, or the clock jumped
+        if now - self._began_s >= self._period_s - sampling.SLACK_S:
+            self._began_s = now
+        return now - self._began_s > (self._period_s - self._sample_s
+                                      - sampling.SLACK_S)
+
+
 class Perf:
     """Adds hardware counters to the samples of workloads.
 
@@ -108,7 +133,7 @@ class Perf:
         self._settings = settings
         self._root_dir = root_dir.rstrip('/')
         self._events = tuple(events)
-        self._duty = duty.Duty(settings.sample_s, settings.period_s)
+        self._duty = Duty(settings.sample_s, settings.period_s)
         self._measuring = False
         self._known: dict[str, _Measured] = {}
         self._logged = logged or log_once.LogOnce()

@@ -28,19 +28,56 @@ from scavenger_openstack.ibench.catalogue import Kind
 from scavenger_openstack.ibench.catalogue import Meter
 from scavenger_openstack.ibench.catalogue import Soi
 from scavenger_openstack.ibench import run
-from scavenger_openstack.ibench.validation import fit as fit_
 from scavenger_openstack.ibench.validation import meters
 
+TOLERANCE = 0.05
+"""A step down of at most this share of the whole span is noise."""
+
+
 LEVELS = tuple(range(10, 101, 10))
+
 CALIBRATIONS = 5
 """Of so many at least the fastest counts."""
+
 PROBE_EVERY_S = 0.02
+
 TURN_S = 0.02
+
 SLOW_DOWN = 'slow-down'
+
 LEAST_SLOW_DOWN = 0.1
 """A probe that is slowed less, at any level, shows nothing."""
+
 LLC_PROBE_SHARE = 0.5
 """Of the LLC: a probe that fills it would disturb itself."""
+
+
+class Fit(NamedTuple):
+    """A line through points; ``r2`` is the share of the variance that it
+    explains."""
+
+    slope: float
+    intercept: float
+    r2: float
+    monotone: bool
+
+
+def fit_line(points: Sequence[tuple[float, float]]) -> Fit | None:
+    """Return the line of least squares; None for fewer than three points,
+    or values that are all the same.
+
+    :param points: intensity and value, in ascending order of intensity
+    """
+    x = [point[0] for point in points]
+    y = [point[1] for point in points]
+    if len(points) < 3 or min(x) == max(x) or min(y) == max(y):
+        return None
+    slope, intercept = statistics.linear_regression(x, y)
+    span = max(y) - min(y)
+    return Fit(slope, intercept, statistics.correlation(x, y) ** 2,
+               slope > 0 and all(after >= before - TOLERANCE * span
+                                 for before, after
+                                 in zip(y, y[1:], strict=False)))
 
 
 @dataclasses.dataclass
@@ -63,8 +100,8 @@ class Row:
         default_factory=list)
     reason: str = ''
 
-    def fit(self) -> fit_.Fit | None:
-        return fit_.fit_line(self.points)
+    def fit(self) -> Fit | None:
+        return fit_line(self.points)
 
 
 @dataclasses.dataclass(frozen=True)

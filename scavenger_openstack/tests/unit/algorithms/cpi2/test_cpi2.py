@@ -14,8 +14,8 @@ import testtools
 from scavenger_openstack.algorithms.allowance import Budget
 from scavenger_openstack.algorithms.allowance import NOT_ALLOWED
 from scavenger_openstack.algorithms.cpi2 import cpi2
-from scavenger_openstack.algorithms.cpi2.samples import CpiSampler
 from scavenger_openstack.algorithms.cpi2 import specs
+from scavenger_openstack.algorithms.sampling import CpiSampler
 from scavenger_openstack.algorithms import signals
 from scavenger_openstack.algorithms.signals import SIGNALS
 from scavenger_openstack.tests.unit.algorithms import consistent
