@@ -130,12 +130,12 @@ def deviation(values: Iterable[float]) -> float | None:
 
     ``None`` for fewer than two VMs.  Source: PerfCloud, section III-A.
     """
-    known = list(values)
-    if len(known) < 2:
+    levels = list(values)
+    if len(levels) < 2:
         return None
-    mean = math.fsum(known) / len(known)
-    return math.sqrt(math.fsum([(value - mean) ** 2 for value in known])
-                     / len(known))
+    mean = math.fsum(levels) / len(levels)
+    return math.sqrt(math.fsum([(value - mean) ** 2 for value in levels])
+                     / len(levels))
 
 
 def ewma(before: float | None, value: float, alpha: float) -> float:
@@ -163,9 +163,9 @@ def pearsons(x: Sequence[float | None],
 
 
 def _centred(series: Sequence[float | None]) -> list[float]:
-    known = [value or 0.0 for value in series]
-    mean = math.fsum(known) / len(known)
-    return [value - mean for value in known]
+    values = [value or 0.0 for value in series]
+    mean = math.fsum(values) / len(values)
+    return [value - mean for value in values]
 
 
 def next_cap(c: float, C_max: float, T: float, *, contention: bool,

@@ -100,10 +100,10 @@ def weight(host: Host | None, background: bool, harm: float = 0.0
     """
     if host is None or host.silent:
         return 0.0
-    found = -1.0 if host.incidents else 0.0
+    total = -1.0 if host.incidents else 0.0
     if host.cores:
         if background:
-            found += min(1.0, (host.free_cores or 0.0) / host.cores)
+            total += min(1.0, (host.free_cores or 0.0) / host.cores)
         else:
-            found -= min(1.0, host.background_vcpus / host.cores)
-    return found - harm / (1.0 + harm)
+            total -= min(1.0, host.background_vcpus / host.cores)
+    return total - harm / (1.0 + harm)

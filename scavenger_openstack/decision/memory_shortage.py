@@ -49,7 +49,7 @@ def pause_or_kill(unmet: Mapping[str, int], shortage: float,
             rated.workload.id)):
         if not (refused and shortage > 0):      # NaN is no shortage
             break
-        used = _known(rated)
+        used = _used_bytes(rated)
         if used and rated.workload.killable and rated.workload.id in present:
             kill.append(rated.workload.id)
             shortage -= used
@@ -116,7 +116,7 @@ class Pauses:
                 for workload in kills if workload not in resolved.exempt]
 
 
-def _known(workload_rates: WorkloadRates) -> int:
+def _used_bytes(workload_rates: WorkloadRates) -> int:
     """Bytes that it is known to use; 0 for what is no such number."""
     used = workload_rates.memory_bytes
     return used if used is not None and 0 <= used < math.inf else 0

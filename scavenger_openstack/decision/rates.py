@@ -125,8 +125,8 @@ def _before(prev: HostSample, cur: HostSample
     if ([sample[0] for sample in prev.workloads]
             == [sample[0] for sample in cur.workloads]):
         return prev.workloads       # as in nearly all ticks
-    known = {sample[0].id: sample for sample in prev.workloads}
-    return [known.get(sample[0].id) for sample in cur.workloads]
+    before = {sample[0].id: sample for sample in prev.workloads}
+    return [before.get(sample[0].id) for sample in cur.workloads]
 
 
 def rates(prev: HostSample | None, cur: HostSample) -> Rates:

@@ -150,7 +150,7 @@ class SimulatedIsolation:
         return settle.FastLoopState((GROUP,), self._floors(rates))
 
     def _floors(self, rates: Rates) -> tuple[Cap, ...]:
-        return (perfiso.quota_floors(rates) if self._shortage.look(
+        return (perfiso.quota_floors(rates) if self._shortage.update(
             self._polls, self._controller.short_steps) else ())
 
     def stop(self) -> settle.FastLoopState:

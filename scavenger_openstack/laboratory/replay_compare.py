@@ -169,14 +169,14 @@ COUNTS = {'ticks': 'ticks', 'set': 'caps set', 'changed': 'values changed',
           'removed': 'caps removed', 'incidents': 'incidents'}
 
 
-def compare(source: Source, one: Settings, two: Settings,
+def compare(source: Source, first: Settings, second: Settings,
             names: tuple[str, str]) -> Comparison:
     """Run both settings over a source.
 
     :raises DriverError: a line of the source is wrong.
     """
     comparison = Comparison(names, Tally(), Tally())
-    for step_one, step_two in side_by_side(source, one, two):
+    for step_one, step_two in side_by_side(source, first, second):
         caps_one = comparison.one.add(step_one)
         caps_two = comparison.two.add(step_two)
         if comparison.first is None and caps_one != caps_two:

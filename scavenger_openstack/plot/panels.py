@@ -45,13 +45,13 @@ class Axis:
 
 def runs(points: Sequence[Point]) -> list[list[tuple[float, float]]]:
     """The points as unbroken pieces."""
-    found: list[list[tuple[float, float]]] = [[]]
+    pieces: list[list[tuple[float, float]]] = [[]]
     for x, y in points:
         if y is None:
-            found.append([])
+            pieces.append([])
         else:
-            found[-1].append((x, y))
-    return [run for run in found if run]
+            pieces[-1].append((x, y))
+    return [run for run in pieces if run]
 
 
 class Panel:

@@ -151,13 +151,13 @@ class Recorder:
         self._size = 0
         self.knobs = RecordedKnobs(knobs)
         self._host: dict[str, Any] = {}
-        self._known: dict[str, Workload] = {}
+        self._workloads: dict[str, Workload] = {}
         self._originals: dict[KnobKey, Value] = {}
         self._in_force: set[KnobKey] = set()
         self._changes = changes.Changes()
         self._orders = orders.NONE
         self._params: dict[str, dict[str, Any]] = {}
-        self._seen: dict[str, Any] = {}
+        self._written_params: dict[str, Any] = {}
 
     def start(self, first: Mapping[str, Any]) -> None:
         """Make the file and write its header.
@@ -226,9 +226,9 @@ class Recorder:
 
     def _other(self, section: str, params: Any) -> dict[str, Any]:
         """Return the parameters of a section that have changed."""
-        if self._seen.get(section) is params:
+        if self._written_params.get(section) is params:
             return {}
-        self._seen[section] = params
+        self._written_params[section] = params
         above = self._params.get(section, {})
         now = self._params[section] = _values(params)
         return {name: value for name, value in now.items()
@@ -251,12 +251,12 @@ class Recorder:
         if sample.direct:
             document['direct'] = as_json(sample.direct)
         document['workloads'] = list(map(self._workload, sample.workloads))
-        self._known = {rated[0].id: rated[0] for rated in sample.workloads}
+        self._workloads = {rated[0].id: rated[0] for rated in sample.workloads}
         return document
 
     def _workload(self, sample: WorkloadSample) -> dict[str, Any]:
         workload = sample[0]
-        before = self._known.get(workload.id)
+        before = self._workloads.get(workload.id)
         document: dict[str, Any] = {'id': workload.id}
         if before is not workload and before != workload:
             document = {'workload': as_json(workload)}

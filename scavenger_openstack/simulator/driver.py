@@ -85,14 +85,14 @@ class Simulator(StillHost):
         for _ in range(max(1, round(seconds / plant.step_s))):
             plant.step()
             if self._window is not None:
-                self._window.look(plant.guests, plant.now)
+                self._window.observe(plant.guests, plant.now)
             if each is not None:
                 each(plant.now)
 
     def ask(self, asks: Collection[Ask]) -> None:
         if asks and self._window is None:
             self._window = direct.Window(asks, self._machine, self.now)
-            self._window.look(self.plant.guests, self.now)
+            self._window.observe(self.plant.guests, self.now)
         elif not asks and self._window is not None:
             self._direct = self._window.answers(self.now)
             self._window = None

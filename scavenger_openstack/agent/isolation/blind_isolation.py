@@ -150,7 +150,7 @@ class BlindIsolation:
     def _observe(self, rates: Rates, bounds: perfiso.Bounds) -> None:
         """Preview what the fast loop does, by this tick's sample."""
         self.stop()
-        self._preview.look(rates, bounds)
+        self._preview.update(rates, bounds)
         self._observing = True
         self._log('observing on CPUs '
                   + format_cpus(bounds.allowed | bounds.beside))

@@ -333,7 +333,7 @@ class Leases:
 
         From then on no new limit is set of a kind that it cannot restore.
         """
-        return self._watched.look()
+        return self._watched.refresh()
 
     def want(self, kinds: Iterable[str]) -> None:
         """Have the watcher try these kinds before they are needed."""

@@ -104,7 +104,7 @@ class Ownership:
             try:
                 fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                self._watched = self._reader.look(
+                self._watched = self._reader.read(
                     now_s(), watcher.stale_s(lease_s))
             finally:
                 os.close(fd)

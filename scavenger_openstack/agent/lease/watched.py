@@ -33,7 +33,7 @@ class Watched:
         self._written = True
         self._reported: dict[str, str] = {}
 
-    def look(self) -> bool:
+    def refresh(self) -> bool:
         """Whether there is one that turns; once per tick."""
         if not self._written and self._state.records >= 0:
             self.write()

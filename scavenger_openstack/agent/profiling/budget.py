@@ -48,10 +48,10 @@ class Budget:
         if self._path is None:
             return False
         try:
-            found = json.loads(status.read_file(self._path, MOST_BYTES))
+            document = json.loads(status.read_file(self._path, MOST_BYTES))
             self._used = [(float(at_s), float(seconds))
-                          for at_s, seconds in found['used'] if at_s <= now]
-            self._goes_on = bool(found['goes_on'])
+                          for at_s, seconds in document['used'] if at_s <= now]
+            self._goes_on = bool(document['goes_on'])
         except FileNotFoundError:
             pass
         except (OSError, ValueError, TypeError, LookupError, RecursionError,

@@ -294,7 +294,7 @@ class Controller:
         return holders is not None and holders.known
 
     def _take_search(self, now: float, rates: Rates) -> None:
-        """Go on with a search, and take what it has found."""
+        """Go on with a search, and take what it has named."""
         rest_s = self.params.back_off_s
         if not self._caps.may_limit(now):
             self._searches.end(now, rest_s)
@@ -302,18 +302,20 @@ class Controller:
         if ended is not None and self._history.samples:
             harm, finding = ended
             new = attributed(now, harm, finding, self._limits)
-            known = self._disturbances.get(harm.pair)
-            if new is not None and known is not None and known.named:
-                known.learn(new, self._caps.limited(known))
+            disturbance = self._disturbances.get(harm.pair)
+            if new is not None and disturbance is not None and (
+                    disturbance.named):
+                disturbance.learn(new, self._caps.limited(disturbance))
             elif new is not None:
                 self._add(now, new)
-                known = new
-            if new is not None and known is not None:
+                disturbance = new
+            if new is not None and disturbance is not None:
                 # The newest sample is of turns with limits, too.
-                known.newest = known.raised
-                known.latest = effect(known.signal, known.base, known.raised)
-                known.take(self._caps.answer(
-                    now, known, list(self._history.samples), new.named))
+                disturbance.newest = disturbance.raised
+                disturbance.latest = effect(
+                    disturbance.signal, disturbance.base, disturbance.raised)
+                disturbance.take(self._caps.answer(
+                    now, disturbance, list(self._history.samples), new.named))
         self._caps.examine(self._searches.examined)
 
     def _add(self, now: float, new: Disturbance) -> None:

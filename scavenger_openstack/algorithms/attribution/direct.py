@@ -343,9 +343,9 @@ def disturbance(now: float, group: VictimGroup, signal: str,
                           if holders.shares[name] >= holders.own],
                          holders.shares, raised)
     rest = max(0.0, 1 - sum([holders.shares[name] for name in names]))
-    known = [level / scale(signal, mean) for name, mean in means.items()
-             for level in history.levels(name, signal) if level is not None]
-    low, _ = evidence.low_and_high(known)
+    levels = [level / scale(signal, mean) for name, mean in means.items()
+              for level in history.levels(name, signal) if level is not None]
+    low, _ = evidence.low_and_high(levels)
     base = max(rest * raised, LINK_FULL - least if signal == LINK_USE
                else LEAST_BASE.get(signal, 0.0))
     if low > base and effect(signal, low, raised) >= least:
@@ -355,7 +355,7 @@ def disturbance(now: float, group: VictimGroup, signal: str,
     rank = rank_of(holders.shares)
     return Disturbance(
         group, signal, now, means, base, least,
-        max(NOISE * raised, evidence.noise(known)),
+        max(NOISE * raised, evidence.noise(levels)),
         cause=CAUSES[signal],
         members={name: above(signal, base / raised * level, least)
                  for name, level in means.items()},

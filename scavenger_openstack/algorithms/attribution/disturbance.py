@@ -291,17 +291,17 @@ class Disturbance:
             name: own for name in {**self.means, **self.members}
             if name in sample
             and (own := sample[name].level(self.signal)) is not None}
-        known = [name for name in self.means if name in self.values]
-        if not known:       # what it was before tells nothing about now
+        members_now = [name for name in self.means if name in self.values]
+        if not members_now:       # what it was before tells nothing about now
             self.newest = self.latest = self.excess = None
             return
         self.seen_s = now
         ratios = [self.values[name] / scale(self.signal, self.means[name])
-                  for name in known]
+                  for name in members_now]
         self.newest = sum(ratios) / len(ratios)
         base = self.base
         if self.own:
-            loads = own_load(self.signal, self.load, known, [sample])
+            loads = own_load(self.signal, self.load, members_now, [sample])
             base = sum([factor * load[0] for factor, load in zip(
                 self.own, [[1.0], *loads], strict=True)])
         base = above(self.signal, max(base, self.base), self.shift)

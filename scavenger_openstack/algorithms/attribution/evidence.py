@@ -89,9 +89,9 @@ def fit(series: Series, columns: Sequence[Series]) -> list[float]:
     for index, column in enumerate(columns):
         left, part = list(column), [0.0] * len(columns)
         part[index] = 1.0
-        for one, made in zip(spanned, parts, strict=True):
-            factor = dot(one, left)
-            left = [a - factor * b for a, b in zip(left, one, strict=True)]
+        for base, made in zip(spanned, parts, strict=True):
+            factor = dot(base, left)
+            left = [a - factor * b for a, b in zip(left, base, strict=True)]
             part = [a - factor * b for a, b in zip(part, made, strict=True)]
         norm = dot(left, left)
         if norm > NEGLIGIBLE * dot(column, column) and norm > 0:
@@ -99,8 +99,8 @@ def fit(series: Series, columns: Sequence[Series]) -> list[float]:
             spanned.append([value * scale for value in left])
             parts.append([value * scale for value in part])
     fitted = [0.0] * len(columns)
-    for one, made in zip(spanned, parts, strict=True):
-        factor = dot(one, series)
+    for base, made in zip(spanned, parts, strict=True):
+        factor = dot(base, series)
         fitted = [a + factor * b for a, b in zip(fitted, made, strict=True)]
     return fitted
 
@@ -186,7 +186,7 @@ def effective_samples(count: int, a: Series, b: Series) -> float:
 
 
 def by_chance(correlation: float, samples: float,
-              known: int) -> float | None:
+              removed: int) -> float | None:
     """Chance that independent series correlate as much or more.
 
     :param samples: independent ones; see :func:`effective_samples`
@@ -195,7 +195,7 @@ def by_chance(correlation: float, samples: float,
 
     ``None`` for fewer than :data:`MIN_FREEDOM` left.  Source: Fisher's z.
     """
-    freedom = samples - known - 2
+    freedom = samples - removed - 2
     if freedom < MIN_FREEDOM:
         return None
     if correlation <= 0:

@@ -290,11 +290,12 @@ def _follows(harm: Harm, name: str, samples: Sequence[Points],
     levels: list[float] = []
     misses: list[float] = []
     for sample in samples:
-        known = {member: level for member in harm.levels if member in sample
-                 and (level := sample[member].level(signal)) is not None}
+        levels_now = {
+            member: level for member in harm.levels if member in sample
+            and (level := sample[member].level(signal)) is not None}
         missed = (sample[name].misses_per_s if name in sample else 0.0)
-        if known and missed is not None:
-            levels.append(direct.pooled(signal, known, harm.levels))
+        if levels_now and missed is not None:
+            levels.append(direct.pooled(signal, levels_now, harm.levels))
             misses.append(missed)
     if len(levels) < explanation.MIN_SAMPLES:
         return False

@@ -237,14 +237,14 @@ def _suspects(signal: str, victims: Mapping[str, float], sample: Points,
     """Background that uses much of what the victims lack, and that a limit
     would take something from."""
     knob = use_.KNOB_TO_LIMIT[signal]
-    known = signal == 'cpi' and any(
+    by_misses = signal == 'cpi' and any(
         point.misses_per_s is not None for point in sample.values())
     own = [sample[name].workload for name in victims if name in sample]
     suspects: dict[str, Suspect] = {}
     total = 0.0
     for name, point in sample.items():
         use = use_.use_of(knob, point) or 0.0
-        weight = (point.misses_per_s or 0.0) if known else use
+        weight = (point.misses_per_s or 0.0) if by_misses else use
         total += weight
         floor = point.workload.floor.get(knob, 0.0)
         if (use > 0 and floor <= experiment.CUT * use

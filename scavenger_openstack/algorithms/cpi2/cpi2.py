@@ -174,9 +174,9 @@ class Controller:
         """See :class:`.decision.controller.Controller`."""
         self.params = params
 
-    def compare(self, found: specs.Specs) -> None:
+    def compare(self, received: specs.Specs) -> None:
         """Compare workloads with these specs, where there is one."""
-        self._specs = found
+        self._specs = received
 
     def allow(self, budget: Budget | None) -> None:
         """The new limits that the fleet governor lets this host set."""
@@ -237,11 +237,11 @@ class Controller:
             tasks = {key[0]: victim.history
                      for key, victim in self._victims.items()
                      if self._applications.get(key[0]) == application}
-            found = specs.of_application(
+            of_all = specs.of_application(
                 tasks, min_tasks=self.params.min_tasks,
                 min_samples=self.params.min_samples)
-            if found is not None:
-                return found
+            if of_all is not None:
+                return of_all
         own = [victim.history for key, victim in self._victims.items()
                if key[0] == name]
         return specs.of_own(

@@ -119,8 +119,8 @@ def of_application(tasks: Mapping[str, Statistics], *,
     if len(enough) < min_tasks:
         return None
     total = Statistics()
-    for one in enough:
-        total = total.merge(one)
+    for statistics in enough:
+        total = total.merge(statistics)
     return Spec(total.mean, total.stddev or 0.0, total.n, len(enough),
                 'application', total.cpu_cores)
 

@@ -175,8 +175,9 @@ class _Background:
                        for low in floors_of(rates, KNOB)]
         self.weights = [rated[0].vcpus for rated in rates]
         self.parts = parts_of(self.weights)
-        known = [use for use in self.uses if use is not None]
-        self.used = math.fsum(known) if len(known) == len(rates) else None
+        measured = [use for use in self.uses if use is not None]
+        self.used = (math.fsum(measured) if len(measured) == len(rates)
+                     else None)
         self.least = math.fsum(self.floors)
         self.allowed = math.fsum([
             low * signals.disk_limits(rated[0])
@@ -310,7 +311,7 @@ class Controller:
         size = max(1, round(self.params.deficit_window_s / self._interval_s))
         uses, weights = some.uses, some.weights
         curr = math.fsum(use for use in uses if use is not None)
-        known = iter(parts_of([
+        parts_left = iter(parts_of([
             weight for weight, use in zip(weights, uses, strict=True)
             if use is not None]))
         before = self._done
@@ -321,7 +322,7 @@ class Controller:
             past = self._done[key] = before.get(key) or collections.deque(
                 maxlen=size)
             if use is not None:
-                past.append((use, next(known), curr))
+                past.append((use, next(parts_left), curr))
             if not past:
                 deficits.append(None)
                 continue
@@ -332,18 +333,18 @@ class Controller:
         return deficits
 
     def _reason(self, budget: float, count: int) -> str:
-        found = self._budget
-        if found.rule == 'learning':
+        limits = self._budget
+        if limits.rule == 'learning':
             return ('disks: learning how long the foreground waits '
                     'undisturbed, until then the floor')
-        if found.rule == 'blind':
+        if limits.rule == 'blind':
             return ('disks: how long the foreground waits is not measurable '
                     'any more, so the floor')
         why = ('no foreground workload uses them much'
-               if found.ratio is None else
-               f'the foreground waits {found.ratio:.2f} x as long as '
+               if limits.ratio is None else
+               f'the foreground waits {limits.ratio:.2f} x as long as '
                f'undisturbed')
-        if found.total is None or budget < found.total:
+        if limits.total is None or budget < limits.total:
             why = 'max_ops_per_s is set'
         return (f'disks: {why}, so {budget:.0f} operations/s for {count} '
                 'workloads')

@@ -219,7 +219,7 @@ class Shortage:
         self.lasts = False
         self._polls = self._short = 0
 
-    def look(self, polls: int, short: int) -> bool:
+    def update(self, polls: int, short: int) -> bool:
         """
         :param polls: how many there were so far
         :param short: those of them that found too few

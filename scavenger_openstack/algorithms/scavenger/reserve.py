@@ -178,7 +178,7 @@ class Members:
         self._size = size
         self._members: dict[RunKey, _Member] | None = None
 
-    def look(self, uses: Iterable[Use]) -> Arrivals:
+    def update(self, uses: Iterable[Use]) -> Arrivals:
         """Account for the workloads that are there now."""
         size = self._size
         first = self._members is None
@@ -283,7 +283,7 @@ class Resource:
         self.missing = 0
         self.capacity = capacity
         self.x = max(0.0, x)
-        self.arrivals = self.members.look(uses)
+        self.arrivals = self.members.update(uses)
         if self.arrivals.shift:
             self.reserve.shift(self.arrivals.shift)
         settled = max(0.0, x - self.arrivals.new_use)

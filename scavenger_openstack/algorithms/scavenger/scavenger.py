@@ -206,15 +206,15 @@ class Controller:
     def _regulate_memory(self, tick: _Tick) -> dict[str, Any]:
         memory, rates, background = self._memory, tick.rates, tick.background
         used = usage.known(rated.memory_bytes for rated in background)
-        known = [use for use in used if use is not None]
+        measured = [use for use in used if use is not None]
         memory.observe(
             usage.foreground_memory(
                 rates.memory_total_bytes, rates.memory_available_bytes,
-                sum(known)),
+                sum(measured)),
             rates.memory_total_bytes,
             [((rated[0].id, rated[0].created_s), rated.memory_bytes,
               rated[0].memory_allotment_bytes) for rated in tick.foreground],
-            certain=len(known) == len(used))
+            certain=len(measured) == len(used))
         facts = memory.facts()
         rule = memory.rule
         if rule == 'off' or not background:
@@ -225,7 +225,7 @@ class Controller:
         budget = memory.budget()
         if rule == 'holding':
             self._frozen = {}
-            tick.shortage_bytes = sum(known) - budget
+            tick.shortage_bytes = sum(measured) - budget
             shares = split(budget, self._demands(used), weights, floors)
         else:       # nothing is killed in the initial window: DESIGN 7.3
             # No growth beyond current use: what each used when this began,
@@ -261,10 +261,10 @@ class Controller:
                 del self._links[link]
                 continue
             sent = usage.known(sender.net_tx_bytes_per_s for sender in senders)
-            known = [rate for rate in sent if rate is not None]
+            measured = [rate for rate in sent if rate is not None]
             resource.observe(
                 usage.foreground_rate(
-                    rates.link_tx_bytes_per_s.get(link), sum(known),
+                    rates.link_tx_bytes_per_s.get(link), sum(measured),
                     sum(rate or 0.0 for rate in usage.known(
                         rated.net_tx_bytes_per_s
                         for rated in theirs.get(link, ())))),
@@ -272,7 +272,7 @@ class Controller:
                 [((rated[0].id, rated[0].created_s),
                   rated.net_tx_bytes_per_s, None)
                  for rated in theirs.get(link, ())],
-                certain=len(known) == len(sent))
+                certain=len(measured) == len(sent))
             facts[link] = resource.facts()
             rule = resource.rule
             if rule == 'off' or not senders:

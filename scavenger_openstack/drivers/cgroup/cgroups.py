@@ -45,7 +45,7 @@ from scavenger_openstack.types import WorkloadSample
 LOG = logging.getLogger(__name__)
 
 
-class _Known:
+class _Entry:
     """A workload and the descriptors that are kept for it."""
 
     __slots__ = ('counters', 'inode', 'parent', 'settling', 'workload')
@@ -116,7 +116,7 @@ class Cgroups:
             self._mounts, self._disks.counted, pressure=pressure)
         self._allotments = own_limits.Allotments(self._mounts,
                                                  self._rules)
-        self._known: dict[str, _Known] = {}
+        self._entries: dict[str, _Entry] = {}
         self._leased: set[KnobKey] = set()
         self._turn = own_limits.Turn()
         self._ticks = 0
@@ -144,7 +144,7 @@ class Cgroups:
         other_disks = (not self._ticks % base.LOOK_TICKS
                        and self._look_again())
         scan = self._parents.scan()
-        entries = self._known
+        entries = self._entries
         fresh = [child for child in scan
                  if child.id not in entries
                  or entries[child.id].inode != child.inode]
@@ -180,7 +180,7 @@ class Cgroups:
 
         Only for one that has no cap of ours, which would count as its own.
         """
-        entry = self._known.get(workload)
+        entry = self._entries.get(workload)
         if entry is None:
             return
         limits = self._allotments.of(workload)
@@ -196,30 +196,30 @@ class Cgroups:
         """Return the workloads without a limit of ours; foreground never
         has one."""
         limited = {workload for workload, _ in list(self._leased)}
-        workloads = [self._known[name].workload for name in names
-                     if name in self._known]
+        workloads = [self._entries[name].workload for name in names
+                     if name in self._entries]
         return [workload.id for workload in workloads
                 if workload.priority is Priority.FOREGROUND
                 or limited.isdisjoint((workload.id, workload.group))]
 
     def _look_again(self) -> bool:
         """Look for other disks and mounts; whether there are other disks."""
-        other_disks = self._disks.look()
+        other_disks = self._disks.refresh()
         if other_disks:
             self._opened.forget_disks()
             self._rewrite |= {key for key in list(self._leased)
                               if key[1] in knobs.IO}
             self._changed.update(workload for workload, _ in self._rewrite)
-            for entry in self._known.values():
+            for entry in self._entries.values():
                 entry.counters.parse_again()
-        changed = self._mounts.look()
+        changed = self._mounts.refresh()
         if not changed:
             return other_disks
         self._parents.follow(self._mounts)
         self._opened.forget_controllers(changed)
         self._sources = cgroup_counters.sources(
             self._mounts, self._disks.counted, pressure=self._pressure)
-        for entry in self._known.values():
+        for entry in self._entries.values():
             entry.counters.follow(self._sources)
         return other_disks
 
@@ -248,13 +248,13 @@ class Cgroups:
                 group=child.group, killable=parent.killable,
                 floor=self._floors, created_s=float(child.inode),
                 **self._allotments.of(child.id))
-            self._known[child.id] = _Known(parent, child.inode, workload,
+            self._entries[child.id] = _Entry(parent, child.inode, workload,
                                            counters)
             LOG.debug('%s found: %s', child.id, workload)
         if all_watched:
             self._logged.over('watched')
 
-    def _settle(self, entry: _Known) -> None:
+    def _settle(self, entry: _Entry) -> None:
         entry.settling -= 1
         if entry.settling == own_limits.SETTLING_TICKS - 1:
             return  # just met
@@ -264,7 +264,7 @@ class Cgroups:
             self._read_limits(name)
 
     def _forget_but(self, inodes: Mapping[str, int]) -> None:
-        for name, entry in list(self._known.items()):
+        for name, entry in list(self._entries.items()):
             if inodes.get(name) != entry.inode:
                 LOG.debug('%s vanished', name)
                 self._forget(name)
@@ -273,7 +273,7 @@ class Cgroups:
                                  if key[0] == name}
 
     def _forget(self, name: str) -> None:
-        entry = self._known.pop(name, None)
+        entry = self._entries.pop(name, None)
         if entry is not None:
             entry.counters.close()
             # One of its name that comes is another.
@@ -324,7 +324,7 @@ class Cgroups:
                     'processes of the workload into it')
         except errors.DriverError as exc:
             return str(exc)
-        entry = self._known.get(workload)
+        entry = self._entries.get(workload)
         if entry is None:
             return ''
         file = entry.counters.unknown(knob)
@@ -392,8 +392,8 @@ class Cgroups:
         except errors.WorkloadGone:
             self._let_go(workload)
             raise
-        if workload in self._known:
-            self._known[workload].counters.wake()
+        if workload in self._entries:
+            self._entries[workload].counters.wake()
         return self.read(workload, knob)
 
     def queue(self, workload: str, knob: Knob) -> str:
@@ -447,7 +447,7 @@ class Cgroups:
 
     def close(self) -> None:
         """Close what is kept open."""
-        for name in list(self._known):
+        for name in list(self._entries):
             self._forget(name)
         self._opened.clear()
 

@@ -114,7 +114,7 @@ class Totals:
 
     # --- who
 
-    def look(self, sample: WorkloadSample, *, most: int, left: int
+    def plan(self, sample: WorkloadSample, *, most: int, left: int
              ) -> Asked | None:
         """Return what to ask; ``None`` where that costs more than is ``left``.
 

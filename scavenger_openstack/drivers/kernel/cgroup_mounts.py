@@ -85,7 +85,7 @@ class Mounts(dict[str, Mount]):
         self._root_dir = root_dir
         self._logged = logged
 
-    def look(self) -> frozenset[str]:
+    def refresh(self) -> frozenset[str]:
         """Look again: the controllers that are mounted elsewhere now."""
         try:
             now = find_mounts(self._root_dir, self._logged)

@@ -101,7 +101,7 @@ class SchedSwitch:
         self._counted: frozenset[int] | None = None
         self._online = online_cpus.OnlineCpus()
         self._layout = layout(())
-        self.look()
+        self.refresh()
         try:
             self._open()
             visitor = threading.Thread(target=self._visit, daemon=True)
@@ -137,9 +137,9 @@ class SchedSwitch:
             raise _closed()
         return self._layout.unpack_from(memory).count(IDLE)
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Find out which CPUs are online."""
-        if self._online.look():
+        if self._online.refresh():
             self._counted = None
 
     def observe(self) -> None:

@@ -274,7 +274,7 @@ class Network:
         namespace, links = self._devices.find(interface)
         taps, refused = None, ''
         if isinstance(interface, tap.Tap):
-            taps = self._devices.taps(interface.device).look(links)
+            taps = self._devices.taps(interface.device).read(links)
             links = taps.links
             refused = self._name_refused(workload, interface, taps)
         self._limited[workload] = links.keys()

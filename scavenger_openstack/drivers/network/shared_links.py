@@ -39,7 +39,7 @@ class SharedLinks:
             self.now = self._uplink()
         self.link_of = self._links_of()
 
-    def look(self) -> bool:
+    def refresh(self) -> bool:
         """Look for the uplink again; whether it changed."""
         links = self._uplink() if self._finds else self.now
         if links == self.now:

@@ -135,7 +135,7 @@ class Perf:
         self._events = tuple(events)
         self._duty = Duty(settings.sample_s, settings.period_s)
         self._measuring = False
-        self._known: dict[str, _Measured] = {}
+        self._measured: dict[str, _Measured] = {}
         self._logged = logged or log_once.LogOnce()
         self._cpus = online_cpus.OnlineCpus(self._root_dir, self._logged)
         self._logged_grade: Grade | None = None
@@ -148,7 +148,7 @@ class Perf:
             self._grade = perf_grade.none('[perf] enabled is off')
             return
         self._mount = perf_event.find_mount(self._root_dir, self._logged)
-        self._cpus.look()
+        self._cpus.refresh()
         self._grade = self._find_grade()
         self._start_clock()
         if settings.enabled == ON and not self._grade.events:
@@ -167,7 +167,7 @@ class Perf:
     def measured(self) -> int:
         """Return how many workloads have counters now."""
         return sum(entry.counters is not None
-                   for entry in self._known.values())
+                   for entry in self._measured.values())
 
     def facts(self) -> dict[str, object]:
         """The grade and its reasons, for the status."""
@@ -253,7 +253,7 @@ class Perf:
         self._measuring = self._duty.next_is_measured(now)
         if not was and not self._measuring:
             return samples
-        if self._cpus.look():
+        if self._cpus.refresh():
             self._cover_all()
         if not was:
             self._enable(True)
@@ -265,7 +265,7 @@ class Perf:
 
     def _follow(self, samples: Sequence[WorkloadSample]) -> None:
         """Forget what is gone or was made again, take down what is new."""
-        entries = self._known
+        entries = self._measured
         for name in entries.keys() - {s[0].id for s in samples}:
             entries.pop(name).forget()
         for sample in samples:
@@ -277,7 +277,7 @@ class Perf:
                 entries[workload.id] = _Measured(workload.created_s)
 
     def _enable(self, on: bool) -> None:
-        for entry in self._known.values():
+        for entry in self._measured.values():
             if entry.counters is not None:
                 entry.counters.enable(on)
                 entry.base = None
@@ -285,7 +285,7 @@ class Perf:
     def _cover_all(self) -> None:
         """Count on the CPUs that are online now, and on no other."""
         self._start_clock()
-        for name, entry in self._known.items():
+        for name, entry in self._measured.items():
             if entry.counters is not None:
                 entry.base = None
                 try:
@@ -314,8 +314,8 @@ class Perf:
                   place_of: PlaceOf) -> None:
         """Open groups, those of the foreground first."""
         waiting = [s[0] for s in samples
-                   if self._known[s[0].id].counters is None
-                   and self._known[s[0].id].retry_s <= now]
+                   if self._measured[s[0].id].counters is None
+                   and self._measured[s[0].id].retry_s <= now]
         if not waiting:
             return
         waiting.sort(key=lambda w: w.priority is not Priority.FOREGROUND)
@@ -323,10 +323,10 @@ class Perf:
         each = 1 + len(self._cpus.now) * len(self._grade.events)
         room = int(FD_SHARE * resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         room -= self._clock_files + sum(
-            entry.counters.descriptors for entry in self._known.values()
+            entry.counters.descriptors for entry in self._measured.values()
             if entry.counters is not None)
         for workload in waiting:
-            entry = self._known[workload.id]
+            entry = self._measured[workload.id]
             entry.retry_s = now + RETRY_S
             if room < each:
                 self._out_of_files(each)
@@ -388,7 +388,7 @@ class Perf:
         sums = [0, 0, 0]
         measured = []
         for sample in samples:
-            entry = self._known[sample[0].id]
+            entry = self._measured[sample[0].id]
             if entry.counters is None:
                 measured.append(sample)
                 continue
@@ -424,9 +424,9 @@ class Perf:
 
     def close(self) -> None:
         """Close what is kept open."""
-        for entry in self._known.values():
+        for entry in self._measured.values():
             entry.forget()
-        self._known = {}
+        self._measured = {}
         if self._clock is not None:
             self._clock.close()
             self._clock = None

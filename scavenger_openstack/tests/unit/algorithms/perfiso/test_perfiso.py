@@ -167,4 +167,4 @@ class ShortageTest(testtools.TestCase):
         for now, lasts in ((50, False), (51, True), (49, True), (1, True),
                            (0, False), (49, False), (100, True), (0, False)):
             polls, short = polls + 100, short + now
-            self.assertEqual(lasts, shortage.look(polls, short), str(now))
+            self.assertEqual(lasts, shortage.update(polls, short), str(now))

@@ -152,6 +152,17 @@ class QuotaTest(testtools.TestCase):
         self.curve([0.3, 0.4], *(
             (rate(ONE, 2.0), rate(TWO, None)) for _ in range(2)))
 
+    def test_garbage_is_missing(self) -> None:
+        self.learn(ONE)
+        self.curve([0.3], (rate(ONE, 2.0),))
+        for cpi in (math.nan, math.inf, -1.0):
+            self.curve([0.3], (rate(ONE, 1.0)._replace(cpi=cpi),))
+
+    def test_garbage_from_the_start_is_no_ipc(self) -> None:
+        for cpi in (math.nan, math.inf, 0.0, -1.0):
+            self.assertIsNone(self.see(rate(ONE, 1.0)._replace(cpi=cpi)))
+            self.assertFalse(self.quota.active)
+
     def test_blind_over_a_restart(self) -> None:
         self.learn(ONE)
         self.curve([0.3, 0.3, 0.3, 0.3], *(

@@ -98,50 +98,50 @@ class MembersTest(testtools.TestCase):
 
     def test_present_at_the_first_look(self) -> None:
         members = Members(4)
-        self.assertEqual((0, 0, 0), members.look([(ONE, 10.0, 99.0)]))
+        self.assertEqual((0, 0, 0), members.update([(ONE, 10.0, 99.0)]))
 
     def test_newcomer_is_promised_its_allotment(self) -> None:
         members = Members(3)
-        members.look([])
+        members.update([])
         for _ in range(2):
-            self.assertEqual((10, 99, 0), members.look([(ONE, 10.0, 99.0)]))
+            self.assertEqual((10, 99, 0), members.update([(ONE, 10.0, 99.0)]))
         # The third sample: now it is part of the sum.
-        self.assertEqual((0, 0, 10), members.look([(ONE, 10.0, 99.0)]))
-        self.assertEqual((0, 0, 0), members.look([(ONE, 10.0, 99.0)]))
+        self.assertEqual((0, 0, 10), members.update([(ONE, 10.0, 99.0)]))
+        self.assertEqual((0, 0, 0), members.update([(ONE, 10.0, 99.0)]))
 
     def test_without_allotment_twice_its_use(self) -> None:
         members = Members(4)
-        members.look([])
-        self.assertEqual((10, 20, 0), members.look([(ONE, 10.0, None)]))
-        self.assertEqual((30, 60, 0), members.look([(ONE, 30.0, None)]))
-        self.assertEqual((5, 60, 0), members.look([(ONE, 5.0, None)]))
+        members.update([])
+        self.assertEqual((10, 20, 0), members.update([(ONE, 10.0, None)]))
+        self.assertEqual((30, 60, 0), members.update([(ONE, 30.0, None)]))
+        self.assertEqual((5, 60, 0), members.update([(ONE, 5.0, None)]))
 
     def test_an_allotment_that_is_no_number(self) -> None:
         for bad in (math.nan, math.inf):
             members = Members(4)
-            members.look([])
-            self.assertEqual((10, 20, 0), members.look([(ONE, 10.0, bad)]))
+            members.update([])
+            self.assertEqual((10, 20, 0), members.update([(ONE, 10.0, bad)]))
 
     def test_departure(self) -> None:
         members = Members(3)
-        members.look([(ONE, 10.0, None), (TWO, 7.0, None)])
-        self.assertEqual((0, 0, -10), members.look([(TWO, 7.0, None)]))
+        members.update([(ONE, 10.0, None), (TWO, 7.0, None)])
+        self.assertEqual((0, 0, -10), members.update([(TWO, 7.0, None)]))
         # A newcomer that leaves was never part of the sum.
-        members.look([(TWO, 7.0, None), (ONE, 10.0, None)])
-        self.assertEqual((0, 0, 0), members.look([(TWO, 7.0, None)]))
+        members.update([(TWO, 7.0, None), (ONE, 10.0, None)])
+        self.assertEqual((0, 0, 0), members.update([(TWO, 7.0, None)]))
 
     def test_departure_by_the_weighted_mean(self) -> None:
         members = Members(3)
-        members.look([(ONE, 10.0, None)])
-        members.look([(ONE, 30.0, None)])
+        members.update([(ONE, 10.0, None)])
+        members.update([(ONE, 30.0, None)])
         # alpha = 2 / (3 + 1): 10 + (30 - 10) / 2
-        self.assertEqual((0, 0, -20), members.look([]))
+        self.assertEqual((0, 0, -20), members.update([]))
 
     def test_made_again_under_its_id(self) -> None:
         members = Members(3)
-        members.look([(ONE, 10.0, 99.0)])
+        members.update([(ONE, 10.0, 99.0)])
         self.assertEqual((5, 40, -10),
-                         members.look([(('/one', 2.0), 5.0, 40.0)]))
+                         members.update([(('/one', 2.0), 5.0, 40.0)]))
 
 
 class ResourceTest(testtools.TestCase):
