@@ -50,7 +50,7 @@ class Stay:
         self._off_s = -math.inf
 
     def want(self, now: float) -> None:
-        """It is wanted, from now on."""
+        """Turn it on: it is wanted from now on."""
         if not self.on:
             self.stay_s = self._bounds.first if self.is_reset(now) else (
                 longer(self.stay_s, first=self.stay_s,
@@ -58,7 +58,7 @@ class Stay:
         self.on, self.unwanted_since_s = True, math.inf
 
     def release(self, now: float, *, at_once: bool = False) -> bool:
-        """It is not wanted; whether it stays."""
+        """Take that it is not wanted; return whether it stays."""
         self.unwanted_since_s = min(self.unwanted_since_s, now)
         if self.on and (at_once or now - self.unwanted_since_s >= self.stay_s):
             self.on, self._off_s = False, now

@@ -183,7 +183,7 @@ def next_cap(c: float, C_max: float, T: float, *, contention: bool,
 
 
 class _Interval(NamedTuple):
-    """What the low-priority VMs used in one interval, on average.
+    """The use of the low-priority VMs in one interval, on average.
 
     :param correlated: what is correlated, where that is known
     :param capped: what is capped, in the unit of equation 1, of each that is
@@ -384,7 +384,7 @@ class _Control:
 
 
 def _named_only() -> bool:
-    """What is not protected has its antagonists named, and no limit."""
+    """Name antagonists of what is not protected, and limit none."""
     return True
 
 

@@ -20,7 +20,8 @@ BYTES_PER_MIB = 2 ** 20
 
 
 def asked(specs: Mapping[str, str], resource_class: str) -> int | None:
-    """How much, ``None`` when the extra specs do not say."""
+    """Return how much a flavor asks for, ``None`` when the extra specs do not
+    say."""
     value = specs.get(f'resources:{resource_class}', '')
     return int(value) if value.isdecimal() else None
 
@@ -86,7 +87,7 @@ def fits(host: Host | None, wanted: Wanted) -> str:
 
 def weight(host: Host | None, background: bool, harm: float = 0.0
            ) -> float:
-    """How good a host is, from -3 to 1; more is better.
+    """Return how good a host is, from -3 to 1; more is better.
 
     An open incident counts 1 against it.  The foreground goes where there is
     little background, the background where most is free.  A host that is

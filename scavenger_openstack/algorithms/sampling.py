@@ -38,7 +38,7 @@ class Sample(NamedTuple):
 
 
 def weight(signal: Signal, rates: WorkloadRates) -> float:
-    """How much one tick's value counts in the mean of several.
+    """Return how much one tick's value counts in the mean of several.
 
     A ratio of sums is the mean of the ratios weighted by the denominator:
     instructions for cpi, seconds run for run_delay, operations for io_wait.

@@ -12,8 +12,8 @@ UNREADABLE = (AttributeError, KeyError, OverflowError, TypeError, ValueError)
 
 
 def saved_s(state: Mapping[str, Any], now: float) -> float | None:
-    """When a state was saved; ``None``: that is unreadable, or later than
-    ``now`` (another boot).  Both in seconds of one clock."""
+    """Return when a state was saved; ``None``: that is unreadable, or later
+    than ``now`` (another boot).  Both in seconds of one clock."""
     value = state.get('saved_s')
     if not isinstance(value, int | float) or not 0 <= value <= now:
         return None

@@ -90,7 +90,7 @@ class Decider:
                 for controller, _ in self.controllers}
 
     def state(self) -> dict[str, Any]:
-        """What the controllers keep over a restart, by name."""
+        """Return what the controllers keep over a restart, by name."""
         return {controller.name: controller.state()
                 for controller, _ in self.controllers}
 
@@ -134,7 +134,8 @@ class Decider:
                      reset: bool = False, taken: Collection[KnobKey] = (),
                      unmet: Mapping[str, int] = {},
                      pending: Collection[KnobKey] = ()) -> Proposal:
-        """As :meth:`propose`, where the rates are known already."""
+        """Propose as :meth:`propose` does, where the rates are known
+        already."""
         decisions: dict[str, Decision] = {}
         faults: dict[str, Exception] = {}
         wishes: list[Cap] = []

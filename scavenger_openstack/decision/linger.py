@@ -62,7 +62,7 @@ class Linger:
 
     def caps(self, name: str, decision: Decision, rates: Rates, *,
              are_set: bool) -> tuple[Cap, ...]:
-        """What a regulator wants, and what it wanted a while ago.
+        """Return what a regulator wants, and what it wanted a while ago.
 
         What was only shown then is not set now because of that.
 
@@ -112,7 +112,7 @@ class Linger:
 
 
 def _present(rates: Rates) -> dict[str, float]:
-    """When each background workload was made; 0 for groups of some."""
+    """Return when each background workload was made; 0 for groups of some."""
     background = [rated.workload for rated in rates.workloads
                   if rated.workload.priority is Priority.BACKGROUND]
     return {**{workload.group: 0.0 for workload in background

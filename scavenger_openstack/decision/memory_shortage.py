@@ -65,7 +65,7 @@ class Pauses:
 
     @property
     def caps(self) -> Sequence[Cap]:
-        """What pauses them."""
+        """Return the caps that pause workloads."""
         return tuple(self._paused.values())
 
     def clear(self) -> None:

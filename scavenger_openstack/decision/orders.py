@@ -71,7 +71,7 @@ class Overrides(tuple[Override, ...]):
 
     @functools.cached_property
     def ends_s(self) -> float:
-        """When the first of them ends, CLOCK_BOOTTIME."""
+        """The time at which the first of them ends, CLOCK_BOOTTIME."""
         return min((override.until_s for override in self), default=math.inf)
 
     @functools.cached_property
@@ -94,7 +94,7 @@ class ProfilingOrder(NamedTuple):
 
 
 class Orders(NamedTuple):
-    """All that operators ask of this host.
+    """The orders of operators for this host.
 
     ``stopped`` says why nothing may be limited, '' when it may.  ``modes`` are
     by controller; they make it more careful, never less.  ``parameters`` are
@@ -135,7 +135,7 @@ NONE = Orders()
 
 
 class Resolved(NamedTuple):
-    """What of the orders counts now.
+    """The orders that count now.
 
     ``overrides`` are as for :func:`.arbitrate.arbitrate`, ``exempt`` are ids
     of workloads and of groups, ``refused`` says of the other overrides, by
@@ -176,7 +176,7 @@ def refused_modes(own: Mapping[str, Mode], asked: Mapping[str, Mode]
 def resolve(now: float, rates: Rates, orders: Orders,
             limited: Collection[Knob] = tuple(Knob),
             taken: Collection[KnobKey] = ()) -> Resolved:
-    """What of the orders counts.
+    """Return the orders that count now.
 
     :param now: CLOCK_BOOTTIME in seconds
     :param limited: the knobs that may be set on this host

@@ -23,7 +23,7 @@ from scavenger_openstack.types import Value
 
 
 class Proposal(NamedTuple):
-    """What the controllers ask for, before any knob is read.
+    """The wishes of the controllers, before any knob is read.
 
     ``wishes`` are the caps of those that enforce, and the pauses that follow
     from refused memory limits; ``would`` are the caps of controllers that
@@ -59,7 +59,7 @@ class Proposal(NamedTuple):
 
 
 class FastLoopState(NamedTuple):
-    """What the fast loop does now; nothing while it does not run.
+    """The sets and floors of the fast loop; nothing while it does not run.
 
     ``sets`` are the groups whose CPU set only it writes, ``floors`` what it
     asks the slow loop for.  Source: DESIGN 7.7.
@@ -77,7 +77,7 @@ NO_FAST_LOOP = FastLoopState()
 
 
 class Decided(NamedTuple):
-    """What one tick decided, and from what.
+    """The decision of one tick, and what it was made from.
 
     ``wanted`` are the caps that should be in force.  ``would`` are the
     caps of controllers that observe; of all, while nothing may be limited.

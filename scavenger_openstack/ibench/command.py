@@ -209,7 +209,8 @@ def _play(options: argparse.Namespace, interrupt: interrupt_.Interrupt,
 
 def _share(chosen: arguments.Surroundings, number: int,
            jobs: Sequence[Job]) -> arguments.Surroundings:
-    """What one of several kernels has: a CPU in turn, its own order."""
+    """Return the part of one of several kernels: a CPU in turn, its own
+    order."""
     soi = jobs[number][0]
     if len(jobs) > 1 and soi.name != 'interconnect' and not chosen.threads:
         chosen = chosen._replace(

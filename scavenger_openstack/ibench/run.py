@@ -40,14 +40,14 @@ Event = dict[str, Any]
 
 
 class Source(Protocol):
-    """What can be waited for until it can be read."""
+    """A source that can be waited for until it can be read."""
 
     def fileno(self) -> int:
         """Return its descriptor."""
 
 
 class Host(NamedTuple):
-    """Where kernels run.
+    """The host and CPUs that kernels run on.
 
     :ivar program: the one with all kernels
     :ivar enter: words before it, which enter a network namespace
@@ -61,7 +61,7 @@ class Host(NamedTuple):
 
 @dataclasses.dataclass
 class Result:
-    """What a kernel reported.
+    """The report of a kernel.
 
     :ivar calibrated: its rates alone; None where they were given
     :ivar levels: the last report of each level, in order
@@ -220,7 +220,7 @@ def wait_serving(process: subprocess.Popen[bytes],
 
 
 def _sentence(text: bytes) -> str:
-    """What a kernel wrote to standard error, in one line."""
+    """Return what a kernel wrote to standard error, in one line."""
     return ' '.join(text.decode('utf-8', 'replace').split()).removeprefix(
         f'{build.PROGRAM}: ')
 

@@ -94,7 +94,7 @@ POLICIES: Mapping[str, Policy] = {
 
 
 class Outcome(NamedTuple):
-    """How each tenant fared: the truth that no controller sees.
+    """The results of each tenant: the truth that no controller sees.
 
     ``violations`` counts the times at which more memory was wanted than
     there was, ``violation_s`` how long; ``writes`` those of the agent.

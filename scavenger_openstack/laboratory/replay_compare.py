@@ -28,7 +28,7 @@ Place = tuple[str, str, Knob]
 
 @dataclasses.dataclass(slots=True)
 class Limited:
-    """How one knob was limited: ticks, values told, and their sum."""
+    """The limits of one knob: ticks, values set, and their sum."""
 
     ticks: int = 0
     values: int = 0
@@ -55,7 +55,7 @@ class Limited:
 
 @dataclasses.dataclass(slots=True)
 class Tally:
-    """What one setting decided, counted.
+    """The decisions of one setting, counted.
 
     ``set`` caps where there was none, ``changed`` ones that went on with
     another value, ``removed`` ones that ended.

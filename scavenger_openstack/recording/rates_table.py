@@ -54,7 +54,7 @@ what was not measured."""
 
 
 class Capacity(NamedTuple):
-    """What a host has, for regulators; ``None``: not given."""
+    """The capacity of a host, for regulators; ``None``: not given."""
 
     cpus: int | None = None
     memory_bytes: float | None = None
@@ -70,7 +70,7 @@ class Row(NamedTuple):
 
 
 class Host:
-    """What a table says of one host, by time.
+    """The rates of one host in a table, by time.
 
     ``interval_s`` is the usual time between two rows of a workload.
     """

@@ -97,7 +97,7 @@ def _values(params: Any) -> dict[str, Any]:
 
 
 class Tick(Protocol):
-    """What a line is made of: see ``agent.loop.Tick``."""
+    """The values that a line is made of: see ``agent.loop.Tick``."""
 
     time_s: float
     sample: HostSample | None
@@ -111,7 +111,7 @@ class Tick(Protocol):
 
     @property
     def problems(self) -> Sequence[str]:
-        """What went wrong in this tick."""
+        """The faults of this tick."""
         ...
 
 

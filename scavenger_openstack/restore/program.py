@@ -328,7 +328,8 @@ def _become_watcher(state: StateDir) -> int:
 
 
 def default_stop_file(state_dir: str) -> str:
-    """The same as of the agent: it survives a reboot where it can."""
+    """Return the same path as the agent does: it survives a reboot where it
+    can."""
     if os.path.realpath(state_dir) == os.path.realpath(STATE_DIR):
         return STOP_FILE
     return os.path.join(state_dir, 'stop')

@@ -73,7 +73,8 @@ class IdleCpus(Protocol):
 
 
 class CpuChooser(Protocol):
-    """What it needs of ``algorithms.perfiso.perfiso.Controller``."""
+    """The part of ``algorithms.perfiso.perfiso.Controller`` that the loop
+    uses."""
 
     buffer_cores: int
     short_steps: int

@@ -23,7 +23,7 @@ ROUNDING = 0.01
 
 def idle_cpus(before_s: Mapping[int, float], busy_s: Mapping[int, float],
               interval_s: float, cpus: frozenset[int]) -> int | None:
-    """How many of ``cpus`` were idle in the mean, rounded down.
+    """Return how many of ``cpus`` were idle in the mean, rounded down.
 
     A CPU of which that is not known counts as busy.
 

@@ -157,7 +157,8 @@ class Leases:
         self._renew(now)
 
     def check(self) -> None:
-        """To be called right before each write to a knob, and after it.
+        """Raise when no write may start; call it right before each write to a
+        knob, and after it.
 
         :raises LeaseError: no time is left; do not write, and after a
             write call :meth:`reopen`.
@@ -174,7 +175,7 @@ class Leases:
 
     @contextlib.contextmanager
     def writing(self, workload: str, knob: Knob) -> Iterator[None]:
-        """Around one write: like :meth:`check` before and after it.
+        """Check before and after one write, as :meth:`check` does.
 
         Until it ends, the record of the knob stays on disk whatever removes
         the limit, and :meth:`close` leaves the lock to the kernel.
@@ -280,8 +281,8 @@ class Leases:
                 self._removing.discard(key)
 
     def prepare(self, keys: Iterable[KnobKey]) -> None:
-        """Many limits are about to be removed: begin what takes a while, for
-        all at once."""
+        """Begin what takes a while, for many limits that are about to be
+        removed at once."""
         with self._mutex:       # other threads remove some meanwhile
             recorded = [self._records[key] for key in keys
                         if key in self._records]
@@ -304,7 +305,7 @@ class Leases:
         return list(problems.values())
 
     def reopen(self) -> None:
-        """After standing still past the leases: restore all, then go on.
+        """Restore all after standing still past the leases, then go on.
 
         Everything stays held, with its original: remove what is not wanted.
         While a limit is being restored, :meth:`expired` stays true.

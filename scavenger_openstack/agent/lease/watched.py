@@ -18,7 +18,7 @@ LOG = log.getLogger(__name__)
 
 
 class Watched:
-    """What the watcher of one state directory can restore.
+    """The kinds of limits that the watcher of one state directory can restore.
 
     Nothing is asked of it before the first :meth:`look`.
     """

@@ -85,7 +85,7 @@ class Budget:
             raise
 
     def end(self, now: float, seconds: float, *, clean: bool) -> None:
-        """It has ended, after so long.
+        """Take that a profile has ended, after so long.
 
         :param clean: it has left nothing
         """
@@ -95,7 +95,7 @@ class Budget:
             self._write()
 
     def cleaned(self) -> None:
-        """Nothing is left of any profile."""
+        """Take that nothing is left of any profile."""
         self._goes_on = False
         with contextlib.suppress(OSError):      # it is removed once more
             self._write()

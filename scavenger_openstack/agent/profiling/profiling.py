@@ -43,7 +43,7 @@ MOST_DONE = 100
 
 
 class Situation(NamedTuple):
-    """What a tick saw that decides whether a profile is measured.
+    """The facts of a tick that decide whether a profile is measured.
 
     ``why_not``: why no limits may be set, '' when they may.  ``detectors``:
     the modes of those that name antagonists.  ``incidents``: the victims of
@@ -60,7 +60,8 @@ class Situation(NamedTuple):
 
 
 class Profiling:
-    """At most one profile at a time; for the thread of the ticks.
+    """The measuring of at most one profile at a time; for the thread of the
+    ticks.
 
     :param seconds_per_day: of injection, 0 for none
     :param stop_file: the kill switch, which the process watches, too

@@ -169,7 +169,7 @@ def _use(signal: str, sample: Points, limits: Thresholds
 
 def _series(name: str, use: Callable[[Point], float | None],
             samples: Sequence[Points]) -> list[float] | None:
-    """What a suspect used, sample by sample; 0 while it was not there.
+    """Return what a suspect used, sample by sample; 0 while it was not there.
 
     Short gaps are filled with what was known last.  ``None`` when too
     little is known to accuse it.
@@ -236,7 +236,8 @@ def _disturbance(now: float, group: VictimGroup, signal: str, pool: Pool,
 
 def _victims(signal: str, names: Iterable[str], samples: Sequence[Points],
              works: Sequence[bool], least: float) -> dict[str, float]:
-    """Those that suffer, each with the threshold of its own signal.
+    """Return the workloads that suffer, each with the threshold of its own
+    signal.
 
     A member that came later, and was never seen undisturbed, is compared
     with those that stand before it.

@@ -92,7 +92,8 @@ part of its level."""
 
 
 class Holders(NamedTuple):
-    """What held a resource while these members of a group waited for it.
+    """The workloads that held a resource while these members of a group waited
+    for it.
 
     ``shares``: of all that they waited, without themselves and the others of
     their group; ``unknown``: what nothing is known of.  ``kind`` is that of
@@ -139,7 +140,7 @@ class Holders(NamedTuple):
 
 
 class DirectAnswers:
-    """What is asked, and what was answered lately."""
+    """The questions that are open, and the answers of late."""
 
     def __init__(self) -> None:
         self._asked: tuple[Ask, ...] = ()
@@ -318,7 +319,8 @@ def pooled(signal: str, levels: Mapping[str, float],
 def disturbance(now: float, group: VictimGroup, signal: str,
                 holders: Holders, history: History, limits: Thresholds
                 ) -> Disturbance | None:
-    """What the holders do to a group; ``None`` if it hardly suffers of them.
+    """Return what the holders do to a group; ``None`` if it hardly suffers of
+    them.
 
     Those are named that held the resource for longest, and those that held it
     about as long; of what is left a later answer tells, once they are limited.

@@ -42,7 +42,7 @@ def dot(a: Series, b: Series) -> float:
 
 
 def changes(series: Series) -> list[float]:
-    """From each sample to the next: one value less."""
+    """Return the change from each sample to the next: one value less."""
     return [b - a for a, b in zip(series, series[1:], strict=False)]
 
 
@@ -71,7 +71,7 @@ def span(columns: Iterable[Series]) -> list[list[float]]:
 
 
 def without(series: Series, spanned: Iterable[Series]) -> list[float]:
-    """What is left of a series when its part in a span is taken out."""
+    """Return what is left of a series when its part in a span is taken out."""
     left = list(series)
     for column in spanned:
         factor = dot(column, left)
@@ -135,14 +135,15 @@ class Residuals:
         return self._others.keys()
 
     def of(self, name: str) -> list[float]:
-        """What is left of one of the others."""
+        """Return what is left of one of the other series."""
         return without(self._others[name], self._spanned)
 
     def square(self, name: str) -> float:
         return self._squares[name]
 
     def correlation(self, name: str) -> float:
-        """With the target; 0 when nothing is left of one."""
+        """Return the correlation with the target; 0 when nothing is left of
+        one."""
         norm = self._squares[name] * self._square
         return self._products[name] / math.sqrt(norm) if norm > 0 else 0.0
 

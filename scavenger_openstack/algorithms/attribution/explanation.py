@@ -46,7 +46,7 @@ EXPLAINED = 1e-6
 
 
 class Explanation(NamedTuple):
-    """What a signal follows.
+    """The suspects that a signal follows.
 
     ``named``: antagonist -> chance that any innocent scores as high.
     ``scores``: of all that were looked at, the correlation with what the
@@ -172,7 +172,8 @@ def _chance(name: str, material: Sequence[str], level: evidence.Residuals,
 
 def _add_those_alike(named: dict[str, float], moves: Mapping[str, Series],
                      uses: Mapping[str, Series]) -> None:
-    """Those that work and rest with an antagonist, and use about as much."""
+    """Add workloads that work and rest with an antagonist, and use about as
+    much."""
     for first, chance in list(named.items()):
         for name, move in moves.items():
             if (name not in named

@@ -106,7 +106,7 @@ class Harm(NamedTuple):
 def harms(groups: Mapping[VictimGroup, Sequence[str]], history: History,
           limits: Thresholds, specs: specs_.Specs, cpu_model: str,
           best: BestWaits) -> list[Harm]:
-    """What each group suffers."""
+    """Return what each group suffers."""
     samples = list(history.samples)[-RECENT:]
     suffered = []
     for group, members in groups.items():
@@ -160,7 +160,7 @@ def _usual(signal: str, point: Point, specs: specs_.Specs, cpu_model: str
 
 
 def _low(name: str, signal: str, history: History) -> float | None:
-    """What the signal was at its best; ``None`` where little is known."""
+    """Return the signal at its best; ``None`` where little is known."""
     levels = [level for level in history.levels(name, signal)
               if level is not None]
     return (None if len(levels) < explanation.MIN_SAMPLES

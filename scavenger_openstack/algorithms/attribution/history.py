@@ -188,7 +188,7 @@ def _link_uses(rates: Rates) -> dict[str, float]:
 
 def _link_use(workload: Workload, links: Mapping[str, str],
               uses: Mapping[str, float]) -> float | None:
-    """That of the link of a victim: only foreground is one."""
+    """Return the use of the link of a victim: only foreground is one."""
     if workload.priority is Priority.FOREGROUND:
         for interface in workload.interfaces:
             if interface in links:

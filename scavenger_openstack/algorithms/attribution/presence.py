@@ -25,7 +25,7 @@ class Changes(NamedTuple):
 
 
 class Presence:
-    """Those that are there, and instances that are away for a while.
+    """The workloads that are there, and instances that are away for a while.
 
     Neither caps nor guilt pass on to what is made again, nor to what an
     operator made foreground.  But an instance is the same when it is started
@@ -40,7 +40,7 @@ class Presence:
 
     @property
     def background(self) -> set[str]:
-        """Those that may be limited now."""
+        """The workloads that may be limited now."""
         return {name for name, (_, priority) in self._there.items()
                 if priority is Priority.BACKGROUND}
 
@@ -51,7 +51,7 @@ class Presence:
 
     @property
     def kept(self) -> Collection[str]:
-        """Those of which everything stays known."""
+        """The workloads of which everything stays known."""
         return self._away.keys() | self._kept
 
     def follow(self, now: float, workloads: list[Workload], remember_s: float

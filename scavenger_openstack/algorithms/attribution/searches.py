@@ -96,12 +96,12 @@ class Searches:
 
     @property
     def pair(self) -> Pair | None:
-        """For which victims the search is that goes on."""
+        """The victims of the search that goes on."""
         return None if self._harm is None else self._harm.pair
 
     def due(self, now: float, suffered: Sequence[Harm], sample_s: float
             ) -> list[Harm]:
-        """Of what is suffered, what may be searched for, the worst first."""
+        """Return harm that may be searched for, the worst first."""
         for harm in suffered:
             before_s, _ = self._suffered_s.get(harm.pair, (-sample_s, now))
             self._suffered_s[harm.pair] = before_s + sample_s, now
@@ -191,7 +191,7 @@ class Searches:
         return harm, search.finding
 
     def forget(self, names: Collection[str]) -> None:
-        """These are gone, or are other workloads now."""
+        """Forget workloads that are gone, or are others now."""
         if self._search is not None and names:
             self._search.forget(names)
             self._limits = {name: value for name, value

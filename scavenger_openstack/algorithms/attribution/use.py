@@ -40,7 +40,8 @@ the detector observes, or the write failed.  Such a limit proves nothing."""
 
 
 def use_of(knob: Knob, point: Point) -> float | None:
-    """What a workload uses, in the unit of the knob; ``None`` is unknown.
+    """Return what a workload uses, in the unit of the knob; ``None`` is
+    unknown.
 
     :raises KeyError: of this knob nothing is measured
     """
@@ -48,8 +49,8 @@ def use_of(knob: Knob, point: Point) -> float | None:
 
 
 def held_to(knob: Knob, cap: float, workload: Workload) -> float:
-    """What a workload can use at most under a cap, both in the unit of the
-    knob."""
+    """Return what a workload can use at most under a cap, both in the unit of
+    the knob."""
     if knob is Knob.IO_BYTES_PER_S:
         return cap * disk_limits(workload)
     return cap

@@ -66,7 +66,7 @@ def threshold(spec: specs.Spec, params: Params) -> float:
 
 def hard_caps(params: Params, *, best_effort: bool = False
               ) -> Mapping[Knob, float]:
-    """What is left to an antagonist, by knob.
+    """Return what is left to an antagonist, by knob.
 
     0.01 CPU-s/s to best-effort jobs and 0.1 to others; the cap on a disk is
     not in the paper.  Source: CPI2, section 5.
@@ -87,7 +87,8 @@ def correlation(c: Sequence[float], u: Sequence[float],
 
 
 def _weight(c_i: float, c_threshold: float) -> float:
-    """What a suspect's use while the victim is at ``c_i`` says of it."""
+    """Return what a suspect's use while the victim is at ``c_i`` tells about
+    it."""
     if c_i > c_threshold:
         return 1 - c_threshold / c_i
     return c_i / c_threshold - 1 if c_i < c_threshold else 0.0
@@ -216,7 +217,7 @@ class Controller:
              'analyses': self.analyses, 'victims': len(self._waiting)})
 
     def _follow_cpu_model(self, cpu_model: str) -> None:
-        """What was learnt on another CPU says nothing: CPI2, section 3.1."""
+        """Forget what was learnt on another CPU: CPI2, section 3.1."""
         if cpu_model in ('', self._cpu_model):
             return
         if self._cpu_model:
@@ -286,7 +287,7 @@ class Controller:
                 self._waiting.setdefault(key, limit)
 
     def _analyse(self, now: float) -> None:
-        """At most one victim at a time: CPI2, section 4.2."""
+        """Analyse at most one victim at a time: CPI2, section 4.2."""
         if (not self._waiting or now - self._analysed_s
                 < self.params.analysis_interval_s):
             return

@@ -253,7 +253,7 @@ class Controller:
 
     def _observe(self, rates: Rates, some: _Background,
                  ) -> tuple[float, dict[str, Any]]:
-        """What the background may do in all, and why."""
+        """Return what the background may do in all, and why."""
         quiet = some.used is not None and some.used <= QUIET * some.allowed
         most = self.params.max_ops_per_s or MOST_OPS_PER_S
         self._budget.observe(

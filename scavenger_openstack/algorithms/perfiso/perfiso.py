@@ -76,7 +76,7 @@ def buffer_cores(params: Params, cpus: int) -> int:
 
 
 class Bounds(NamedTuple):
-    """What the loop may do.
+    """The CPUs that the loop may choose and watch, and its buffer.
 
     :param allowed: the CPUs that it chooses from
     :param watched: those whose idleness counts
@@ -117,7 +117,7 @@ def bounds(allowed: frozenset[int], shared: frozenset[int], buffer: int,
 
 def grow_or_shrink(S: int, I: int, B: int,  # noqa: E741
                    least: int = 1) -> int:
-    """How many CPUs the background should have.
+    """Return how many CPUs the background should have.
 
     I < B: all that is missing at once, down to ``least``.  I > B: one more.
     Source: PerfIso, section 3.1.2; the steps and the one CPU: DESIGN 7.7.
@@ -175,7 +175,8 @@ def choose_cpus(count: int, allowed: Collection[int],
 
 
 def quota_floors(rates: Rates) -> tuple[Cap, ...]:
-    """What the background keeps while one CPU is still more than there is.
+    """Return what the background keeps while one CPU is still more than there
+    is.
 
     Source: DESIGN 7.7.
     """
@@ -190,7 +191,7 @@ def quota_floors(rates: Rates) -> tuple[Cap, ...]:
 
 
 class _Counts:
-    """How many of some CPUs sit in each core, cache and NUMA node."""
+    """The number of some CPUs in each core, cache and NUMA node."""
 
     __slots__ = ('core', 'llc', 'numa')
 

@@ -67,7 +67,7 @@ ROUNDING = 1e-9
 
 
 class Unit(NamedTuple):
-    """What one quota is for.  Numbers in cores.
+    """A cgroup or VM that gets one quota.  Numbers in cores.
 
     ``most`` is what it can use, ``need`` what it is taken to need,
     ``quota`` its last one, ``None`` if it had none.
@@ -121,7 +121,7 @@ def left_over(before_s: Mapping[int, float], busy_s: Mapping[int, float],
 
 def units(background: Iterable[WorkloadRates], factor: float,
           quotas: Mapping[str, float]) -> list[Unit]:
-    """What gets a quota, from the workloads in it.
+    """Return what gets a quota, from the workloads in it.
 
     A floor is that of one workload, and more as far as several make use of
     theirs: else 60 that stand still would count for 6 cores.

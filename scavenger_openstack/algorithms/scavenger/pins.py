@@ -20,7 +20,7 @@ from scavenger_openstack.types import WorkloadRates
 
 
 class Pins(NamedTuple):
-    """What the pins of the foreground leave of a host's CPUs.
+    """The CPUs that the pins of the foreground leave.
 
     :param allowed: those that the background may have; may be empty
     :param shared: those that known foreground may use beside others; all of

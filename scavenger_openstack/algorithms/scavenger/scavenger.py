@@ -52,7 +52,7 @@ GIB, MBIT = 2.0 ** 30, 125_000.0
 
 
 class _Tick:
-    """What one step looks at and what it has found so far."""
+    """The input and the results so far of one step."""
 
     __slots__ = ('rates', 'background', 'foreground', 'caps',
                  'overcommitted', 'shortage_bytes', 'removal_reasons')

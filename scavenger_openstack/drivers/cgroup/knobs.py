@@ -103,7 +103,7 @@ def _quota_hindrance(d: CgroupDirectory, quota_us: int, period_us: int) -> str:
 
 
 class Rule(NamedTuple):
-    """How one knob works with one version of cgroups.
+    """The way to read and write one knob with one version of cgroups.
 
     ``read`` gets the state of the knob's lease, too, ``write`` its actions.
     """
@@ -395,7 +395,7 @@ def _alone(controller: str, read: Callable[[CgroupDirectory], Value | None],
 
 def rules(devices: Callable[[], tuple[str, ...]]
           ) -> dict[tuple[Knob, int], Rule]:
-    """How each knob works, by knob and cgroup version.
+    """Return how each knob works, by knob and cgroup version.
 
     ``cpu_set`` of v1 is not here, it is a matter of whole subtrees: see
     :mod:`scavenger_openstack.drivers.cgroup.cpuset_tree`.

@@ -82,7 +82,8 @@ class Asked(NamedTuple):
 
 
 class Totals:
-    """What the processes of one workload have added so far.
+    """The waits and bytes that the processes of one workload have added so
+    far.
 
     :param mount: where its cgroup is
     :param root: where /proc is looked for

@@ -19,7 +19,8 @@ V1_CONTROLLERS = ('cpu', 'cpuacct', 'memory', 'cpuset', 'blkio', 'freezer',
 
 
 class Mount(NamedTuple):
-    """Where a controller is mounted; ``version`` is that of cgroups."""
+    """The place where a controller is mounted; ``version`` is that of
+    cgroups."""
 
     path: str
     version: int
@@ -73,8 +74,8 @@ def find_mounts(root_dir: str = '/',
 
 
 class Mounts(dict[str, Mount]):
-    """What :func:`find_mounts` finds, as of the last look; always the same
-    object.
+    """The mounts of :func:`find_mounts`, as of the last refresh; always the
+    same object.
 
     :param logged: what was logged of this host
     :raises DriverError: the list of mounts cannot be read.

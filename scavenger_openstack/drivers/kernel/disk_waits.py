@@ -85,7 +85,7 @@ class Served(NamedTuple):
 
 
 class Waits(NamedTuple):
-    """What was counted.
+    """The counts of a window.
 
     ``waited_s``: for how long the newest request of each victim was in
     flight, over all disks; what the disk served since its last completion is

@@ -78,7 +78,7 @@ def layout(cpus: Iterable[int]) -> struct.Struct:
 
 
 class SchedSwitch:
-    """What runs on each CPU of this machine, now.
+    """The thread that runs on each CPU of this machine, now.
 
     At the start a short-lived thread visits each CPU that is not isolated, so
     that each has switched once.  A CPU that it may not enter (this process

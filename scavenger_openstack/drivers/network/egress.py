@@ -59,7 +59,8 @@ class Network:
         self._ticks = 0
 
     def attach(self, workload: str, interface: devices.Interface) -> None:
-        """From now on ``interface`` carries the traffic of ``workload``.
+        """Take ``interface`` as the one that carries the traffic of
+        ``workload`` from now on.
 
         A limit of other devices has to be removed first; see :meth:`read`.
         """

@@ -16,7 +16,7 @@ LOG = logging.getLogger(__name__)
 
 
 class SharedLinks:
-    """Those that are configured, or else the one uplink of the host.
+    """The links that are configured, or else the one uplink of the host.
 
     :param configured: capacity in bytes per second of each device, ``None``
         for the speed that it reports

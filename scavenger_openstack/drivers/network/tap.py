@@ -63,7 +63,7 @@ class Tap(NamedTuple):
 
 
 class SeenTaps(NamedTuple):
-    """What is at the taps of one VM.
+    """The limit and counters at the taps of one VM.
 
     ``links`` can be limited; for each ``targets`` says where our filter
     redirects to.  ``ifb`` is ours, if it is there.  ``refused``: taps that

@@ -24,7 +24,7 @@ LONGEST_REPORT_S = 0.05
 
 
 class Injector(NamedTuple):
-    """What takes turns of one SoI.
+    """An injector of the turns of one SoI.
 
     :ivar chunk_s: of its kernel alone
     :ivar is_apart: the workload does not use its CPUs: what it waits for

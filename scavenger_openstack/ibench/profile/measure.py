@@ -61,7 +61,7 @@ class Beside(NamedTuple):
 
 @dataclasses.dataclass
 class Measured:
-    """What the turns of one SoI showed.
+    """The result of the turns of one SoI.
 
     :ivar alone: the signal alone, in the order of time
     :ivar repeats: the turns beside it
@@ -74,7 +74,7 @@ class Measured:
 
 
 class Scale(NamedTuple):
-    """What harm is measured by.
+    """The scale that harm is measured by.
 
     :ivar alone: median of the signal alone
     :ivar bound: where the QoS breaks

@@ -127,7 +127,7 @@ def _plan_probes(work: work_.Work) -> None:
 
 
 def _size_of(work: work_.Work, soi: Soi) -> int | None:
-    """What 100 % is of."""
+    """Return the quantity of which 100 % is."""
     if soi.name == 'memory_capacity':
         return work.wish.size_bytes or min(MEMORY_BYTES, int(
             consent.SHARE * work.chosen.memory.available_bytes))

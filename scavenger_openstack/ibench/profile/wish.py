@@ -25,7 +25,7 @@ SHORT_S = 0.01
 
 
 class Wish(NamedTuple):
-    """What is to be profiled, and how.
+    """The target of a profile, and how it is measured.
 
     :ivar seconds: the least length of a turn; None: chosen by the noise of
         the signal

@@ -82,7 +82,7 @@ def fit_line(points: Sequence[tuple[float, float]]) -> Fit | None:
 
 @dataclasses.dataclass
 class Row:
-    """What a validation shows of one SoI.
+    """The result of a validation of one SoI.
 
     :ivar meter: what measured, None when nothing could
     :ivar unit: of the values
@@ -106,7 +106,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Bench:
-    """What a validation works with.
+    """The host, probes and settings of a validation.
 
     :ivar link_device: the near end of its own link, None without one
     :ivar probe_cpu: another CPU than that of the SoI, None without one
@@ -126,7 +126,7 @@ class Bench:
     step: Callable[[str], None] = print
 
     def host_of(self, soi: Soi) -> run.Host:
-        """Where the kernel of an SoI runs."""
+        """Return where the kernel of an SoI runs."""
         if soi.name == 'network_bandwidth' and self.link_host is not None:
             return self.link_host
         return self.host
@@ -194,7 +194,8 @@ def validate_soi(bench: Bench, soi: Soi) -> Row:
 
 
 class Method(NamedTuple):
-    """How a level is measured, and one value made of its repeats."""
+    """The way in which a level is measured, and one value made of its
+    repeats."""
 
     measure: Callable[[arguments.Start, run.Event, int], float]
     combine: Callable[[list[float]], float] = max
@@ -276,7 +277,7 @@ def _held(bench: Bench, start: arguments.Start, calibrated: run.Event,
 
 def _rate(bench: Bench, start: arguments.Start, calibrated: run.Event,
           level: int, gauge: Callable[[int], float]) -> float:
-    """What a counter grows by per second from the first report on."""
+    """Return what a counter grows by per second from the first report on."""
     readings = _read_meter(bench, start, calibrated, level, bench.seconds,
                            gauge)
     (begin_s, before), (end_s, after) = readings[0], readings[-1]
@@ -309,7 +310,7 @@ def _read_meter(bench: Bench, start: arguments.Start, calibrated: run.Event,
 
 def _beside_s(bench: Bench, start: arguments.Start, calibrated: run.Event,
               level: int, cpu: int, alone_s: list[float]) -> float:
-    """How long a chunk of a probe takes beside a level.
+    """Return how long a chunk of a probe takes beside a level.
 
     :param alone_s: how long it takes alone, just before, is added to these
     """

@@ -392,3 +392,10 @@ class ForegroundTest(ControllerTest):
             if not changes:
                 self.assertEqual(before.facts['budget_ops_per_s'],
                                  found.facts['budget_ops_per_s'])
+
+    def test_time_that_does_not_move_changes_nothing(self) -> None:
+        self.learn(A)
+        found = self.step(vm(), use(A, 10.0))
+        rates = Rates(0.0, 1.0, (vm(9.0), use(A, 900.0)))
+        for now in (self.now, self.now - 1, math.nan, math.inf):
+            self.assertIs(found, self.controller.step(now, rates))

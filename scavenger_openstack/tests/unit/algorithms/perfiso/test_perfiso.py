@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import random
 
 import testtools
 
@@ -127,6 +128,12 @@ class ChooseCpusTest(testtools.TestCase):
     def test_unknown_topology(self) -> None:
         self.assertEqual({2, 1}, choose_cpus(2, {0, 1, 2}, {}))
 
+    def test_prefers_cores_that_it_can_have_whole(self) -> None:
+        # CPU 15 is another workload's: core 7 could only be had by half.
+        self.assertEqual({6, 14}, choose_cpus(2, {7, 6, 14}, SMT))
+        # ... and the node where it can have most.
+        self.assertEqual({3, 11}, choose_cpus(2, range(15), SMT))
+
 
 class ControllerTest(testtools.TestCase):
 
@@ -158,6 +165,26 @@ class ControllerTest(testtools.TestCase):
         self.assertEqual(0, controller.buffer_cores)
         self.assertEqual({0, 1}, controller.step(
             1.0, 0, frozenset((0, 1))))
+
+    def test_invariants(self) -> None:
+        dice = random.Random(2)
+        controller = Controller(Params(buffer_cores=3), topology=SMT)
+        before, now = controller.step(0.0, 3, range(16)), 0.0
+        allowed = frozenset(range(16))
+        for _ in range(5000):
+            now += dice.choice((0.001, 0.02))
+            if dice.random() < 0.02:
+                allowed = frozenset(dice.sample(range(16),
+                                                dice.randint(1, 16)))
+            idle = dice.randrange(9)
+            cpus = controller.step(now, idle, allowed)
+            self.assertTrue(cpus and cpus <= allowed)
+            stays = before & allowed
+            if idle < 3 and stays:
+                self.assertEqual(max(1, len(stays) - (3 - idle)), len(cpus))
+            elif stays:
+                self.assertLessEqual(len(cpus), len(stays) + 1)
+            before = cpus
 
 
 class ShortageTest(testtools.TestCase):
