@@ -73,10 +73,6 @@ class RecordTest(testtools.TestCase):
                                     controllers=('perfiso',)))
         self.assertFalse(found['fast'])
 
-    def test_hours_replace_the_duration(self) -> None:
-        drawn = task(FINE, hours=0.5).drawn()
-        self.assertEqual((1800.0, 1.0), (drawn.duration_s, drawn.step_s))
-
     def test_the_loop_keeps_quiet(self) -> None:
         logging.getLogger('scavenger_openstack').setLevel(logging.NOTSET)
         log = self.useFixture(fixtures.FakeLogger(level=logging.DEBUG))

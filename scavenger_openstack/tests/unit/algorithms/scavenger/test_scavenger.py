@@ -162,12 +162,6 @@ class MemoryTest(testtools.TestCase):
         found = self.step(use(A, 450), use(B, 450), foreground_mib=9000)
         self.assertAlmostEqual(800, sum(self.mib(found, A, B)))
 
-    def test_budget_is_shared(self) -> None:
-        self.learn()
-        found = self.step(use(A, 1000), use(B, 1000), foreground_mib=4000)
-        # Demand 1250 each; the rest of 5800 - 2500 goes 1 : 3.
-        self.assertEqual([1250 + 825, 1250 + 2475], self.mib(found, A, B))
-
     def test_violation_is_answered_in_the_same_tick(self) -> None:
         self.learn()
         found = self.step(use(A, 1000), use(B, 1000), foreground_mib=7000)
@@ -378,17 +372,6 @@ class NetworkTest(testtools.TestCase):
         # 2000000 less 2 %
         self.assertAlmostEqual(1_960_000, value(found, B.id, EGRESS))
 
-    def test_no_capacity(self) -> None:
-        for _ in range(5):
-            found = self.step(use(A), links={'eth0': 0.0})
-        self.assertEqual('off', found.facts['network']['eth0']['rule'])
-
-    def test_overcommitted_names_the_link(self) -> None:
-        self.learn()
-        found = self.step(use(A), use(B), sent=979_000.0)
-        self.assertEqual('egress_bytes_per_s eth0',
-                         found.incidents[0].signal)
-
 
 class CpuTest(testtools.TestCase):
 
@@ -545,13 +528,6 @@ class StateTest(testtools.TestCase):
             two.load(state, 20.0)
             self.assertEqual(('learning',) * 3, self.rules(two, 20.1),
                              str(state))
-
-    def test_sizes_without_a_sum(self) -> None:
-        found = Controller(SMALL).step(1.0, rates([
-            use(dataclasses.replace(one, vcpus=vcpus))
-            for one, vcpus in ((A, math.inf), (B, -math.inf))]))
-        self.assertTrue(all(math.isfinite(float(cap.value))
-                            for cap in found.caps))
 
     def test_facts_are_plain_json(self) -> None:
         for found in self.run_some(Controller(SMALL), 1, 20):
