@@ -12,14 +12,7 @@ from typing import NamedTuple
 
 from scavenger_openstack.decision import arbitrate
 from scavenger_openstack.decision import orders as orders_
-from scavenger_openstack.types import Action
-from scavenger_openstack.types import Ask
-from scavenger_openstack.types import Cap
-from scavenger_openstack.types import Decision
-from scavenger_openstack.types import Knob
-from scavenger_openstack.types import KnobKey
-from scavenger_openstack.types import Rates
-from scavenger_openstack.types import Value
+from scavenger_openstack import types
 
 
 class Proposal(NamedTuple):
@@ -36,21 +29,21 @@ class Proposal(NamedTuple):
     ``asks``: of what direct evidence is to be gathered from now on.
     """
 
-    rates: Rates
-    decisions: Mapping[str, Decision]
+    rates: types.Rates
+    decisions: Mapping[str, types.Decision]
     faults: Mapping[str, Exception]
-    wishes: Sequence[Cap]
-    would: Sequence[Cap]
+    wishes: Sequence[types.Cap]
+    would: Sequence[types.Cap]
     observed: Collection[str]
     resolved: orders_.Resolved
-    limited: Collection[Knob]
+    limited: Collection[types.Knob]
     held_back: bool
     reset: bool
-    kills: Sequence[Action] = ()
-    asks: Collection[Ask] = ()
+    kills: Sequence[types.Action] = ()
+    asks: Collection[types.Ask] = ()
 
     @property
-    def caps(self) -> Sequence[Cap]:
+    def caps(self) -> Sequence[types.Cap]:
         """The caps whose knobs are to be read: what is wished, then what
         operators ask for."""
         overrides = self.resolved.overrides
@@ -66,11 +59,11 @@ class FastLoopState(NamedTuple):
     """
 
     sets: tuple[str, ...] = ()
-    floors: tuple[Cap, ...] = ()
+    floors: tuple[types.Cap, ...] = ()
 
     @property
-    def keys(self) -> frozenset[KnobKey]:
-        return frozenset((group, Knob.CPU_SET) for group in self.sets)
+    def keys(self) -> frozenset[types.KnobKey]:
+        return frozenset((group, types.Knob.CPU_SET) for group in self.sets)
 
 
 NO_FAST_LOOP = FastLoopState()
@@ -87,20 +80,21 @@ class Decided(NamedTuple):
     wants no limit, came of the operators' orders.
     """
 
-    rates: Rates
-    decisions: Mapping[str, Decision]
-    would: Sequence[Cap]
+    rates: types.Rates
+    decisions: Mapping[str, types.Decision]
+    would: Sequence[types.Cap]
     observed: Collection[str]
-    limited: Collection[Knob]
+    limited: Collection[types.Knob]
     fast: FastLoopState
-    originals: Mapping[KnobKey, Value | None]
-    wanted: Mapping[KnobKey, Cap]
+    originals: Mapping[types.KnobKey, types.Value | None]
+    wanted: Mapping[types.KnobKey, types.Cap]
     exempt: Collection[str] = frozenset()
     refused: Mapping[str, str] = {}
-    unlimited: Collection[KnobKey] = ()
+    unlimited: Collection[types.KnobKey] = ()
 
 
-def settle(proposal: Proposal, originals: Mapping[KnobKey, Value | None],
+def settle(proposal: Proposal,
+           originals: Mapping[types.KnobKey, types.Value | None],
            fast: FastLoopState = NO_FAST_LOOP) -> Decided:
     """Return what should be in force.
 

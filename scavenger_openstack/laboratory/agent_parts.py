@@ -22,14 +22,7 @@ from scavenger_openstack.drivers.base import RestoreAction
 from scavenger_openstack.drivers.base import Setting
 from scavenger_openstack.simulator.driver import GROUP
 from scavenger_openstack.simulator.driver import Simulator
-from scavenger_openstack.types import Cap
-from scavenger_openstack.types import format_cpus
-from scavenger_openstack.types import Knob
-from scavenger_openstack.types import KnobKey
-from scavenger_openstack.types import Mode
-from scavenger_openstack.types import parse_cpus
-from scavenger_openstack.types import Rates
-from scavenger_openstack.types import Value
+from scavenger_openstack import types
 
 
 class SimulatedLeases:
@@ -38,43 +31,45 @@ class SimulatedLeases:
 
     def __init__(self, simulator: Simulator) -> None:
         self._simulator = simulator
-        self._held: Mapping[KnobKey, KnobState] = {}
+        self._held: Mapping[types.KnobKey, KnobState] = {}
 
-    def hold(self, workload: str, knob: Knob, actions: Sequence[RestoreAction],
-             original: Value | None) -> None:
+    def hold(self, workload: str, knob: types.Knob,
+             actions: Sequence[RestoreAction],
+             original: types.Value | None) -> None:
         if (workload, knob) not in self._held:
             self.replace(workload, knob, actions, original)
 
-    def replace(self, workload: str, knob: Knob,
+    def replace(self, workload: str, knob: types.Knob,
                 actions: Sequence[RestoreAction],
-                original: Value | None) -> None:
+                original: types.Value | None) -> None:
         state = self._held.get((workload, knob))
         self._show((workload, knob), KnobState(
             Setting(original, actions), state.ours if state else None))
 
-    def wrote(self, workload: str, knob: Knob, ours: Setting | None) -> None:
+    def wrote(self, workload: str, knob: types.Knob, ours: Setting | None
+              ) -> None:
         state = self._held.get((workload, knob))
         if state is not None:
             self._show((workload, knob), state._replace(ours=ours))
 
-    def held(self) -> Mapping[KnobKey, KnobState]:
+    def held(self) -> Mapping[types.KnobKey, KnobState]:
         return self._held
 
-    def _show(self, key: KnobKey, state: KnobState) -> None:
+    def _show(self, key: types.KnobKey, state: KnobState) -> None:
         """Bring what :meth:`held` returns up to date; never change it."""
         self._held = {**self._held, key: state}
 
     @contextlib.contextmanager
-    def writing(self, workload: str, knob: Knob) -> Iterator[None]:
+    def writing(self, workload: str, knob: types.Knob) -> Iterator[None]:
         yield
 
-    def remove(self, workload: str, knob: Knob) -> None:
+    def remove(self, workload: str, knob: types.Knob) -> None:
         if (workload, knob) in self._held:
             self._held = {key: state for key, state in self._held.items()
                           if key != (workload, knob)}
             self._simulator.remove(workload, knob)
 
-    def prepare(self, keys: Iterable[KnobKey]) -> None:
+    def prepare(self, keys: Iterable[types.KnobKey]) -> None:
         pass
 
     def remove_all(self) -> list[str]:
@@ -91,7 +86,7 @@ class SimulatedLeases:
     def watched(self) -> bool:
         return True
 
-    def lost(self) -> set[KnobKey]:
+    def lost(self) -> set[types.KnobKey]:
         return set()
 
     def reopen(self) -> None:
@@ -108,7 +103,7 @@ class SimulatedIsolation:
 
     def __init__(self, simulator: Simulator,
                  params: perfiso.Params | None = None) -> None:
-        self.mode = Mode.ENFORCE
+        self.mode = types.Mode.ENFORCE
         self.exempt: frozenset[str] = frozenset()
         self._simulator = simulator
         topology = simulator.sample().topology
@@ -130,26 +125,27 @@ class SimulatedIsolation:
             now, self._simulator.plant.idle_cpus(), self._allowed)
         if cpus is not self._cpus:
             self._cpus = cpus
-            self._simulator.write(GROUP, Knob.CPU_SET, format_cpus(cpus))
+            self._simulator.write(GROUP, types.Knob.CPU_SET,
+                                  types.format_cpus(cpus))
 
     def each(self) -> Callable[[float], None] | None:
         return self.poll if self.active else None
 
-    def owns(self, key: KnobKey) -> bool:
-        return self.active and key == (GROUP, Knob.CPU_SET)
+    def owns(self, key: types.KnobKey) -> bool:
+        return self.active and key == (GROUP, types.Knob.CPU_SET)
 
-    def follow(self, wishes: Sequence[Cap], rates: Rates, held_back: bool,
-               leaser: Leaser) -> settle.FastLoopState:
+    def follow(self, wishes: Sequence[types.Cap], rates: types.Rates,
+               held_back: bool, leaser: Leaser) -> settle.FastLoopState:
         """Return what the fast loop does, and its floors when short."""
         if not self.active:
             return settle.NO_FAST_LOOP
         self._allowed = frozenset(rates.topology)
         for cap in wishes:
             if self.owns((cap.workload, cap.knob)):
-                self._allowed &= parse_cpus(str(cap.value))
+                self._allowed &= types.parse_cpus(str(cap.value))
         return settle.FastLoopState((GROUP,), self._floors(rates))
 
-    def _floors(self, rates: Rates) -> tuple[Cap, ...]:
+    def _floors(self, rates: types.Rates) -> tuple[types.Cap, ...]:
         return (perfiso.quota_floors(rates) if self._shortage.update(
             self._polls, self._controller.short_steps) else ())
 
@@ -165,7 +161,7 @@ class InlineExecutor:
     """Writes at once, where :class:`.apply.worker.Worker` has a thread."""
 
     def __init__(self) -> None:
-        self.pending: set[KnobKey] = set()
+        self.pending: set[types.KnobKey] = set()
 
     def run(self, jobs: Sequence[Job]) -> list[bool]:
         for job in jobs:

@@ -37,15 +37,7 @@ from scavenger_openstack.algorithms.sampling import CpiSampler
 from scavenger_openstack.algorithms.sampling import Sample
 from scavenger_openstack.algorithms import series
 from scavenger_openstack.algorithms.signals import SIGNALS
-from scavenger_openstack.types import Cap
-from scavenger_openstack.types import Decision
-from scavenger_openstack.types import Incident
-from scavenger_openstack.types import incident_id
-from scavenger_openstack.types import Knob
-from scavenger_openstack.types import Priority
-from scavenger_openstack.types import Rates
-from scavenger_openstack.types import UNPROTECTED
-from scavenger_openstack.types import Workload
+from scavenger_openstack import types
 
 NAME = 'cpi2'
 
@@ -65,15 +57,15 @@ def threshold(spec: specs.Spec, params: Params) -> float:
 
 
 def hard_caps(params: Params, *, best_effort: bool = False
-              ) -> Mapping[Knob, float]:
+              ) -> Mapping[types.Knob, float]:
     """Return what is left to an antagonist, by knob.
 
     0.01 CPU-s/s to best-effort jobs and 0.1 to others; the cap on a disk is
     not in the paper.  Source: CPI2, section 5.
     """
-    return {Knob.CPU_CORES: params.cap_best_effort_cores if best_effort
+    return {types.Knob.CPU_CORES: params.cap_best_effort_cores if best_effort
             else params.cap_cores,
-            Knob.IO_BYTES_PER_S: params.cap_io_bytes_per_s}
+            types.Knob.IO_BYTES_PER_S: params.cap_io_bytes_per_s}
 
 
 def correlation(c: Sequence[float], u: Sequence[float],
@@ -123,7 +115,7 @@ class _Victim:
     def __init__(self) -> None:
         self.history = specs.Statistics()
         self.flagged: collections.deque[float] = collections.deque()
-        self.incident: Incident | None = None
+        self.incident: types.Incident | None = None
         self.outlier_s = 0.0
 
 
@@ -183,7 +175,7 @@ class Controller:
         """The new limits that the fleet governor lets this host set."""
         self._allowance.give(budget)
 
-    def evidence(self, incident: Incident) -> list[series.Series]:
+    def evidence(self, incident: types.Incident) -> list[series.Series]:
         """The victim's signal and what suspects used, over the correlation
         window.  Source: CPI2, figures 8 to 11."""
         samples = list(self._samples)
@@ -193,7 +185,7 @@ class Controller:
             lambda name: (str(self._signal.knob),
                           [sample.uses.get(name) for sample in samples]))
 
-    def step(self, now: float, rates: Rates) -> Decision:
+    def step(self, now: float, rates: types.Rates) -> types.Decision:
         """All caps that should be in force, and the open incidents."""
         if now > self._time_s:
             self._time_s = now
@@ -209,7 +201,7 @@ class Controller:
             for (name, victim), limit in self._capped.items()
             if now < limit.until_s and name in alive
             and victim in self._victims}
-        return Decision(
+        return types.Decision(
             tuple({name: limit.cap for (name, _), limit
                    in self._capped.items()}.values()),
             self._incidents(now),
@@ -257,7 +249,7 @@ class Controller:
             for name, rated in sample.rates.items()}
         alive = {}
         for name, rated in sample.rates.items():
-            if rated.workload.priority is Priority.FOREGROUND:
+            if rated.workload.priority is types.Priority.FOREGROUND:
                 key = (name, rated.workload.created_s)
                 alive[key] = self._victims.get(key) or _Victim()
         self._victims = alive
@@ -275,7 +267,7 @@ class Controller:
                 victim.history = victim.history.add(
                     value if limit is None else min(value, limit),
                     sample.uses.get(key[0])
-                    if self._signal.knob is Knob.CPU_CORES else None)
+                    if self._signal.knob is types.Knob.CPU_CORES else None)
             flagged = victim.flagged
             while flagged and flagged[0] <= now - params.outlier_window_s:
                 flagged.popleft()
@@ -305,7 +297,7 @@ class Controller:
                 break
             rates = latest.rates.get(name)
             if (rates is not None
-                    and rates.workload.priority is Priority.BACKGROUND
+                    and rates.workload.priority is types.Priority.BACKGROUND
                     and not capped.is_held(self._capped, name,
                                            latest.uses.get(name))):
                 antagonist = name
@@ -315,22 +307,22 @@ class Controller:
             or self._allowance.take(now)))
         start = (victim.incident.time_s if victim.incident else
                  victim.flagged[0] if victim.flagged else now)
-        victim.incident = Incident(
-            id=incident_id(self._host, self._boot_id, key[0],
-                           self._signal.name, start),
+        victim.incident = types.Incident(
+            id=types.incident_id(self._host, self._boot_id, key[0],
+                                 self._signal.name, start),
             time_s=start, host=self._host, victim=key[0],
             signal=self._signal.name, value=latest.values.get(key[0]),
             threshold=limit, cause='unknown',
             suspects=tuple(suspects[:SHOWN]),
             antagonists=(antagonist,) if antagonist else (),
             action='' if may_limit or not antagonist else
-            NOT_ALLOWED if protected else UNPROTECTED)
+            NOT_ALLOWED if protected else types.UNPROTECTED)
         victim.flagged.clear()
         if may_limit:
             self._cap(latest.rates[antagonist].workload,
                       dict(suspects)[antagonist], key, now)
 
-    def _cap(self, antagonist: Workload, score: float, victim: VictimKey,
+    def _cap(self, antagonist: types.Workload, score: float, victim: VictimKey,
              now: float) -> None:
         params, knob = self.params, self._signal.knob
         value = hard_caps(params, best_effort=antagonist.killable)[knob]
@@ -338,13 +330,13 @@ class Controller:
         binds = (f'; its floor, {floor:g}, is kept, {value:g} would be left '
                  'without it' if floor > value else '')
         self._capped[antagonist.id, victim] = capped.Capped(
-            now + params.cap_s, Cap(
+            now + params.cap_s, types.Cap(
                 antagonist.id, knob, max(value, floor), NAME,
                 f'{self._signal.name} of {victim[0]} rises with its use: '
                 f'correlation {score:.2f}, {params.correlation_threshold:g} '
                 f'is enough; for {params.cap_s:g} s{binds}'))
 
-    def _incidents(self, now: float) -> tuple[Incident, ...]:
+    def _incidents(self, now: float) -> tuple[types.Incident, ...]:
         """Those that are open: a victim that was quiet for long enough has
         none, if nothing is limited for it."""
         caps = []

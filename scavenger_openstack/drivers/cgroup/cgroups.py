@@ -33,14 +33,7 @@ from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack import errors
 from scavenger_openstack.knobs import DEFAULT_FLOORS
 from scavenger_openstack import log_once
-from scavenger_openstack.types import format_cpus
-from scavenger_openstack.types import Knob
-from scavenger_openstack.types import KnobKey
-from scavenger_openstack.types import parse_cpus
-from scavenger_openstack.types import Priority
-from scavenger_openstack.types import Value
-from scavenger_openstack.types import Workload
-from scavenger_openstack.types import WorkloadSample
+from scavenger_openstack import types
 
 LOG = logging.getLogger(__name__)
 
@@ -51,7 +44,7 @@ class _Entry:
     __slots__ = ('counters', 'inode', 'parent', 'settling', 'workload')
 
     def __init__(self, parent: discovery.Parent, inode: int,
-                 workload: Workload,
+                 workload: types.Workload,
                  counters: cgroup_counters.Counters) -> None:
         self.parent = parent
         self.inode = inode
@@ -88,7 +81,7 @@ class Cgroups:
     def __init__(self, background_parents: Sequence[str],
                  foreground_parents: Sequence[str] = (),
                  killable_parents: Sequence[str] = (),
-                 floors: Mapping[Knob, float] = DEFAULT_FLOORS,
+                 floors: Mapping[types.Knob, float] = DEFAULT_FLOORS,
                  memory_root: str | None = None,
                  io_devices: Sequence[str] = (),
                  root_dir: str = '/', *, pressure: bool = True,
@@ -117,11 +110,11 @@ class Cgroups:
         self._allotments = own_limits.Allotments(self._mounts,
                                                  self._rules)
         self._entries: dict[str, _Entry] = {}
-        self._leased: set[KnobKey] = set()
+        self._leased: set[types.KnobKey] = set()
         self._turn = own_limits.Turn()
         self._ticks = 0
         self._changed: set[str] = set()
-        self._rewrite: set[KnobKey] = set()
+        self._rewrite: set[types.KnobKey] = set()
         cgroup_files.allow_many_files()
 
     @property
@@ -131,7 +124,7 @@ class Cgroups:
 
     # --- what there is
 
-    def sample(self) -> tuple[WorkloadSample, ...]:
+    def sample(self) -> tuple[types.WorkloadSample, ...]:
         """Return what each workload has used so far.
 
         Workloads that vanish, also in the middle, are left out (one made
@@ -199,7 +192,7 @@ class Cgroups:
         workloads = [self._entries[name].workload for name in names
                      if name in self._entries]
         return [workload.id for workload in workloads
-                if workload.priority is Priority.FOREGROUND
+                if workload.priority is types.Priority.FOREGROUND
                 or limited.isdisjoint((workload.id, workload.group))]
 
     def _look_again(self) -> bool:
@@ -243,7 +236,7 @@ class Cgroups:
                 all_watched = False
                 continue
             parent = child.parent
-            workload = Workload(
+            workload = types.Workload(
                 id=child.id, priority=parent.priority, source='parent',
                 group=child.group, killable=parent.killable,
                 floor=self._floors, created_s=float(child.inode),
@@ -294,12 +287,13 @@ class Cgroups:
 
     # --- limits
 
-    def read(self, workload: str, knob: Knob,
-             state: base.KnobState | None = None) -> Value | None:
+    def read(self, workload: str, knob: types.Knob,
+             state: base.KnobState | None = None) -> types.Value | None:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.read`."""
         try:
             if self._is_tree(knob):
-                return format_cpus(self._opened.set_in_force(workload)) or None
+                return types.format_cpus(
+                    self._opened.set_in_force(workload)) or None
             rule = self._rule(knob)
             if self._is_on_pods(workload, knob):
                 return self._opened.pods(workload, rule).read()
@@ -309,7 +303,7 @@ class Cgroups:
             self._let_go(workload)
             raise
 
-    def lacks(self, workload: str, knob: Knob) -> str:
+    def lacks(self, workload: str, knob: types.Knob) -> str:
         """Return why a knob of a workload that exists cannot be used here, or
         what it limits is not counted, and what to do; empty if neither is
         so."""
@@ -332,7 +326,7 @@ class Cgroups:
             f'{file} is missing or unreadable: what {workload} uses is '
             f'unknown, {knob} is not set; tried again in the next tick')
 
-    def restore_actions(self, workload: str, knob: Knob,
+    def restore_actions(self, workload: str, knob: types.Knob,
                         state: base.KnobState | None = None
                         ) -> list[base.RestoreAction]:
         """See :meth:`scavenger_openstack.drivers.base.Knobs`.
@@ -356,8 +350,8 @@ class Cgroups:
         self._leased.add((workload, knob))
         return actions
 
-    def write(self, workload: str, knob: Knob, value: Value,
-              state: base.KnobState | None = None) -> Value | None:
+    def write(self, workload: str, knob: types.Knob, value: types.Value,
+              state: base.KnobState | None = None) -> types.Value | None:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.write`.
 
         Only background is ever written to.
@@ -382,9 +376,9 @@ class Cgroups:
                 directory = self._opened.directory(workload, rule.controller)
                 directory.check_leased(
                     original, self._disks.now if knob in knobs.IO else ())
-                if knob is Knob.CPU_SET:
+                if knob is types.Knob.CPU_SET:
                     self._allotments.about_to_narrow(workload)
-                    value = format_cpus(_cpus(value))
+                    value = types.format_cpus(_cpus(value))
                 if self._is_on_pods(workload, knob):
                     self._opened.pods(workload, rule).write(value)
                 else:
@@ -396,11 +390,11 @@ class Cgroups:
             self._entries[workload].counters.wake()
         return self.read(workload, knob)
 
-    def queue(self, workload: str, knob: Knob) -> str:
+    def queue(self, workload: str, knob: types.Knob) -> str:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.queue`."""
         return base.usual_queue(knob)
 
-    def refresh(self, held: Mapping[KnobKey, base.KnobState]
+    def refresh(self, held: Mapping[types.KnobKey, base.KnobState]
                 ) -> base.Changes:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.refresh`: cgroups
         that were deleted, and perhaps made again, have changed; pods that
@@ -408,8 +402,8 @@ class Cgroups:
         changed, self._changed = self._changed, set()
         rewrite, self._rewrite = self._rewrite, set()
         return base.Changes(changed, {*rewrite, *(
-            (name, Knob.CPU_IDLE) for name in self._opened.changed_pods())}
-            & held.keys())
+            (name, types.Knob.CPU_IDLE)
+            for name in self._opened.changed_pods())} & held.keys())
 
     def notify(self, event: base.Event) -> bool:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.notify`."""
@@ -451,15 +445,15 @@ class Cgroups:
             self._forget(name)
         self._opened.clear()
 
-    def _is_tree(self, knob: Knob) -> bool:
-        return (knob is Knob.CPU_SET and 'cpuset' in self._mounts
+    def _is_tree(self, knob: types.Knob) -> bool:
+        return (knob is types.Knob.CPU_SET and 'cpuset' in self._mounts
                 and self._mounts['cpuset'].version == 1)
 
     @staticmethod
-    def _is_on_pods(workload: str, knob: Knob) -> bool:
-        return knob is Knob.CPU_IDLE and is_of_kubelet(workload)
+    def _is_on_pods(workload: str, knob: types.Knob) -> bool:
+        return knob is types.Knob.CPU_IDLE and is_of_kubelet(workload)
 
-    def _rule(self, knob: Knob) -> knobs.Rule:
+    def _rule(self, knob: types.Knob) -> knobs.Rule:
         for version in (1, 2):
             rule = self._rules.get((knob, version))
             if rule is not None:
@@ -471,8 +465,8 @@ class Cgroups:
             cause=f'no controller for {knob}')
 
 
-def _cpus(value: Value) -> frozenset[int]:
+def _cpus(value: types.Value) -> frozenset[int]:
     try:
-        return parse_cpus(str(value))
+        return types.parse_cpus(str(value))
     except ValueError as exc:
         raise errors.DriverError(f'cpu_set: {exc}') from exc
