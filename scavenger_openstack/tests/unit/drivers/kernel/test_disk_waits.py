@@ -222,6 +222,29 @@ class ProgramsTestCase(testtools.TestCase):
         disk.complete(20, 0)
         self.assertEqual({HOG: 8192 + 32, VICTIM: 40}, disk.costs())
 
+    def test_what_is_served_costs(self):
+        """Many small requests complete more often than few large ones, but
+        these are what the disk serves."""
+        disk = Disk()
+        disk.queue(VICTIM, 0, 0)
+        disk.queue(HOG, 0, 8000)
+        for number in range(1, 31):
+            disk.queue(LIGHT, 10 * number - 5, 8 * number)
+            disk.complete(10 * number, 8 * number)
+        disk.complete(301, 8000, sectors=2048)
+        disk.complete(302, 0)
+        self.assertEqual({LIGHT: 30 * 40, HOG: 2080, VICTIM: 40},
+                         disk.costs())
+        self.assertGreater(disk.totals()[LIGHT, 0][4],
+                           100 * disk.totals()[HOG, 0][4])
+        # Not while the victim rests.
+        disk.queue(HOG, 400, 8000)
+        disk.complete(500, 8000, sectors=2048)
+        self.assertEqual(2080, disk.costs()[HOG])
+        value = disk.machine.tables[MAPS.devices][bytes(4)]
+        self.assertEqual(30 * 40 + 2080 + 40, struct.unpack_from(
+            '=Q', value, 32 + 24)[0])
+
 
 class FormatTestCase(testtools.TestCase):
 
