@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import math
 
 from scavenger_openstack.algorithms.scavenger import scavenger
-from scavenger_openstack.decision import orders as orders_
+from scavenger_openstack.decision.orders import Resolved
 from scavenger_openstack import types
 
 
@@ -66,7 +66,7 @@ class Pauses:
 
     def follow(self, rates: types.Rates,
                decisions: Mapping[str, types.Decision],
-               wishes: Collection[types.Cap], resolved: orders_.Resolved,
+               wishes: Collection[types.Cap], resolved: Resolved,
                unmet: Mapping[str, int], pending: Collection[types.KnobKey]
                ) -> Sequence[types.Action]:
         """Pause where memory could not be reclaimed; return the kills, which

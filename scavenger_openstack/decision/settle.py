@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from scavenger_openstack.decision import arbitrate
-from scavenger_openstack.decision import orders as orders_
+from scavenger_openstack.decision.orders import Resolved
 from scavenger_openstack import types
 
 
@@ -35,7 +35,7 @@ class Proposal(NamedTuple):
     wishes: Sequence[types.Cap]
     would: Sequence[types.Cap]
     observed: Collection[str]
-    resolved: orders_.Resolved
+    resolved: Resolved
     limited: Collection[types.Knob]
     held_back: bool
     reset: bool

@@ -17,7 +17,8 @@ from typing import Any
 
 from oslo_log import log
 
-from scavenger_openstack.agent import base as base_
+from scavenger_openstack.agent.base import Leaser
+from scavenger_openstack.agent.base import Leases
 from scavenger_openstack.agent.isolation import fast_loop
 from scavenger_openstack.agent.isolation import preview
 from scavenger_openstack.algorithms import back_off
@@ -45,7 +46,7 @@ ONLY_VMS = 'off: all background work is in VMs, which are left out'
 class BlindIsolation:
     """Runs the fast loop while there is something for it to do."""
 
-    def __init__(self, driver: base.CpuSets, leases: base_.Leases,
+    def __init__(self, driver: base.CpuSets, leases: Leases,
                  params: perfiso.Params, mode: types.Mode) -> None:
         self._driver = driver
         self._leases = leases
@@ -76,7 +77,7 @@ class BlindIsolation:
                 and self._fast is not None)
 
     def follow(self, wishes: Sequence[types.Cap], rates: types.Rates,
-               held_back: bool, leaser: base_.Leaser) -> settle.FastLoopState:
+               held_back: bool, leaser: Leaser) -> settle.FastLoopState:
         """Bring the fast loop up to date; return what it does from now on."""
         runs = self._turn(wishes, rates, held_back, leaser)
         return self._does(self._floors(rates) if runs else ())
@@ -87,7 +88,7 @@ class BlindIsolation:
                 else settle.FastLoopState(tuple(self._sets), floors))
 
     def _turn(self, wishes: Sequence[types.Cap], rates: types.Rates,
-              held_back: bool, leaser: base_.Leaser) -> bool:
+              held_back: bool, leaser: Leaser) -> bool:
         """Start the fast loop, change its bounds or end it; return whether it
         is to run."""
         self._observing = False
@@ -191,7 +192,7 @@ class BlindIsolation:
             return 'off: ' + self._fast.problem
         return 'off: a write of a CPU set hangs' if self._fast.stopping else ''
 
-    def _lease(self, groups: Collection[str], leaser: base_.Leaser) -> None:
+    def _lease(self, groups: Collection[str], leaser: Leaser) -> None:
         """Hold the CPU set of each group, also of those born below it."""
         if set(self._sets) != set(groups):
             self.stop()

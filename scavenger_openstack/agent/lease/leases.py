@@ -42,10 +42,10 @@ from typing import cast
 
 from oslo_log import log
 
-from scavenger_openstack.agent.lease import claims as claims_
+from scavenger_openstack.agent.lease.claims import Claims
 from scavenger_openstack.agent.lease import heartbeat
 from scavenger_openstack.agent.lease import ownership
-from scavenger_openstack.agent.lease import watched as watched_
+from scavenger_openstack.agent.lease.watched import Watched
 from scavenger_openstack.drivers.base import KnobState
 from scavenger_openstack.drivers.base import RestoreAction
 from scavenger_openstack.drivers.base import Setting
@@ -101,7 +101,7 @@ class Leases:
     """
 
     def __init__(self, state_dir: pathlib.Path, lease_s: float = 15.0,
-                 claims: claims_.Claims | None = None) -> None:
+                 claims: Claims | None = None) -> None:
         self.state_dir = state_dir
         self.lease_s = lease_s
         self._mutex = threading.Lock()
@@ -112,8 +112,8 @@ class Leases:
         self._removing: set[KnobKey] = set()
         self._own = ownership.Ownership(state_dir)
         self._beat = heartbeat.Heartbeat(lease_s, self._own.settled)
-        self._claims = claims or claims_.Claims((), ())
-        self._watched = watched_.Watched(self._own, lease_s)
+        self._claims = claims or Claims((), ())
+        self._watched = Watched(self._own, lease_s)
         self._lost: set[KnobKey] = set()
         self._lost_of: tuple[object, object] = (None, None)
         self._say = messages.Say(LOG.warning)
