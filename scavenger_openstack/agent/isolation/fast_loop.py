@@ -72,18 +72,6 @@ class IdleCpus(Protocol):
         ...
 
 
-class CpuChooser(Protocol):
-    """The part of ``algorithms.perfiso.perfiso.Controller`` that the loop
-    uses."""
-
-    buffer_cores: int
-    short_steps: int
-
-    def step(self, now: float, idle: int, allowed: frozenset[int], *,
-             buffer: int | None, least: int) -> frozenset[int]:
-        ...
-
-
 class FastLoop:
     """A thread that keeps the background off the buffer of idle CPUs.
 
@@ -99,7 +87,7 @@ class FastLoop:
     :raises ConfigError: the interval is out of bounds
     """
 
-    def __init__(self, running: IdleCpus, controller: CpuChooser,
+    def __init__(self, running: IdleCpus, controller: perfiso.Controller,
                  set_cpus: Callable[[frozenset[int]], None],
                  leases_check: Callable[[], None],
                  bounds: perfiso.Bounds, interval_s: float, *,

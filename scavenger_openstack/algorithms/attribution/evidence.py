@@ -244,11 +244,11 @@ def any_of(chance: float, number: int) -> float:
     return -math.expm1(number * math.log1p(-min(chance, 1 - 1e-12)))
 
 
-def low_and_high(series: Series, extremes: int = 3) -> tuple[float, float]:
-    """Means of the few smallest and of the few largest values.
+def low_and_high(series: Series) -> tuple[float, float]:
+    """Return the means of the three smallest and of the three largest values.
 
     Quantiles would not see what has only just begun.
     """
     ordered = sorted(series)
-    return (sum(ordered[:extremes]) / len(ordered[:extremes]),
-            sum(ordered[-extremes:]) / len(ordered[-extremes:]))
+    low, high = ordered[:3], ordered[-3:]
+    return sum(low) / len(low), sum(high) / len(high)

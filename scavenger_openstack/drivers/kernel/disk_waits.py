@@ -194,12 +194,11 @@ def disks(root_dir: str = '/') -> tuple[str, ...]:
     return tuple(numbers)
 
 
-def _rotates(device: str, root_dir: str = '/') -> bool:
+def _rotates(device: str) -> bool:
     """Return whether a disk serves one request after the other, as the kernel
     says it; so if that is not known."""
     try:
-        with open(f'{root_dir.rstrip("/")}/sys/dev/block/{device}/queue/'
-                  'rotational') as file:
+        with open(f'/sys/dev/block/{device}/queue/rotational') as file:
             return file.read().strip() != '0'
     except OSError:
         return True
