@@ -49,8 +49,8 @@ class EquationsTest(testtools.TestCase):
         self.assertAlmostEqual(
             statistics.correlation([5.0, 0.0, 5.0, 0.0],
                                    [1.0, 0.0, 1.5, 2.0]),
-            *perfcloud.pearsons([5.0, None, 5.0, 0.0],
-                                [[1.0, None, 1.5, 2.0]]))
+            perfcloud.pearsons([5.0, None, 5.0, 0.0],
+                               [[1.0, None, 1.5, 2.0]])[0])
 
     def test_the_three_regions_of_equation_1(self) -> None:
         # C_max 100 MB/s: decreased to 20; K = cbrt(100 x 0.8 / 0.005) =

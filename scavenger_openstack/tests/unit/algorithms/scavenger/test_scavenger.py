@@ -265,24 +265,6 @@ class MemoryTest(testtools.TestCase):
         self.assertEqual(0, found.facts['memory']['violations'])
         self.assertAlmostEqual(5800, sum(self.mib(found, A, B)))
 
-    def test_time_that_does_not_go_on(self) -> None:
-        self.learn()
-        before = self.controller.state()
-        last = self.controller.step(self.now, rates([use(A)]))
-        for now in (self.now, self.now - 1, math.nan, math.inf, -math.inf):
-            self.assertIs(last, self.controller.step(
-                now, rates([use(A)], foreground_mib=9000)))
-        self.assertEqual(before, self.controller.state())
-
-    def test_gap_longer_than_the_window(self) -> None:
-        self.learn()
-        self.now += 2.5
-        self.assertEqual('holding', self.step(
-            use(A), foreground_mib=4000).facts['memory']['rule'])
-        self.now += 4
-        self.assertEqual('learning', self.step(
-            use(A), foreground_mib=4000).facts['memory']['rule'])
-
 
     def test_an_interval_longer_than_the_window(self) -> None:
         self.controller = Controller(SMALL, interval_s=10.0)
@@ -528,8 +510,3 @@ class StateTest(testtools.TestCase):
             two.load(state, 20.0)
             self.assertEqual(('learning',) * 3, self.rules(two, 20.1),
                              str(state))
-
-    def test_facts_are_plain_json(self) -> None:
-        for found in self.run_some(Controller(SMALL), 1, 20):
-            self.assertEqual(found.facts, json.loads(
-                json.dumps(found.facts, allow_nan=False)))
