@@ -404,6 +404,22 @@ class TestSample(CgroupsCase):
         (self.tree.root / 'proc/self/mounts').unlink()
         self.assertRaises(errors.DriverError, self.driver)
 
+    def test_a_controller_that_comes_back_with_other_files(self) -> None:
+        where = self.tree.cgroup('/batch/a')
+        driver = self.driver()
+        driver.sample()
+        for file in ('memory.current', 'io.pressure'):
+            (where / file).write_text('odd\n')
+        for _ in range(10):
+            sample, = driver.sample()
+        self.assertEqual((False, True, False), self.known(sample))
+        for file in ('memory.current', 'io.pressure'):
+            (where / file).unlink()
+            (where / file).write_text(V2_FILES[file])
+        for _ in range(8):
+            sample, = driver.sample()
+        self.assertEqual((True,) * 3, self.known(sample))
+
 
 class TestDisks(CgroupsCase):
     """Which devices of a host are its disks, by what the kernel says."""
