@@ -20,7 +20,7 @@ LOG = log.getLogger(__name__)
 class Watched:
     """The kinds of limits that the watcher of one state directory can restore.
 
-    Nothing is asked of it before the first :meth:`look`.
+    Nothing is asked of it before the first :meth:`refresh`.
     """
 
     def __init__(self, state: ownership.Ownership, lease_s: float) -> None:

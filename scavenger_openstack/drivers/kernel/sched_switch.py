@@ -86,7 +86,7 @@ class SchedSwitch:
     switch, and unknown is not idle.
 
     A CPU that is taken offline goes idle first and stays so: those that were
-    offline at the last :meth:`look` do not count.
+    offline at the last :meth:`refresh` do not count.
 
     :raises Unsupported: this kernel does not let us, or cannot.
     :raises DriverError: no thread can be started.
