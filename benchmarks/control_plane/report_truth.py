@@ -31,10 +31,10 @@ from scavenger_openstack.db import connect
 from scavenger_openstack.db.resources import report
 from scavenger_openstack.db import tables
 from scavenger_openstack.decision import rates as rates_
+from scavenger_openstack.laboratory.agent_parts import InlineExecutor
+from scavenger_openstack.laboratory.agent_parts import SimulatedLeases
 from scavenger_openstack.laboratory import bench
 from scavenger_openstack.laboratory import catalogue
-from scavenger_openstack.laboratory.inline_executor import InlineExecutor
-from scavenger_openstack.laboratory.leases import SimulatedLeases
 from scavenger_openstack.simulator.driver import Simulator
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Priority

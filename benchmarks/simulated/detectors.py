@@ -22,10 +22,10 @@ import sys
 from typing import Any
 from typing import NamedTuple
 
+import detection
 import hosts
 
 from scavenger_openstack.cmd import ending
-from scavenger_openstack.laboratory import detection
 
 SINGLE = ('cpu-antagonist', 'cache-antagonist', 'disk-antagonist',
           'memory-bandwidth-antagonist', 'diurnal-antagonist', 'comes-back',

@@ -225,20 +225,20 @@ def _show(options: argparse.Namespace, source: replay.Source,
 def _thresholds(options: argparse.Namespace, source: replay.Source,
                 settings: replay_settings.Settings) -> int:
     from scavenger_openstack.algorithms import perfcloud
+    from scavenger_openstack.laboratory import papers
     from scavenger_openstack.laboratory import replay
-    from scavenger_openstack.laboratory import thresholds
     params = (settings.params(perfcloud.NAME)
               if perfcloud.NAME in [
                   controller.name for controller in settings.controllers]
               else perfcloud.Params())
-    hosts = [thresholds.peaks(
+    hosts = [papers.peaks(
         (step.decided.rates for step in steps if step.decided), params,
         source.interval_s(host)) for host, steps in itertools.groupby(
             replay.run(source, settings), key=lambda step: step.host)]
     largest = {parameter: max(
         [level for levels in hosts
          if (level := levels[parameter]) is not None],
-        default=None) for parameter in thresholds.PARAMETERS.values()}
+        default=None) for parameter in papers.PARAMETERS.values()}
     if options.format == 'json':
         _print([text.json_line({'type': 'thresholds', **largest})])
         return 0

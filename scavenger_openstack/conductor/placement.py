@@ -25,9 +25,9 @@ import dataclasses
 import math
 from typing import NamedTuple
 
-from scavenger_openstack.algorithms import resource_classes
+from scavenger_openstack.algorithms import placing
 
-VCPU, MEMORY_MIB = resource_classes.VCPU, resource_classes.MEMORY_MIB
+VCPU, MEMORY_MIB = placing.VCPU, placing.MEMORY_MIB
 CLASSES = VCPU, MEMORY_MIB
 
 PARTS = {VCPU: ('VCPU', 'PCPU'), MEMORY_MIB: ('MEMORY_MB',)}

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from oslo_log import log
 
 from scavenger_openstack.agent.lease import ownership
-from scavenger_openstack.agent import loop as loop_
+from scavenger_openstack.agent.loop import Tick
 from scavenger_openstack.agent.metrics import page
 from scavenger_openstack.agent.metrics.text_format import Row
 from scavenger_openstack.agent.metrics import totals
@@ -78,7 +78,7 @@ class Metrics:
         """Count what happened in a tick."""
         self._totals.happened(events)
 
-    def tick(self, tick: loop_.Tick, in_force: Mapping[KnobKey, Cap],
+    def tick(self, tick: Tick, in_force: Mapping[KnobKey, Cap],
              document: Mapping[str, Any]) -> bytes:
         """Count a tick, and publish what is due; return the part of the
         status, in JSON.

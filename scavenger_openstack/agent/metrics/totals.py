@@ -13,7 +13,7 @@ import operator
 from typing import Any
 
 from scavenger_openstack.agent import capacity
-from scavenger_openstack.agent import loop as loop_
+from scavenger_openstack.agent.loop import Tick
 from scavenger_openstack.agent.metrics import page
 from scavenger_openstack.agent.metrics.text_format import Row
 from scavenger_openstack.agent import transitions
@@ -80,7 +80,7 @@ class Totals:
                     page.cause(event.incident.cause), outcome if outcome
                     in list(Outcome) else OTHER] += 1
 
-    def tick(self, tick: loop_.Tick, in_force: Mapping[KnobKey, Cap]) -> None:
+    def tick(self, tick: Tick, in_force: Mapping[KnobKey, Cap]) -> None:
         """Add the time since the last tick to what was so then.
 
         :param in_force: the limits, those of the fast loop among them

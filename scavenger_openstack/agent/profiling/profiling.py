@@ -23,7 +23,8 @@ from scavenger_openstack.agent import journal
 from scavenger_openstack.agent.profiling import budget
 from scavenger_openstack.agent.profiling.event import ProfilingEvent
 from scavenger_openstack.agent.profiling import process
-from scavenger_openstack.decision import orders as orders_
+from scavenger_openstack.decision.orders import Orders
+from scavenger_openstack.decision.orders import ProfilingOrder
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Workload
@@ -43,7 +44,7 @@ MOST_DONE = 100
 
 
 class Situation(NamedTuple):
-    """What a tick saw that decides whether a profile is measured.
+    """The facts of a tick that decide whether a profile is measured.
 
     ``why_not``: why no limits may be set, '' when they may.  ``detectors``:
     the modes of those that name antagonists.  ``incidents``: the victims of
@@ -60,7 +61,8 @@ class Situation(NamedTuple):
 
 
 class Profiling:
-    """At most one profile at a time; for the thread of the ticks.
+    """The measuring of at most one profile at a time; for the thread of the
+    ticks.
 
     :param seconds_per_day: of injection, 0 for none
     :param stop_file: the kill switch, which the process watches, too
@@ -78,7 +80,7 @@ class Profiling:
         self._stop_file = stop_file
         self._lease_s = lease_s
         self._done: list[str] = []
-        self._order: orders_.ProfilingOrder | None = None
+        self._order: ProfilingOrder | None = None
         self._process: process.Process | None = None
         self._cleaner: process.Process | None = None
         self._waiting: list[ProfilingEvent] = []
@@ -86,7 +88,7 @@ class Profiling:
         self._limit_s = 0.0
         self._why = self._instance = ''
 
-    def follow(self, now: float, order: orders_.ProfilingOrder | None,
+    def follow(self, now: float, order: ProfilingOrder | None,
                document: Mapping[str, Any], sample: HostSample | None
                ) -> list[ProfilingEvent]:
         """Do as :meth:`tick` with what a tick saw.
@@ -99,7 +101,7 @@ class Profiling:
         return self.tick(now, time.time(), order, situation_of(
             document, sample, self._detectors))
 
-    def orders(self, orders: orders_.Orders) -> orders_.Orders:
+    def orders(self, orders: Orders) -> Orders:
         """Return the orders while a profile is measured: no detector limits
         others for the sake of the VM that is injected beside."""
         if self._process is None or not self._instance:
@@ -108,7 +110,7 @@ class Profiling:
             unprotected=orders.unprotected | {self._instance})
 
     def tick(self, now: float, wall_s: float,
-             order: orders_.ProfilingOrder | None, situation: Situation
+             order: ProfilingOrder | None, situation: Situation
              ) -> list[ProfilingEvent]:
         """Begin, go on with or end what is ordered.
 
@@ -166,7 +168,7 @@ class Profiling:
         events, self._waiting = self._waiting, []
         return events
 
-    def _begin(self, now: float, order: orders_.ProfilingOrder,
+    def _begin(self, now: float, order: ProfilingOrder,
                situation: Situation) -> str:
         """Start the process; why that failed, '' if it did not."""
         workload = situation.workloads[order.workload]
@@ -190,7 +192,7 @@ class Profiling:
         return ''
 
     def _go_on(self, now: float, wall_s: float,
-               order: orders_.ProfilingOrder | None, situation: Situation
+               order: ProfilingOrder | None, situation: Situation
                ) -> list[ProfilingEvent]:
         assert self._process is not None and self._order is not None
         if self._process.status() is not None:
@@ -205,7 +207,7 @@ class Profiling:
             self._process.kill()
         return []
 
-    def _why_end(self, now: float, order: orders_.ProfilingOrder | None,
+    def _why_end(self, now: float, order: ProfilingOrder | None,
                  situation: Situation) -> str:
         assert self._order is not None
         if order is None or order.id != self._order.id:
@@ -283,7 +285,7 @@ def situation_of(document: Mapping[str, Any], sample: HostSample | None,
                    for each in (sample.workloads if sample else ())})
 
 
-def why_not(now: float, order: orders_.ProfilingOrder, situation: Situation,
+def why_not(now: float, order: ProfilingOrder, situation: Situation,
             left_s: float) -> str:
     """Return why an order is not begun, '' if it may be.
 

@@ -51,31 +51,6 @@ class Commands(testtools.TestCase):
                    if not (TOP / name).exists()]
         self.assertEqual([], missing)
 
-    def test_each_module_that_is_named(self) -> None:
-        """By a part of its path, such as agent/loop.py or drivers/perf."""
-        there = {str(path.relative_to(TOP)) for path in readable()}
-        there |= {str(where) for path in there
-                  for where in pathlib.PurePath(path).parents}
-        rooms = '|'.join(sorted({
-            part for path in there if path.startswith('scavenger_openstack/')
-            for part in pathlib.PurePath(path).parts[1:-1]} - {'demo'}))
-        named = re.compile(rf'``((?:{rooms})/[\w/]+(?:\.py)?)/?``')
-        ends = {'/' + name.removesuffix('.py') for name in there}
-        missing = [f'{path.relative_to(TOP)}: {name}' for path in readable()
-                   for name in named.findall(path.read_text())
-                   if not any(one.endswith('/' + name.removesuffix('.py'))
-                              for one in ends)]
-        self.assertEqual([], missing)
-
-    def test_each_program_that_a_hook_starts(self) -> None:
-        hooks = yaml.safe_load((TOP / '.pre-commit-config.yaml').read_text())
-        for hook in [one for repo in hooks['repos'] for one in repo['hooks']]:
-            for module in re.findall(r'scavenger_openstack[.\w]+',
-                                     hook['entry']):
-                self.assertTrue(
-                    (TOP / (module.replace('.', '/') + '.py')).exists(),
-                    module)
-
 
 class Zuul(testtools.TestCase):
 

@@ -14,8 +14,6 @@ from typing import NamedTuple
 import testtools
 
 import scavenger_openstack
-from scavenger_openstack.tests.unit import private_members
-from scavenger_openstack.tests.unit.private_members import PRIVATE
 
 PACKAGE = 'scavenger_openstack'
 HERE = pathlib.Path(scavenger_openstack.__file__).parent
@@ -325,34 +323,6 @@ class Imports(testtools.TestCase):
                       if any(part.startswith('test_')
                              for part in found.target.split('.'))]
         self.nothing(wrong, 'move what they share into a module of its own:')
-
-    def test_no_test_uses_private_members(self) -> None:
-        """A test comes in by the public door, as the program does.
-
-        A name that the test, or for ``self`` any test, defines is its own.
-        """
-        tests = {file: tree for file, tree in files().items()
-                 if pathlib.PurePath(file).parts[0] == 'tests'
-                 and HERE / file != pathlib.Path(private_members.__file__)}
-        ours = {file: private_members.defined(tree)
-                for file, tree in tests.items()}
-        of_tests = set[str]().union(*ours.values())
-        of_product = set[str]().union(*map(private_members.defined,
-                                           self.trees.values()))
-        wrong: list[str] = []
-        needed: set[tuple[str, str]] = set()
-        for file, tree in tests.items():
-            for name, line, own in private_members.used(tree):
-                if name not in of_product or name in (
-                        of_tests if own else ours[file]):
-                    continue
-                needed.add((file, name))
-                if name not in PRIVATE.get(file, ((), ''))[0]:
-                    wrong.append(f'{file}:{line} uses {name}')
-        wrong += [f'{file} does not use {name}: take it out of PRIVATE'
-                  for file, (names, _) in PRIVATE.items()
-                  for name in sorted(names) if (file, name) not in needed]
-        self.nothing(wrong, 'use a public name, or say in PRIVATE why not:')
 
     def test_order_of_imports(self) -> None:
         """One name per line, sorted, the way OpenStack does."""

@@ -17,7 +17,6 @@ import testtools
 from scavenger_openstack import conf as conf_
 from scavenger_openstack.conf import agent as conf_agent
 from scavenger_openstack.ibench.host import lock
-from scavenger_openstack.restore import options
 from scavenger_openstack.restore import program
 
 ETC = pathlib.Path(__file__).parents[3] / 'etc'
@@ -26,8 +25,8 @@ ETC = pathlib.Path(__file__).parents[3] / 'etc'
 class Paths(testtools.TestCase):
 
     def test_agent_and_restorer(self) -> None:
-        self.assertEqual(options.STATE_DIR, conf_agent.DEFAULT_STATE_DIR)
-        self.assertEqual(options.STOP_FILE, conf_agent.DEFAULT_STOP_FILE)
+        self.assertEqual(program.STATE_DIR, conf_agent.DEFAULT_STATE_DIR)
+        self.assertEqual(program.STOP_FILE, conf_agent.DEFAULT_STOP_FILE)
 
     def test_files_follow_the_state_directory(self) -> None:
         """However it is spelt: tab completion ends it with a slash."""

@@ -383,7 +383,7 @@ class Readers(testtools.TestCase):
 
         def look(data: bytes) -> None:
             self.path.write_bytes(watcher.first_line(now, data) + data)
-            watcher.Reader(self.path).look(now, 5.0)
+            watcher.Reader(self.path).read(now, 5.0)
 
         self.read(mutations.as_json(body), look)
         self.path = self.directory / watcher.WANTED
@@ -391,7 +391,7 @@ class Readers(testtools.TestCase):
         self.addCleanup(os.close, directory)
         self.read(mutations.as_json(['net 7 ', 'cgroup 29:1 /sys']),
                   self.in_file(lambda: abilities.valid(
-                      watcher.Wanted().look(directory))))
+                      watcher.Wanted().read(directory))))
 
     def test_what_ip_prints(self) -> None:
         self.read(mutations.as_json(LINKS), lambda data: network.parse_links(

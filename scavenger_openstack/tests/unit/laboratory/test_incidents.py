@@ -15,10 +15,10 @@ from scavenger_openstack.agent.loop import Loop
 from scavenger_openstack.agent import transitions
 from scavenger_openstack.algorithms import attribution
 from scavenger_openstack.algorithms.scavenger import scavenger
+from scavenger_openstack.laboratory.agent_parts import InlineExecutor
+from scavenger_openstack.laboratory.agent_parts import SimulatedLeases
 from scavenger_openstack.laboratory import bench
 from scavenger_openstack.laboratory import catalogue
-from scavenger_openstack.laboratory.inline_executor import InlineExecutor
-from scavenger_openstack.laboratory.leases import SimulatedLeases
 from scavenger_openstack.outcomes import outcome_of
 from scavenger_openstack.simulator.driver import Simulator
 from scavenger_openstack.simulator.scenario import Scenario

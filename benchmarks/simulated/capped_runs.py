@@ -19,11 +19,12 @@ import statistics
 from typing import Any
 from typing import NamedTuple
 
+import detection
+
 from scavenger_openstack.algorithms import attribution
 from scavenger_openstack.algorithms.cpi2 import cpi2
 from scavenger_openstack.decision import rates as rates_
 from scavenger_openstack.laboratory import bench
-from scavenger_openstack.laboratory import detection
 from scavenger_openstack.simulator.driver import Simulator
 from scavenger_openstack.simulator.machine import Tenant
 from scavenger_openstack.simulator.scenario import Drawn

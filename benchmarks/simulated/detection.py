@@ -14,19 +14,14 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
-import math
 from typing import Any
 
 from scavenger_openstack.algorithms import attribution
 from scavenger_openstack.algorithms.cpi2 import cpi2
-from scavenger_openstack.algorithms.cpi2.samples import CpiSampler
 from scavenger_openstack.algorithms.cpi2 import specs
-from scavenger_openstack.algorithms import perfcloud
-from scavenger_openstack.algorithms.signals import SIGNALS
-from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack.decision import rates as rates_
 from scavenger_openstack.laboratory import bench
-from scavenger_openstack.laboratory import thresholds
+from scavenger_openstack.laboratory import papers
 from scavenger_openstack.simulator.driver import Simulator
 from scavenger_openstack.simulator.machine import Tenant
 from scavenger_openstack.simulator.scenario import Drawn
@@ -40,13 +35,7 @@ from scavenger_openstack.types import Rates
 from scavenger_openstack.types import Value
 
 OURS = 'ours'
-PAPERS = {'cpi2': 'cpi', 'cpi2-run_delay': 'run_delay',
-          'cpi2-io_wait': 'io_wait', 'perfcloud': '',
-          'perfcloud-constants': ''}
-"""The detectors of papers, and the signal of each CPI2: the paper's is cpi.
-PerfCloud has learnt its thresholds, or has those of the paper's machines."""
-
-CONTROLLERS = (*PAPERS, OURS)
+CONTROLLERS = (*papers.PAPERS, OURS)
 
 CURVE = 'cpi2'
 """The detector of which precision is shown against its threshold."""
@@ -149,7 +138,8 @@ def record(task: Task) -> dict[str, Any]:
     ours = attribution.Controller(interval_s=drawn.interval_s)
     ours.compare({
         specs.key(None, application, drawn.machine.cpu_model, signal): spec
-        for signal in SPECIFIED for application, spec in _specs(
+        for signal in SPECIFIED
+        for application, spec in papers.application_specs(
             alone.rates, cpi2.Params(signal=signal), drawn).items()})
     run = play(drawn, drawn.tenants, None if task.enforce else ours)
     decided = run.decisions if not task.enforce else play(
@@ -177,7 +167,7 @@ def record(task: Task) -> dict[str, Any]:
     for name in CONTROLLERS:
         decisions: Iterable[Decision] = decided
         if name != OURS:
-            step: Callable[[float, Rates], Decision] = paper(
+            step: Callable[[float, Rates], Decision] = papers.paper(
                 name, drawn, alone.rates).step
             if name == CURVE:
                 step = _noting(step, scores)
@@ -284,57 +274,3 @@ def _noting(step: Callable[[float, Rates], Decision],
         return decision
 
     return noted
-
-
-def paper(name: str, drawn: Drawn, alone: Sequence[Rates]) -> Controller:
-    """A detector of a paper, with what it would know.
-
-    CPI2 has specs from other hosts: here from the same applications while
-    they are alone.  So does PerfCloud learn its thresholds, section III-C.
-
-    :param alone: the same host without any background
-    """
-    interval_s = drawn.interval_s
-    if signal := PAPERS[name]:
-        params = cpi2.Params(signal=signal)
-        return cpi2.Controller(
-            params, interval_s=interval_s,
-            specs_of={(('', application), drawn.machine.cpu_model): spec
-                      for application, spec in _specs(
-                          alone, params, drawn).items()})
-    constants = perfcloud.Params()
-    if name == 'perfcloud-constants':
-        return perfcloud.Controller(constants, interval_s=interval_s)
-    learnt: dict[str, Any] = {
-        parameter: level for parameter, level in thresholds.peaks(
-            [rates for rates in alone if rates.time_s >= drawn.warmup_s],
-            constants, interval_s).items() if level is not None}
-    return perfcloud.Controller(dataclasses.replace(constants, **learnt),
-                                interval_s=interval_s)
-
-
-def _specs(ticks: Iterable[Rates], params: cpi2.Params, drawn: Drawn
-           ) -> dict[str, specs.Spec]:
-    """Spec of each application from undisturbed samples of 10 s.
-
-    Taken without pause, so that the few minutes of a scenario do; they are
-    as long as the paper's.
-    """
-    every_s = max(params.sample_s, drawn.interval_s)
-    sampler = CpiSampler(SIGNALS[params.signal], duration_s=every_s,
-                         interval_s=every_s)
-    statistics: dict[str, specs.Statistics] = {}
-    for rates in ticks:
-        if rates.time_s < drawn.warmup_s:
-            continue
-        sample = sampler.add(rates.time_s, rates)
-        if sample is None:
-            continue
-        for name, value in sample.values.items():
-            application = sample.rates[name].workload.application
-            if application and math.isfinite(value):
-                statistics[application] = statistics.get(
-                    application, specs.Statistics()).add(value)
-    return {application: specs.Spec(entry.mean, entry.stddev or 0.0, entry.n,
-                                    1, 'directive')
-            for application, entry in statistics.items() if entry.n > 1}
