@@ -19,7 +19,7 @@ import testtools
 from scavenger_openstack.tests.unit import templates
 
 TOP = pathlib.Path(__file__).parents[3]
-REFERENCE = TOP / 'doc/source/admin/log.rst'
+REFERENCE = TOP / 'doc/source/reference/log.rst'
 
 ROOMS = ('agent', 'drivers', 'recording', 'restore')
 """Rooms whose warnings and errors must be in the reference."""
@@ -122,7 +122,7 @@ class OtherReferences(testtools.TestCase):
     """Texts of commands that the documentation explains."""
 
     def terms(self, page: str, begin: str, end: str, term: str) -> list[str]:
-        text = (TOP / 'doc/source/admin' / page).read_text()
+        text = (TOP / 'doc/source' / page).read_text()
         text = text[text.index(begin):]
         return re.findall(term, text[:text.index(end)], re.M)
 
@@ -133,17 +133,18 @@ class OtherReferences(testtools.TestCase):
             for template in templates.texts())])
 
     def test_status(self) -> None:
-        self.printed(self.terms('status.rst', 'Other lines\n---',
+        self.printed(self.terms('reference/status.rst', 'Other lines\n---',
                                 'As JSON\n---', r'^\*([^*]+)\*'), 10)
 
     def test_states(self) -> None:
-        states = self.terms('status.rst', '*state* is one of', '*grade* says',
+        states = self.terms('reference/status.rst', '*state* is one of',
+                            '*grade* says',
                             r'^([a-z][a-z: ]+?)(?:  .*| see .*)$')
         self.printed([part for state in states
                       for part in state.split(': ')], 4)
 
     def test_kill_switch(self) -> None:
-        self.printed(self.terms('run-book.rst', 'Stop everything\n===',
+        self.printed(self.terms('admin/run-book.rst', 'Stop everything\n===',
                                 'By hand,', r'^``(.+)``$'), 5)
 
 

@@ -37,7 +37,7 @@ class Pages(testtools.TestCase):
 
     def test_each_program_has_a_page_that_shows_its_help(self) -> None:
         for program in programs():
-            page = SOURCE / f'cli/{program}.rst'
+            page = SOURCE / f'reference/cli/{program}.rst'
             self.assertTrue(page.exists(), f'write {page}')
             text = page.read_text()
             self.assertIn(f'\n.. program-help:: {program}\n', text)
@@ -46,7 +46,8 @@ class Pages(testtools.TestCase):
 
     def test_each_page_is_a_manual_page(self) -> None:
         pages = runpy.run_path(str(SOURCE / 'conf.py'))['man_pages']
-        self.assertEqual(sorted((f'cli/{one}', one) for one in programs()),
+        self.assertEqual(sorted((f'reference/cli/{name}', name)
+                                for name in programs()),
                          sorted(page[:2] for page in pages))
 
 
