@@ -1,16 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Each program has a page in the documentation, which is a manual page."""
+"""Each program has a page in the documentation, which is a manual page, and
+takes the commands that other pages name."""
 
 from __future__ import annotations
 
 import configparser
 import importlib.util
 import pathlib
+import re
 import runpy
+import shlex
 from types import ModuleType
 
+from openstackclient import shell
 import testtools
+
+from scavenger_openstack.osc import plugin
 
 TOP = pathlib.Path(__file__).parents[3]
 SOURCE = TOP / 'doc/source'
@@ -49,6 +55,35 @@ class Pages(testtools.TestCase):
         self.assertEqual(sorted((f'reference/cli/{name}', name)
                                 for name in programs()),
                          sorted(page[:2] for page in pages))
+
+
+class Commands(testtools.TestCase):
+    """Of the openstack client, in the text and in the examples."""
+
+    INLINE = re.compile(r'``openstack ((?:antagonist|interference) [^`]+)``')
+    TYPED = re.compile(
+        r'(?m)^ +(?:[$#] )?openstack ((?:antagonist|interference) .+)$')
+
+    def test_each_is_taken(self) -> None:
+        app = shell.OpenStackShell()
+        app.command_manager.add_command_group(
+            f'openstack.{plugin.API_NAME}.v1')
+        typed = {
+            (page.name, text) for page in SOURCE.rglob('*.rst')
+            for pattern in (self.INLINE, self.TYPED)
+            for text in pattern.findall(page.read_text())}
+        self.assertGreater(len(typed), 30)
+        for page, text in sorted(typed):
+            command, name, arguments = app.command_manager.find_command(
+                shlex.split(text))
+            # The name of a command alone is no example of its arguments.
+            if not arguments:
+                continue
+            try:
+                command(app, None, cmd_name=name).get_parser(
+                    name).parse_args(arguments)
+            except SystemExit:
+                self.fail(f'{page}: openstack {text}')
 
 
 class Help(testtools.TestCase):
