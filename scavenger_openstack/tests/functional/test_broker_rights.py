@@ -29,7 +29,7 @@ VHOST = 'scavenger'
 def commands() -> list[list[str]]:
     """The words of each line that begins with rabbitmqctl."""
     return [shlex.split(line) for name in ('install/cloud.rst',
-                                           'admin/nova.rst')
+                                           'explain/nova.rst')
             for line in re.findall(r'(?m)^ +rabbitmqctl (.*)$',
                                    (SOURCE / name).read_text())]
 

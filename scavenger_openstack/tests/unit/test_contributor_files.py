@@ -7,9 +7,17 @@ from __future__ import annotations
 import configparser
 import pathlib
 import re
+import runpy
 
 import testtools
 import yaml
+
+from scavenger_openstack.decision import controller
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Rates
+from scavenger_openstack.types import Workload
+from scavenger_openstack.types import WorkloadRates
 
 TOP = pathlib.Path(__file__).parents[3]
 TEXTS = (TOP / 'README.rst', TOP / 'CONTRIBUTING.rst',
@@ -50,6 +58,29 @@ class Commands(testtools.TestCase):
                    for name in named.findall(path.read_text())
                    if not (TOP / name).exists()]
         self.assertEqual([], missing)
+
+
+class Example(testtools.TestCase):
+    """The controller on the page of the code."""
+
+    def test_controller(self) -> None:
+        module = runpy.run_path(str(
+            TOP / 'doc/source/contributor/nap.py'))
+        nap: controller.Controller = module['Controller'](
+            module['Params'](), interval_s=1.0, host='h', boot_id='b')
+        workloads = tuple(
+            WorkloadRates(Workload(f'/{priority}', priority), 1.0)
+            for priority in (Priority.FOREGROUND, Priority.BACKGROUND))
+        for free_bytes, paused in (
+                (None, []), (2 ** 30, []),
+                (2 ** 30 - 1, [('/background', Knob.PAUSED, 1)])):
+            decision = nap.step(1.0, Rates(
+                1.0, 1.0, workloads, memory_available_bytes=free_bytes))
+            self.assertEqual(paused, [cap[:3] for cap in decision.caps])
+        nap.load(nap.state(), 2.0)
+        nap.tune(module['Params'](min_free_bytes=0))
+        self.assertEqual((), nap.step(2.0, Rates(
+            2.0, 1.0, workloads, memory_available_bytes=0)).caps)
 
 
 class Zuul(testtools.TestCase):

@@ -19,7 +19,7 @@ import testtools
 from scavenger_openstack.tests.unit import templates
 
 TOP = pathlib.Path(__file__).parents[3]
-REFERENCE = TOP / 'doc/source/admin/log.rst'
+REFERENCE = TOP / 'doc/source/reference/log.rst'
 
 ROOMS = ('agent', 'drivers', 'recording', 'restore')
 """Rooms whose warnings and errors must be in the reference."""
