@@ -144,7 +144,7 @@ class OtherReferences(testtools.TestCase):
                       for part in state.split(': ')], 4)
 
     def test_kill_switch(self) -> None:
-        self.printed(self.terms('admin/run-book.rst', 'Stop everything\n===',
+        self.printed(self.terms('operate/run-book.rst', 'Stop everything\n===',
                                 'By hand,', r'^``(.+)``$'), 5)
 
 
