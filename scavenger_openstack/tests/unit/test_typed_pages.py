@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Sequence
+import configparser
 import pathlib
 import re
 from typing import Any
@@ -116,6 +117,18 @@ class Commands(testtools.TestCase):
                 if re.match(r'(etc|tools)/', word):
                     self.assertNotEqual([], list(console.TOP.glob(word)),
                                         command.text)
+
+    def test_the_clone_can_be_installed(self) -> None:
+        """pbr takes files, and "*" for all of a directory."""
+        setup = configparser.ConfigParser()
+        setup.read(console.TOP / 'setup.cfg')
+        sources = [word for line in setup['files']['data_files'].splitlines()
+                   for word in line.partition('=')[2].split() or [line.strip()]
+                   if word and not line.endswith('=')]
+        self.assertGreater(len(sources), 5)
+        for source in sources:
+            self.assertTrue((console.TOP / source.removesuffix('/*')).exists(),
+                            source)
 
     def test_users_and_modes(self) -> None:
         """What has a password is for the user whose program reads it."""
