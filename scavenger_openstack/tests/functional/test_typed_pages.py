@@ -53,6 +53,7 @@ NOT_RUN: Mapping[tuple[str, ...], str] = {
         'editor', 'ip', 'ln', 'mkdir', 'mysql', 'pip', 'python3', 'rm',
         'systemctl', 'systemd-run', 'systemd-sysusers', 'systemd-tmpfiles',
         'userdel')},
+    ('source',): 'it changes the shell',
     **{(name,): 'it needs what other commands have installed' for name in (
         'curl', 'grep', 'journalctl', 'ls', 'pkg-config')}}
 
