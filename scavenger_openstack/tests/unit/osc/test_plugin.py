@@ -92,9 +92,10 @@ class Commands(testtools.TestCase):
             parser.format_help()
 
     def test_kinds_of_evidence(self) -> None:
-        [action] = [action for action in incident.ListIncidents(
-            None, None).get_parser('x')._actions
-            if action.dest == 'evidence_kind']
+        lister = incident.ListIncidents(
+            None, None)    # type: ignore[arg-type]
+        [action] = [action for action in lister.get_parser('x')._actions
+                    if action.dest == 'evidence_kind']
         for kind in grounds.GroundKind:
             self.assertIn(kind, str(action.help))
 
