@@ -37,7 +37,7 @@ class SetAggregate(command.ShowOne):
 
     What is set for a host itself is above that; of several aggregates of a
     host the first by name counts. The agents follow within one sync, some
-    20 s.
+    10 s.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

@@ -84,8 +84,8 @@ class ListIncidents(command.Lister):
         parser.add_argument(
             '--evidence-kind', metavar='<kind>',
             help='Only those whose strongest evidence is of this kind: '
-                 'direct, share, timing or trial. Default: all. Example: '
-                 '--evidence-kind direct')
+                 'direct, share, timing or experiment. Default: all. '
+                 'Example: --evidence-kind direct')
         parser.add_argument(
             '--since', metavar='<time>', type=times.since,
             help=f'Only what began at this time or later: {times.HOW}. A '
