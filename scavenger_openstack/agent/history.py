@@ -4,7 +4,7 @@
 
 One JSON line per event, in two files of bounded size.  They answer "why was
 it limited at 03:00?" without a recording, also after a restart or a reboot.
-Which events there are is decided in :mod:`.transitions`.
+Which events there are is decided in :mod:`.events`.
 """
 
 from __future__ import annotations
@@ -15,59 +15,31 @@ from collections.abc import Sequence
 import contextlib
 import datetime
 import errno
-import json
 import os
 import pathlib
 import stat
-from typing import Any
 from typing import BinaryIO
 
 from oslo_log import log
 
 from scavenger_openstack.agent import names
-from scavenger_openstack.agent.profiling.event import ProfilingEvent
 from scavenger_openstack.agent import status
-from scavenger_openstack.agent import transitions
-from scavenger_openstack.agent.transitions import AgentEvent
-from scavenger_openstack.agent.transitions import Event
-from scavenger_openstack.agent.transitions import IncidentEvent
-from scavenger_openstack.agent.transitions import KillEvent
-from scavenger_openstack.agent.transitions import LimitEvent
 from scavenger_openstack import command_line
 from scavenger_openstack import errors
-from scavenger_openstack.wire import json_fields
-from scavenger_openstack.wire.json_fields import as_json
-from scavenger_openstack.wire.json_fields import Check
-from scavenger_openstack.wire.json_fields import number
-from scavenger_openstack.wire.json_fields import text
-from scavenger_openstack.wire.json_fields import whole
+from scavenger_openstack.events import Event
+from scavenger_openstack.wire import codec
+from scavenger_openstack.wire import report
 
 LOG = log.getLogger(__name__)
 
 MOST_LINE = 1 << 22
 """A longer line, in bytes, is none of ours and must not fill the memory."""
 
-LOG_LINES = 100
-LOG_WINDOW_S = 60.0
-"""So many lines go to the log in so many seconds; the file has the rest."""
+class Line(report.Wire, frozen=True):
+    """An event, and the names of the VMs whose UUIDs it has."""
 
-KINDS: dict[str, tuple[type, dict[str, Check]]] = {
-    'agent': (AgentEvent, {'what': text, 'detail': text, 'pid': whole}),
-    'limit': (LimitEvent, {
-        'what': text, 'workload': text, 'knob': json_fields.knob,
-        'owner': text, 'reason': text, 'original': lambda value, _: value,
-        'value': lambda value, _: value, 'lowest': lambda value, _: value,
-        'highest': lambda value, _: value, 'since_s': number, 'why': text,
-        'incidents': json_fields.texts}),
-    'incident': (IncidentEvent, {
-        'what': text, 'controller': text, 'incident': json_fields.incident,
-        'begun_s': number}),
-    'kill': (KillEvent, {'action': json_fields.action, 'processes': whole}),
-    'profiling': (ProfilingEvent, {
-        'what': text, 'id': text, 'workload': text, 'seconds': number,
-        'detail': text, 'profile': text}),
-}
-"""Each type of line: what it becomes, and its fields besides the time."""
+    entry: report.AnyEntry
+    names: dict[str, dict[str, str]] = {}
 
 
 class History:
@@ -87,22 +59,14 @@ class History:
         self._known = vm_names or names.Names()
         self._fd = -1
         self._size = 0
-        self._window_s = 0.0
-        self._lines = 0
 
     def add(self, events: Sequence[Event]) -> None:
-        """Log the events and append them to the file, without waiting for
-        the disk."""
-        if not events:
-            return
-        self._log(events)
-        if not self._half:
+        """Append events to the file, without waiting for the disk."""
+        if not events or not self._half:
             return
         try:
             for event in events:
-                self._append(json.dumps(as_line(
-                    event, self._known), separators=(
-                        ',', ':')).encode() + b'\n')
+                self._append(as_line(event, self._known) + b'\n')
         except OSError as exc:
             self._set_fault(
                 f'{self.path}: the history is not written: '
@@ -155,59 +119,15 @@ class History:
                      'meanwhile is missing', self.path)
         self.fault = fault
 
-    def _log(self, events: Sequence[Event]) -> None:
-        now_s = events[0].wall_time_s
-        if not 0 <= now_s - self._window_s < LOG_WINDOW_S:
-            if self._lines > LOG_LINES:
-                LOG.info('more changes of limits and incidents within %.0f '
-                         's: %d; see scavenger-agent history', LOG_WINDOW_S,
-                         self._lines - LOG_LINES)
-            self._window_s, self._lines = now_s, 0
-        for sentence in transitions.sentences([
-                event for event in events
-                if isinstance(event, LimitEvent | IncidentEvent
-                              | ProfilingEvent)]):
-            self._lines += 1
-            if self._lines <= LOG_LINES:
-                LOG.info('%s', sentence)
-
-
 def older(path: pathlib.Path) -> pathlib.Path:
     """The file that the lines before those of ``path`` are in."""
     return path.with_name(path.name + '.1')
 
 
-def as_line(event: Event, vm_names: names.Names) -> dict[str, Any]:
-    """The JSON object of one event, with the names of its VMs."""
-    kind = next(name for name, (cls, _) in KINDS.items()
-                if isinstance(event, cls))
-    document = {'type': kind, **as_json(event)}
-    by_uuid = vm_names.of(document)
-    return {**document, 'names': by_uuid} if by_uuid else document
-
-
-def of_line(document: Any) -> Event:
-    """The event of a JSON object.
-
-    :raises ValueError: which field is wrong, and how.
-    """
-    kind = json_fields.mapping(document, 'line').get('type')
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise json_fields.bad('type', kind, 'one of ' + ', '.join(KINDS))
-    cls, checks = KINDS[kind]
-    fields = json_fields.fields(
-        {name: value for name, value in document.items()
-         if name not in ('type', 'names')},
-        '', {'wall_time_s': number, **checks},
-        tuple(name for name in cls._fields      # type: ignore[attr-defined]
-              if name not in cls._field_defaults))  # type: ignore[attr-defined]
-    if cls is LimitEvent:
-        for name in ('original', 'value', 'lowest', 'highest'):
-            if fields.get(name) is not None:
-                fields[name] = json_fields.knob_value(fields[name], name,
-                                                      fields['knob'])
-    event: Event = cls(**fields)
-    return event
+def as_line(event: Event, vm_names: names.Names) -> bytes:
+    """Return the JSON of an event with the names of its VMs."""
+    return codec.encode(Line(entry=event, names=vm_names.of(
+        codec.encode(event).decode())))
 
 
 class Reader:
@@ -251,14 +171,13 @@ class Reader:
                ) -> Iterator[Event]:
         for line in lines:
             try:
-                document = json.loads(line)
-                event = of_line(document)
-                self.names.read(document.get('names', {}))
-            except (ValueError, RecursionError):
+                read = codec.decode(line, Line, MOST_LINE)
+            except errors.WireError:
                 self.unreadable += 1
                 continue
-            if event.wall_time_s >= since_s:
-                yield event
+            self.names.read(read.names)
+            if read.entry.time_s >= since_s:
+                yield read.entry
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
@@ -289,13 +208,3 @@ def since(text: str, now_s: float) -> float:
         raise errors.ConfigError(
             f'--since {text}: neither a duration such as 90m, 2h or 3d nor '
             'a time such as 2026-01-31T03:00') from None
-
-
-def line(event: Event, vm_names: names.Names) -> str:
-    """Return one event for people to read, with its time in UTC."""
-    try:
-        when = datetime.datetime.fromtimestamp(
-            event.wall_time_s, datetime.UTC).isoformat(' ', 'seconds')
-    except (ValueError, OverflowError, OSError):
-        when = f'{event.wall_time_s:.0f} s'
-    return f'{when}  {transitions.sentence(event, vm_names)}'

@@ -280,6 +280,7 @@ def _document(places: places_.Places) -> tuple[dict[str, Any], float]:
 def show_history(places: places_.Places, since: str | None, *,
                  as_json: bool) -> int:
     """Print what happened, oldest first."""
+    from scavenger_openstack.agent.events import sentences
     from scavenger_openstack.agent import history
     wall_s = time.time()
     reader = history.Reader(places.history_file)
@@ -288,8 +289,8 @@ def show_history(places: places_.Places, since: str | None, *,
     try:
         for event in reader.events(since_s):
             empty = False
-            print(text.json_line(history.as_line(event, reader.names))
-                  if as_json else history.line(event, reader.names))
+            print(history.as_line(event, reader.names).decode()
+                  if as_json else sentences.line(event, reader.names))
         sys.stdout.flush()
     except BrokenPipeError:
         return exit_.unread()

@@ -18,7 +18,8 @@ from typing import TypeVar
 
 from scavenger_openstack.algorithms.signals import KNOB_TO_LIMIT
 from scavenger_openstack.decision.settle import Decided
-from scavenger_openstack import grounds
+from scavenger_openstack.events import incident_changed
+from scavenger_openstack.events import limit_changed
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Incident
@@ -51,11 +52,11 @@ class Changed(NamedTuple):
 
 def of_caps(before: Mapping[K, Cap], after: Mapping[K, Cap],
             ) -> dict[K, Cap | None]:
-    """Caps whose value or owner differs; a new reason alone is no change."""
+    """Return the caps that changed, ``None`` for one that has gone."""
     changed: dict[K, Cap | None] = {}
     for key, cap in after.items():
         old = before.get(key)
-        if old is None or old[2] != cap[2] or old[3] != cap[3]:
+        if old is None or limit_changed(old, cap):
             changed[key] = cap
     for key in before:
         if key not in after:
@@ -66,14 +67,12 @@ def of_caps(before: Mapping[K, Cap], after: Mapping[K, Cap],
 def of_incidents(before: Mapping[tuple[str, str], Incident],
                  after: Mapping[tuple[str, str], Incident],
                  ) -> tuple[IncidentChange, ...]:
-    """Incidents by controller and id that began, changed or ended.
-
-    A change is one of cause, antagonists, action, outcome or, materially,
-    of grounds: the numbers of an open incident move all the time.
-    """
+    """Return the incidents by controller and id that began, changed or
+    ended: the numbers of an open incident move all the time."""
     told = [IncidentChange(key[0], incident, False)
             for key, incident in after.items()
-            if key not in before or has_changed(before[key], incident)]
+            if key not in before
+            or incident_changed(before[key], incident)]
     told += [IncidentChange(key[0], incident, True)
              for key, incident in before.items()
              if key not in after]
@@ -157,14 +156,3 @@ def _told_action(decided: Decided, controller: str, incident: Incident
         knob is None or (name, knob) not in decided.unlimited)]
     return (LIMIT + ', '.join(limited) if limited
             else WOULD + incident.action)
-
-
-def has_changed(before: Incident, now: Incident) -> bool:
-    """Whether more than the numbers of an incident differ."""
-    return (_gist(before) != _gist(now)
-            or grounds.differ(before.grounds, now.grounds))
-
-
-def _gist(incident: Incident) -> tuple[object, ...]:
-    return (incident.cause, frozenset(incident.antagonists), incident.action,
-            incident.outcome)

@@ -229,7 +229,8 @@ class Limit(Entry, frozen=True, tag='limit'):
     """A limit was set, changed or removed.
 
     ``since_s`` is when its owner set it or took it over; ``original`` what the
-    knob holds without it.  ``incidents`` are the ids of those that it answers.
+    knob holds without it; ``lowest`` and ``highest`` what it was since the
+    entry before.  ``incidents`` are the ids of those that it answers.
     """
 
     workload: Name
@@ -239,6 +240,8 @@ class Limit(Entry, frozen=True, tag='limit'):
     owner: Name
     value: Value | None = None
     original: Value | None = None
+    lowest: Value | None = None
+    highest: Value | None = None
     reason: Sentence = ''
     why: Sentence = ''
     incidents: Annotated[list[IncidentId],
@@ -263,6 +266,7 @@ class AgentEvent(Entry, frozen=True, tag='agent'):
 
     what: Literal['started', 'state', 'ended']
     detail: Sentence = ''
+    pid: Count = 0
 
 
 class Statistics(Entry, frozen=True, tag='statistics'):

@@ -29,17 +29,15 @@ from scavenger_openstack.agent.control_plane import directives as directives_
 from scavenger_openstack.agent.control_plane import head
 from scavenger_openstack.agent.control_plane import reports
 from scavenger_openstack.agent.control_plane import spool as spool_
-from scavenger_openstack.agent.control_plane import steady_clock
 from scavenger_openstack.agent.control_plane import sums
-from scavenger_openstack.agent import transitions
+from scavenger_openstack.agent.events import steady_clock
 from scavenger_openstack.decision import orders as orders_
 from scavenger_openstack.decision import rates as rates_
 from scavenger_openstack.drivers import calls
 from scavenger_openstack import errors
-from scavenger_openstack.outcomes import Outcome
+from scavenger_openstack.events import Event
 from scavenger_openstack.restore.records import now_s
 from scavenger_openstack.types import HostSample
-from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Instance
 from scavenger_openstack.types import phase
 from scavenger_openstack.types import printable
@@ -53,9 +51,6 @@ LOG = log.getLogger(__name__)
 STATISTICS_S = 3600.0
 """How often statistics become entries, as specs are made of them: so much is
 lost by a kill."""
-LASTS_S = 300.0
-"""An open incident is reported again as often; after a kill it may look that
-much shorter."""
 MOST_EVENTS = 20_000
 """Events that wait for the thread, should it hang."""
 BACKLOG_CALLS = 10
@@ -81,32 +76,29 @@ class Sync:
     :param call: takes a report, returns an answer, both JSON; raises
         WireError when it is refused, another ScavengerError when it may work
         later
-    :param evidence: the series of an incident that begins
+    :param clock: learns the conductor's time
     """
 
     def __init__(self, call: Callable[[bytes], bytes],
                  spool: spool_.Spool, directives: directives_.Directives, *,
                  host: str, boot_id: str, version: str, sync_s: float,
-                 evidence: Callable[[str, Incident], reports.Evidence]
-                 = lambda controller, incident: ()) -> None:
+                 clock: steady_clock.SteadyClock | None = None) -> None:
         self._call = call
         self.spool = spool
         self.directives = directives
         self._host, self._boot_id = host, fit.id_(boot_id)
         self._version = version
         self._sync_s = sync_s
-        self._evidence = evidence
         self._seen: reports.SeenTick | None = None
-        self._events: collections.deque[reports.Happened]
-        self._events = collections.deque(maxlen=MOST_EVENTS)
+        self._events = collections.deque[Event](maxlen=MOST_EVENTS)
         self._sums = sums.Sums()
-        self._open: dict[str, tuple[transitions.IncidentEvent, float]] = {}
-        self._summed_s = self._repeated_s = now_s()
+        self._summed_s = now_s()
         self._sample: HostSample | None = None
         self._rates: Rates | None = None
         self._idle_cores: float | None = None
         self._their_digest = ''
-        self._clock = steady_clock.SteadyClock(now_s(), time.time())
+        self._clock = clock or steady_clock.SteadyClock(
+            now_s(), time.time())
         self._head = head.Head()
         self._set_aside = 0
         self._oldest = '', 0, now_s()
@@ -132,16 +124,9 @@ class Sync:
         self._seen = reports.SeenTick(sample, document, instances, refused)
         self.directives.ticked()
 
-    def happened(self, events: Iterable[transitions.Event]) -> None:
+    def happened(self, events: Iterable[Event]) -> None:
         """Take events that are to be reported; from the thread of the tick."""
-        behind_s = self._clock.behind_s(now_s(), time.time())
-        for event in events:
-            evidence = self._evidence(event.controller, event.incident) if (
-                isinstance(event, transitions.IncidentEvent)
-                and _is_measured(event)) else ()
-            self._events.append(reports.Happened(
-                event, evidence, behind_s,
-                self._clock.began_behind_s(event, behind_s)))
+        self._events.extend(events)
 
     def facts(self) -> dict[str, Any]:
         """Return the state for the status, as plain JSON.  ``answered_s`` and
@@ -230,27 +215,15 @@ class Sync:
 
     def take(self) -> None:
         """Put what the ticks left into the spool."""
-        happened = [self._events.popleft() for _ in range(len(self._events))]
+        entries = [self._events.popleft() for _ in range(len(self._events))]
         tick, wall_s = self._seen, time.time()
         if tick is not None and tick.sample is not None:
             self._rate(tick.sample)
-        entries = list(map(reports.entry, happened))
-        for event, *_, began_behind_s in happened:
-            if isinstance(event, transitions.IncidentEvent):
-                self._open[event.incident.id] = event, began_behind_s
-                if event.what == 'ended':
-                    del self._open[event.incident.id]
         now = now_s()
-        behind_s = self._clock.behind_s(now, wall_s)
         if now - self._summed_s >= STATISTICS_S or self._stop.is_set():
             self._summed_s = now
-            entries += self._sums.drain(wall_s + behind_s)
-        if now - self._repeated_s >= LASTS_S or self._stop.is_set():
-            self._repeated_s = now
-            entries += [reports.entry(reports.Happened(
-                event._replace(wall_time_s=wall_s, what='changed'), (),
-                behind_s, began_behind_s))
-                for event, began_behind_s in self._open.values()]
+            entries += self._sums.drain(
+                wall_s + self._clock.behind_s(now, wall_s))
         if entries or self.spool.fault:
             self.spool.add(entries)
         self._measure(now, wall_s)
@@ -376,11 +349,6 @@ class Sync:
             workloads=None if digest == self._their_digest else workloads,
             entries=entries, directives_digest=self.directives.digest)
         return reports.encoded(message, self._their_digest)
-
-
-def _is_measured(event: transitions.IncidentEvent) -> bool:
-    """Whether it is a begin, an end, or a limit that was judged."""
-    return event.what != 'changed' or event.incident.outcome != Outcome.OPEN
 
 
 def make(call: Callable[[bytes], bytes], directory: pathlib.Path, *,

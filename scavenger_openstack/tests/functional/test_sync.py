@@ -19,7 +19,7 @@ SYNC_S = 1.0
 TICK_S = 0.2
 
 CONTROL_PLANE = (
-    'msgspec', 'oslo_messaging', 'sqlalchemy', 'sqlite3',
+    'oslo_messaging', 'sqlalchemy', 'sqlite3',
     'scavenger_openstack.agent.control_plane', 'scavenger_openstack.conductor',
     'scavenger_openstack.db', 'scavenger_openstack.rpc')
 """Modules that only an agent with a control plane needs."""

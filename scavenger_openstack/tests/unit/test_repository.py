@@ -38,7 +38,6 @@ MODULE_LINES = 400
 LONGER = {
     'agent/apply/actuator.py': 'one write from floor and lease to read-back',
     'agent/lease/leases.py': 'one order of writes, safe at each instant',
-    'agent/transitions.py': 'what has a line, and the sentence of it',
     'algorithms/attribution/cap_control.py': 'one life of a limit',
     'algorithms/attribution/controller.py': 'one order of what a tick does',
     'algorithms/attribution/disturbance.py': 'one life of what suffers',

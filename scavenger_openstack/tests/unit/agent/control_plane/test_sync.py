@@ -22,7 +22,6 @@ from scavenger_openstack.agent.control_plane import head
 from scavenger_openstack.agent.control_plane import sums
 from scavenger_openstack.agent.control_plane import sync
 from scavenger_openstack.agent.control_plane import tries
-from scavenger_openstack.agent import transitions
 from scavenger_openstack.algorithms.allowance import Budget
 from scavenger_openstack.algorithms.cpi2 import specs
 from scavenger_openstack.decision import orders
@@ -30,9 +29,7 @@ from scavenger_openstack import errors
 from scavenger_openstack import knobs
 from scavenger_openstack.restore import records
 from scavenger_openstack.tests.unit.wire import messages
-from scavenger_openstack.types import Action
 from scavenger_openstack.types import HostSample
-from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Instance
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
@@ -86,8 +83,9 @@ def sample(time_s: float, wall_s: float = 1_700_000_000.0) -> HostSample:
         memory_total_bytes=8 * 10 ** 9, links={'eth0': 1e9})
 
 
-def kill(name: str) -> transitions.KillEvent:
-    return transitions.KillEvent(1.0, Action(name, 'kill', 'o', 'why'), 1)
+def kill(name: str, reason: str = 'why') -> report.Kill:
+    return report.Kill(sequence=1, time_s=1.0, workload=name, processes=1,
+                       owner='o', reason=reason)
 
 
 class Conductor:
@@ -216,76 +214,6 @@ class ReportTest(SyncTestCase):
         self.turn()
         self.turn()
         self.assertIsNotNone(self.conductor.reports[-1].workloads)
-
-    def test_events(self) -> None:
-        incident = Incident('0' * 32, 90.0, 'h', 'v', 'cpi', 2.0,
-                            float('nan'), 'cache', (('/a', 0.9), ('/b', 0.1)),
-                            ('/a',), 'limit /a', named_earlier=('/c',))
-        found = self.make(evidence=lambda name, one: [
-            ('v', 'cpi', [90.0, 95.0], [1.0, None])] if name == 'one' else ())
-        found.happened([
-            transitions.AgentEvent(999.0, 'started', 'one enforce', 7),
-            transitions.LimitEvent(1000.0, 'set', '/a', Knob.CPU_CORES,
-                                   'one', 'because', None, 0.5, 0.5, 0.5,
-                                   1000.0, incidents=('0' * 32,)),
-            transitions.IncidentEvent(1000.0, 'began', 'one', incident,
-                                      970.0),
-            transitions.KillEvent(1000.0, Action('/b', 'kill', 'o', 'why'),
-                                  3)])
-        self.assertTrue(found.turn())
-        agent, limit, began, killed = [
-            one for _, one in self.conductor.entries]
-        assert isinstance(agent, report.AgentEvent)
-        self.assertEqual(('started', 1, 999.0),
-                         (agent.what, agent.sequence, agent.time_s))
-        assert isinstance(limit, report.Limit)
-        self.assertEqual((['0' * 32], 0.5, None), (
-            limit.incidents, limit.value, limit.original))
-        assert isinstance(began, report.Incident)
-        self.assertEqual(None, began.threshold)
-        self.assertEqual([('/a', 0.9, True, False), ('/c', None, True, True),
-                          ('/b', 0.1, False, False)],
-                         [(one.workload, one.score, one.antagonist,
-                           one.earlier) for one in began.suspects])
-        # It begins where its evidence does.
-        self.assertEqual((1000.0, 970.0), (began.time_s, began.begun_s))
-        self.assertEqual([report.Series(
-            workload='v', signal='cpi', times_s=[970.0, 975.0],
-            values=[1.0, None])], began.evidence)
-        assert isinstance(killed, report.Kill)
-        self.assertEqual(('/b', 3), (killed.workload, killed.processes))
-
-    def test_measurements_when_a_limit_was_judged_and_at_the_end(self
-                                                                 ) -> None:
-        one = Incident('0' * 32, 90.0, 'h', 'v', 'cpi', 2.0, 1.0, 'cache')
-        found = self.make(evidence=lambda name, one: [
-            ('v', 'cpi', [90.0], [1.0])])
-        found.happened([transitions.IncidentEvent(
-            1000.0, what, 'one', dataclasses.replace(one, outcome=outcome),
-            970.0) for what, outcome in (
-                ('began', 'open'), ('changed', 'open'),
-                ('changed', 'refuted'), ('ended', 'refuted'))])
-        self.assertTrue(found.turn())
-        self.assertEqual([1, 0, 1, 1], [
-            len(entry.evidence) for _, entry in self.conductor.entries
-            if isinstance(entry, report.Incident)])
-
-    def test_an_incident_that_goes_on(self) -> None:
-        """It is told now and then, or it would seem to be over long ago."""
-        one, two = (transitions.IncidentEvent(
-            1000.0, 'began', 'one', Incident(
-                number * 32, 90.0, 'h', 'v', 'cpi', 2.0, 1.0, 'cache'), 970.0)
-            for number in '12')
-        self.sync.happened([one, two, two._replace(what='ended')])
-        self.turn()
-        self.sync.stop()        # then it is time
-        self.turn()
-        *_, last = [entry for _, entry in self.conductor.entries]
-        assert isinstance(last, report.Incident)
-        self.assertEqual(('1' * 32, 'changed', 970.0, 'open'),
-                         (last.id, last.what, last.begun_s, last.outcome))
-        self.assertGreater(last.time_s, 1e9)
-        self.assertEqual(4, len(self.conductor.entries))
 
     def test_statistics(self) -> None:
         """What two hosts tell of an hour makes the whole when merged."""
@@ -536,9 +464,8 @@ class FaultTest(SyncTestCase):
             f'/batch/{number}-' + 'a' * 230, Priority.BACKGROUND,
             source='b' * 255, application='c' * 255))
             for number in range(900))
-        self.sync.happened(transitions.KillEvent(
-            1.0, Action(str(number), 'kill', 'o', 'x' * 1900), 1)
-            for number in range(300))
+        self.sync.happened(kill(str(number), 'x' * 1900)
+                           for number in range(300))
         self.turn(HostSample('h', 'b', 1.0, 1.0, many))
         self.turn()
         self.turn()

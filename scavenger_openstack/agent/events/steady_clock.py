@@ -9,9 +9,9 @@ differ by more than clocks do.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import time
 
-from scavenger_openstack.agent import transitions
+from scavenger_openstack.restore.records import now_s
 
 SLACK_S = 60.0
 """So far two clocks may be apart."""
@@ -28,7 +28,6 @@ class SteadyClock:
 
     def __init__(self, now: float, wall_s: float) -> None:
         self._offset_s = wall_s - now
-        self._began: dict[Hashable, tuple[float, float]] = {}
 
     def answered(self, time_s: float, began_s: float, ended_s: float) -> None:
         """The conductor has said its time.
@@ -47,24 +46,7 @@ class SteadyClock:
         behind_s = now + self._offset_s - wall_s
         return behind_s if abs(behind_s) >= STEP_S else 0.0
 
-    def began_behind_s(self, event: transitions.Event, behind_s: float
-                       ) -> float:
-        """How far the wall clock was behind when the first event of this
-        limit or incident was reported: when it began stays the same in all
-        that is reported of it, though the clock is set meanwhile.
-
-        :param behind_s: how far it is behind now
-        """
-        key: Hashable
-        if isinstance(event, transitions.LimitEvent):
-            key, began_s = (event.workload, event.knob), event.since_s
-        elif isinstance(event, transitions.IncidentEvent):
-            key, began_s = event.incident.id, event.begun_s
-        else:
-            return behind_s
-        began = self._began.get(key)
-        if began is None or began[0] != began_s:
-            began = self._began[key] = began_s, behind_s
-        if event.what in ('removed', 'ended'):
-            del self._began[key]
-        return began[1]
+    def time_s(self) -> float:
+        """Return the UNIX time now by this clock."""
+        wall_s = time.time()
+        return wall_s + self.behind_s(now_s(), wall_s)
