@@ -16,6 +16,7 @@ from stevedore import driver as stevedore_driver
 from stevedore import exception as stevedore_exception
 
 from scavenger_openstack.agent.events import steady_clock
+from scavenger_openstack.agent.events import store as store_
 from scavenger_openstack.agent.profiling import budget
 from scavenger_openstack.agent.profiling import profiling
 from scavenger_openstack import conf as conf_
@@ -132,13 +133,13 @@ def uris(conf: cfg.ConfigOpts) -> list[str]:
 
 
 def load_sync(conf: cfg.ConfigOpts, call: Callable[[bytes], bytes] | None,
-              clock: steady_clock.SteadyClock) -> Any:
+              store: store_.Store, clock: steady_clock.SteadyClock) -> Any:
     """The :class:`~.control_plane.sync.Sync` of this host; ``None`` without a
     control plane, of which nothing is imported then.
 
     :param call: takes a report and returns the answer; ``None``: over HTTPS
         or RPC, as is configured
-    :param clock: see :class:`~.control_plane.sync.Sync`
+    :param store: and ``clock``: see :class:`~.control_plane.sync.Sync`
     :raises ConfigError: packages are missing, or ``transport_url`` is, or
         the name of this host is none.
     """
@@ -174,8 +175,8 @@ def load_sync(conf: cfg.ConfigOpts, call: Callable[[bytes], bytes] | None,
             f'[conductor] enabled: {errors.missing_package(exc, "rpc") or exc}'
         ) from exc
     return sync.make(
-        call, conf_.sync_dir(conf), host=conf.agent.host,
+        call, conf_.sync_dir(conf), store, host=conf.agent.host,
         boot_id=records.boot_id(), version=version(),
         sync_s=conf.conductor.sync_s,
         allow_background=conf.conductor.allow_background,
-        spool_bytes=conf.conductor.spool_mib * 2 ** 20, clock=clock)
+        clock=clock)

@@ -21,7 +21,7 @@ from oslo_log import log
 from scavenger_openstack.agent.apply import actuator as actuator_
 from scavenger_openstack.agent.events import recorder
 from scavenger_openstack.agent.events import steady_clock
-from scavenger_openstack.agent import history
+from scavenger_openstack.agent.events import store
 from scavenger_openstack.agent import instances
 from scavenger_openstack.agent.isolation import blind_isolation as isolation_
 from scavenger_openstack.agent.lease import claims
@@ -130,15 +130,16 @@ class Service:
         self._ticked_s = now()
         self._cpu_s = self._seen_s = self._cpu_share = 0.0
         self._scheduled = 'normal'
-        self._history = history.History(conf_.history_file(conf),
-                                        conf.agent.history_mib * 2 ** 20,
-                                        NAMES)
+        self._store = store.Store(
+            conf_.history_dir(conf), conf.agent.history_mib * 2 ** 20,
+            conf.conductor.spool_mib * 2 ** 20
+            if conf.conductor.enabled else None, NAMES)
         self._rows = instances.InstanceRows()
         self._limits = status.Limits()
         self._missing = MissingLog()
         self._refused = RefusedLog()
         self._clock = steady_clock.SteadyClock(now(), time.time())
-        self._sync = parts.load_sync(conf, call, self._clock)
+        self._sync = parts.load_sync(conf, call, self._store, self._clock)
         self._parameters = parameters.Parameters(conf)
         if self._sync:      # those that were kept hold from the start
             self._parameters.begin(self._sync.orders.parameters)
@@ -168,7 +169,7 @@ class Service:
         self._events = recorder.Recorder(
             self._leases, self._actuator, self._isolation,
             self._driver.ended, self._happened,
-            self._sync.happened if self._sync else lambda events: None,
+            self._store.add_reports,
             parts.evidence(self._controllers), self._clock.time_s)
         self._metrics = publishing.Metrics(
             self._state_dir, conf.agent.lease_s,
@@ -234,7 +235,7 @@ class Service:
                 self._driver.close()
                 if self._recorder:
                     self._recorder.close()
-                self._history.close()
+                self._store.close()
                 (self._state_dir / 'status.json').unlink(missing_ok=True)
         for fault in problems:
             LOG.error('not removed, scavenger-restore tries again: %s', fault)
@@ -333,8 +334,8 @@ class Service:
             'pid': os.getpid(), 'interval_s': self._interval_s,
             'state': state, 'stopped': tick.stopped,
             'stop_file': self._stop_file,
-            'history': {'file': str(self._history.path),
-                        'fault': self._history.fault},
+            'history': {'directory': str(self._store.path),
+                        'fault': self._store.fault},
             'conductor': self._sync and self._sync.facts(),
             'grade': facts.grade,
             'libvirt': facts.libvirt,
@@ -374,10 +375,8 @@ class Service:
 
     def _happened(self, events: Sequence[Event]) -> None:
         """Pass on events that were logged."""
-        self._history.add(events)
+        self._store.add(events)
         self._metrics.happened(events)
-        if self._sync:
-            self._sync.happened(events)
 
     @staticmethod
     def _count(tick: loop_.Tick) -> dict[str, int]:

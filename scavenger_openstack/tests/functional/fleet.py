@@ -25,7 +25,7 @@ import fixtures
 from sqlalchemy import select
 from testtools import content
 
-from scavenger_openstack.agent import history
+from scavenger_openstack.agent.events import history
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import tables
 from scavenger_openstack.demo import product
@@ -147,7 +147,7 @@ class Host:
     def named_s(self, below: str) -> float:
         """When this workload was named, UNIX time; 0 if it was not."""
         return max((event.time_s for event in history.Reader(
-            self.state_dir / 'history.jsonl').events()
+            self.state_dir / 'history').events()
             if isinstance(event, report.Incident) and event.what == 'began'
             and self.workload(below) in [
                 suspect.workload for suspect in event.suspects

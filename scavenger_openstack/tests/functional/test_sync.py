@@ -215,8 +215,8 @@ class SyncTest(agents.AgentTestCase):
         agent was killed."""
         (self.directory / 'away').touch()
         process = self.limited()
-        self.wait_for('it is kept', lambda: (
-            self.state_dir / 'sync/spool.sqlite-wal').exists())
+        self.wait_for('it is kept', lambda: list(
+            (self.state_dir / 'history').glob('*.events')))
         time.sleep(2 * SYNC_S)
         process.kill()
         process.communicate(timeout=60)

@@ -30,10 +30,10 @@ import testtools
 from scavenger_openstack.agent import check
 from scavenger_openstack.agent.control_plane import directives
 from scavenger_openstack.agent.control_plane import host_token
+from scavenger_openstack.agent.events import history
 from scavenger_openstack.agent.events import recorder
+from scavenger_openstack.agent.events import segments
 from scavenger_openstack.agent.events import sentences
-from scavenger_openstack.agent import history
-from scavenger_openstack.agent import names
 from scavenger_openstack.agent import status
 from scavenger_openstack.agent import windows
 from scavenger_openstack.api import auth
@@ -243,14 +243,17 @@ class Readers(testtools.TestCase):
                 str(self.directory / 'agent.conf'))))
 
     def test_history(self) -> None:
+        path = self.directory / f'{1:010}-{"0" * 32}-{1:016}.events'
+
         def show() -> None:
-            reader = history.Reader(self.path)
+            path.write_bytes(segments.encode(1, self.path.read_bytes()))
+            reader = history.Reader(self.directory)
             for event in reader.events():
                 sentences.line(event, reader.names)
-                history.as_line(event, reader.names)
+                history.as_json(event, reader.names)
 
         for event in EVENTS:
-            line = {**json.loads(history.as_line(event, names.Names())),
+            line = {'entry': json.loads(codec.encode(event)),
                     'names': {VM: {'name': 'i', 'display_name': 'web'}}}
             self.read(mutations.as_json(line), self.in_file(show))
 

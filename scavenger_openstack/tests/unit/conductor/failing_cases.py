@@ -25,6 +25,7 @@ from sqlalchemy import event
 
 from scavenger_openstack.agent.control_plane import sync
 from scavenger_openstack.agent.events import recorder
+from scavenger_openstack.agent.events import store
 from scavenger_openstack.conductor.nova import elsewhere
 from scavenger_openstack.conductor import service
 from scavenger_openstack.db import connect
@@ -167,7 +168,7 @@ class Host:
         self._boot = 0
         self._directory = directory / name
         self._call = call
-        self._happened: list[Callable[[], None]] = []
+        self._happened: list[tuple[Event, Callable[[], None]]] = []
         self._number = 0
 
     def start(self, now: float) -> None:
@@ -176,24 +177,26 @@ class Host:
         self._boot += self.chance.random() < 0.5
         self._happened = []
         self.sync = sync.make(
-            self._call, self._directory, spool_bytes=2 ** 24, host=self.name,
-            boot_id=f'boot-{self._boot}', version='1', sync_s=10.0)
+            self._call, self._directory, store.Store(
+                self._directory / 'history', 2 ** 24, 2 ** 24),
+            host=self.name, boot_id=f'boot-{self._boot}', version='1',
+            sync_s=10.0)
         self.tell(recorder.agent_event(now + self.ahead_s, 'started'),
                   self._begun)
 
     def end(self) -> None:
-        self.sync.spool.close()
+        self.sync.store.close()
 
     def tell(self, what: Event, then: Callable[[], None]) -> None:
         """
         :param then: notes that it has happened, once it is stored
         """
-        self.sync.happened([what])
-        self._happened.append(then)
+        self._happened.append((what, then))
 
     def store(self) -> None:
         self.sync.take()
-        for then in self._happened:
+        for what, then in self._happened:
+            self.sync.store.add([what])
             then()
         self._happened = []
 
@@ -262,7 +265,7 @@ class Host:
 
     @property
     def waiting(self) -> bool:
-        return bool(self.sync.spool.batch(1, 1)[1])
+        return bool(self.sync.store.batch(1, 1)[1])
 
 
 class Failing(totals_cases.Summed):

@@ -22,6 +22,7 @@ from scavenger_openstack.agent.control_plane import head
 from scavenger_openstack.agent.control_plane import sums
 from scavenger_openstack.agent.control_plane import sync
 from scavenger_openstack.agent.control_plane import tries
+from scavenger_openstack.agent.events import store
 from scavenger_openstack.algorithms.allowance import Budget
 from scavenger_openstack.algorithms.cpi2 import specs
 from scavenger_openstack.decision import orders
@@ -125,9 +126,11 @@ class SyncTestCase(testtools.TestCase):
         self.log = self.useFixture(fixtures.FakeLogger())
 
     def make(self, call: Any = None, **options: Any) -> sync.Sync:
-        return sync.make(call or self.conductor, self.directory, **{
-            'host': 'h', 'boot_id': 'b', 'version': '1', 'sync_s': 10.0,
-            'spool_bytes': 2 ** 20, **options})
+        self.store = store.Store(self.directory / 'history', 2 ** 20, 2 ** 20)
+        self.addCleanup(self.store.close)
+        return sync.make(call or self.conductor, self.directory, self.store,
+                         **{'host': 'h', 'boot_id': 'b', 'version': '1',
+                            'sync_s': 10.0, **options})
 
     def turn(self, *seen: HostSample) -> bool:
         for one in seen:
@@ -254,7 +257,7 @@ class FaultTest(SyncTestCase):
     def test_nothing_is_lost_or_told_twice(self) -> None:
         self.conductor.fault = lambda told: errors.ScavengerError('gone')
         for name in 'abc':
-            self.sync.happened([kill(name)])
+            self.store.add([kill(name)])
             self.assertFalse(self.turn())
         self.assertEqual(1, self.log.output.count('gone'))
         self.conductor.fault = lambda told: None
@@ -266,19 +269,19 @@ class FaultTest(SyncTestCase):
 
     def test_another_start(self) -> None:
         """What the run before did not tell comes first, under its id."""
-        self.sync.happened([kill('a')])
+        self.store.add([kill('a')])
         self.sync.take()
-        self.sync.spool.close()
+        self.store.close()
         after = self.make()
-        after.happened([kill('b')])
+        self.store.add([kill('b')])
         self.assertTrue(after.turn())
-        self.assertEqual([self.sync.spool.run_id, after.spool.run_id],
+        self.assertEqual([self.sync.store.run_id, after.store.run_id],
                          [run for run, _ in self.conductor.entries])
         self.assertEqual(['a', 'b'], self.conductor.names())
 
     def test_it_has_less_than_it_was_sent(self) -> None:
         self.conductor.answer = {'acknowledged': 1}
-        self.sync.happened(map(kill, 'abc'))
+        self.store.add(map(kill, 'abc'))
         self.turn()
         self.conductor.answer = {}
         self.turn()
@@ -286,14 +289,14 @@ class FaultTest(SyncTestCase):
 
     def test_it_says_it_has_more_than_it_was_sent(self) -> None:
         self.conductor.answer = {'acknowledged': 10 ** 6}
-        self.sync.happened([kill('a')])
+        self.store.add([kill('a')])
         self.turn()
-        self.sync.happened([kill('b')])
+        self.store.add([kill('b')])
         self.turn()
         self.assertEqual(['a', 'b'], self.conductor.names())
 
     def test_long_backlog(self) -> None:
-        self.sync.happened(kill(f'k{number}') for number in range(1200))
+        self.store.add(kill(f'k{number}') for number in range(1200))
         self.assertTrue(self.turn())
         self.assertEqual(1200, len(self.conductor.names()))
         self.assertEqual(3, len(self.conductor.reports))
@@ -305,7 +308,7 @@ class FaultTest(SyncTestCase):
                 getattr(one, 'workload', '') == 'bad'
                 for one in told.entries) else None
         self.conductor.fault = fault
-        self.sync.happened(map(kill, ['a', 'b', 'bad', 'c']))
+        self.store.add(map(kill, ['a', 'b', 'bad', 'c']))
         for _ in range(20):
             self.turn()
         self.assertEqual(['a', 'b', 'c'], self.conductor.names())
@@ -326,7 +329,7 @@ class FaultTest(SyncTestCase):
             return errors.WireError('bad') if (
                 told.entries and next(count) % 7) else None
         self.conductor.fault = fault
-        self.sync.happened(map(kill, 'abcde'))
+        self.store.add(map(kill, 'abcde'))
         for _ in range(20):
             self.turn()
         self.assertEqual([*'abcde'], self.conductor.names())
@@ -336,7 +339,7 @@ class FaultTest(SyncTestCase):
         all the while, and at last what follows it."""
         self.refuse(errors.Unreachable, 'bad')
         self.conductor.answer = {'directives': DIRECTIVES}
-        self.sync.happened(map(kill, ['a', 'b', 'bad', 'c']))
+        self.store.add(map(kill, ['a', 'b', 'bad', 'c']))
         for _ in range(5 * head.PATIENCE):
             self.turn()
         self.assertEqual('one', self.sync.directives.digest)
@@ -348,7 +351,7 @@ class FaultTest(SyncTestCase):
 
     def test_an_outage(self) -> None:
         """However long it is nothing is set aside."""
-        self.sync.happened(map(kill, 'abc'))
+        self.store.add(map(kill, 'abc'))
         self.conductor.fault = lambda told: errors.Unreachable('away')
         for _ in range(3 * head.LATER_TRIES):
             self.assertFalse(self.turn())
@@ -360,7 +363,7 @@ class FaultTest(SyncTestCase):
     def test_a_conductor_that_takes_no_more(self) -> None:
         """Of this host, for however long: nothing is set aside, directives
         arrive, and then all goes on at once."""
-        self.sync.happened(map(kill, 'abc'))
+        self.store.add(map(kill, 'abc'))
         self.conductor.fault = lambda told: errors.Busy(
             'no more') if told.entries else None
         self.conductor.answer = {'directives': DIRECTIVES}
@@ -374,7 +377,7 @@ class FaultTest(SyncTestCase):
 
     def test_one_entry_is_never_acknowledged(self) -> None:
         """Each report is answered, and all the same nothing moves."""
-        self.sync.happened(map(kill, 'ab'))
+        self.store.add(map(kill, 'ab'))
         self.conductor.answer = {'acknowledged': 0}
         for _ in range(head.TRIES):
             self.assertTrue(self.turn())
@@ -396,13 +399,13 @@ class FaultTest(SyncTestCase):
             self.sync = self.make(lambda data: json.dumps({
                 **json.loads(self.conductor(data)),
                 **odd}).encode())           # noqa: B023
-            self.sync.happened([kill('a'), kill('b')])
+            self.store.add([kill('a'), kill('b')])
             for _ in range(3):
                 self.assertFalse(self.turn())
         self.assertEqual([*'abab'], self.conductor.names())
         # One that says nothing of it is no proof against an entry.
         self.sync = self.make(lambda data: b'[]')
-        self.sync.happened([kill('c')])
+        self.store.add([kill('c')])
         for _ in range(3 * head.TRIES):
             self.assertFalse(self.turn())
         self.assertEqual(0, self.sync.facts()['set_aside'])
@@ -410,7 +413,7 @@ class FaultTest(SyncTestCase):
     def test_all_is_refused(self) -> None:
         """As by another version: nothing is lost."""
         self.conductor.fault = lambda told: errors.WireError('version')
-        self.sync.happened(map(kill, 'abc'))
+        self.store.add(map(kill, 'abc'))
         for _ in range(10):
             self.assertFalse(self.turn())
         self.conductor.fault = lambda told: None
@@ -431,7 +434,7 @@ class FaultTest(SyncTestCase):
             return errors.WireError('no\nERROR forged ' + 'x' * 10 ** 6
                                     ) if told.entries else None
         self.conductor.fault = fault
-        self.sync.happened([kill('a')])
+        self.store.add([kill('a')])
         for _ in range(4):
             self.turn()
         self.assertIn('it is left out', self.log.output)
@@ -464,7 +467,7 @@ class FaultTest(SyncTestCase):
             f'/batch/{number}-' + 'a' * 230, Priority.BACKGROUND,
             source='b' * 255, application='c' * 255))
             for number in range(900))
-        self.sync.happened(kill(str(number), 'x' * 1900)
+        self.store.add(kill(str(number), 'x' * 1900)
                            for number in range(300))
         self.turn(HostSample('h', 'b', 1.0, 1.0, many))
         self.turn()
@@ -479,13 +482,13 @@ class FaultTest(SyncTestCase):
     def test_the_thread(self) -> None:
         """It calls by itself, and says the rest when it ends."""
         one = self.make(sync_s=0.05)
-        one.happened([kill('a')])
+        self.store.add([kill('a')])
         one.start()
         for _ in range(200):
             if self.conductor.names() == ['a']:
                 break
             time.sleep(0.05)
-        one.happened([kill('b')])
+        self.store.add([kill('b')])
         one.stop()
         self.assertEqual(['a', 'b'], self.conductor.names())
         self.assertEqual('', one.facts()['fault'])
