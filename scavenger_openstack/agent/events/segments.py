@@ -210,11 +210,6 @@ class Series:
             self.waiting_bytes -= len(dropped[-1])
         return dropped
 
-    def forget(self, sequence: int) -> None:
-        """Forget the lines that wait up to that one."""
-        while self.waiting and self.waiting[0][0] <= sequence:
-            self.waiting_bytes -= len(self.waiting.popleft()[1])
-
     def size(self, segment: Segment) -> int:
         """Return the bytes of a segment."""
         return self._sizes[segment.path]

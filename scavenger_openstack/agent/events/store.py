@@ -146,7 +146,6 @@ class Store:
             self._set_fault(exc.strerror or str(exc))
             self._is_open = False
             for series in self._series:
-                series.close()
                 self._drop(series.drop(), series)
         else:
             self._set_fault('')
@@ -363,7 +362,6 @@ class Store:
             run = self._run
             if run_id == self.run_id:
                 self._done = max(self._done, sequence)
-                self._reports.forget(self._done)
             else:
                 run = next((segment.run for series in self._series
                             for segment in series.segments

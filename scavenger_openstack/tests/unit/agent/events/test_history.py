@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import time
 from typing import Any
 
@@ -196,6 +197,15 @@ class HistoryTest(stored.StoreTestCase):
         self.assertEqual(1, len(self.lines))
         self.assertEqual(1, log.output.count('is written again'))
         self.assertEqual([*range(100)], self.times())
+
+    def test_it_is_deleted_while_the_agent_runs(self) -> None:
+        kept = self.open(20_000)
+        kept.add(limits(0, 1))
+        shutil.rmtree(self.directory)
+        for first in range(1, 30):
+            kept.add(limits(first, 1))
+        self.assertEqual(29.0, self.times()[-1])
+        self.assertEqual('', kept.fault)
 
     def test_none_is_wanted(self) -> None:
         self.open(0).add(limits(0, 1))
