@@ -94,8 +94,7 @@ class _Limit:
     """A limit as it is, and what the last event had of it.
 
     ``moved``: it may have changed since that was compared last.  ``owned_s``
-    and ``owned_wall_s``: when its owner took it over.  ``answers_more``: it
-    answers an incident that is not in ``incidents`` of the last event.
+    and ``owned_wall_s``: when its owner took it over.
     """
 
     cap: Cap
@@ -156,8 +155,7 @@ class Tracker:
         :param originals: what each leased knob goes back to; a limit lasts
             until its lease ends
         :param why: why a limit is removed now
-        :param pending: what is being written: what came of it is reported
-            with the rest of that workload when that has ended
+        :param pending: what is being written: it has events after that
         :param answered: the ids of the incidents that each limit answers
         """
         for key, cap in in_force.items():
@@ -388,8 +386,15 @@ def incident_event(time_s: float, what: str, controller: str,
             for ground in incident.grounds[:report.MAX_GROUNDS]],
         evidence=[report.Series(
             workload=fit.name(workload), signal=fit.name(signal),
-            times_s=[fit.time_s(begun_s + at_s - incident.time_s)
-                     for at_s in times[-MOST_SAMPLES:]],
-            values=[fit.number(value)
-                    for value in values[-MOST_SAMPLES:]])
+            times_s=_times(begun_s - incident.time_s, times[-MOST_SAMPLES:]),
+            # What is not finite has no JSON but null.
+            values=list(values[-MOST_SAMPLES:]))
             for workload, signal, times, values in evidence[:MOST_SERIES]])
+
+
+def _times(offset_s: float, times: Sequence[float]) -> list[float]:
+    """Return ascending times as UNIX times that calendars have."""
+    unix_s = [offset_s + at_s for at_s in times]
+    ends = unix_s[:1] + unix_s[-1:]
+    return (unix_s if ends == list(map(fit.time_s, ends))
+            else list(map(fit.time_s, unix_s)))

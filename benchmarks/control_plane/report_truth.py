@@ -21,7 +21,7 @@ import sqlalchemy
 
 from scavenger_openstack.agent.apply.actuator import Actuator
 from scavenger_openstack.agent.control_plane import reports
-from scavenger_openstack.agent.events import recorder
+from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.agent.loop import Loop
 from scavenger_openstack.algorithms import attribution
 from scavenger_openstack.algorithms.scavenger import scavenger
@@ -91,7 +91,7 @@ class Host:
              Mode.ENFORCE)], leases, self._actuator,
             pathlib.Path('/nonexistent/stop'), require_watcher=False)
         self._leases = leases
-        self._tracker = recorder.new_tracker()
+        self._tracker = tick_events.new_tracker()
         self._entries: list[Any] = []
         self._before = simulator.sample()
         self._first = self._last = self._before
@@ -115,7 +115,7 @@ class Host:
         self._report(BEGIN_S + self._simulator.now + 3600, None)
 
     def _note(self, tick: Any, wall_s: float) -> None:
-        events = recorder.of_tick(
+        events = tick_events.of_tick(
             self._tracker, self._simulator.now, wall_s,
             None if tick.sample is None else tick.incidents,
             self._actuator.in_force,

@@ -19,7 +19,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from scavenger_openstack.agent.apply import actuator as actuator_
-from scavenger_openstack.agent.events import recorder
+from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.agent.events import steady_clock
 from scavenger_openstack.agent.events import store
 from scavenger_openstack.agent import instances
@@ -166,11 +166,13 @@ class Service:
             self._driver, self._leases,
             self._parameters.of('perfiso', perfiso.Params),
             modes['perfiso'])
-        self._events = recorder.Recorder(
+        self._tick_events = tick_events.TickEvents(
             self._leases, self._actuator, self._isolation,
             self._driver.ended, self._happened,
             self._store.add_reports,
-            parts.evidence(self._controllers), self._clock.time_s)
+            # Only the control plane gets measurements.
+            parts.evidence(self._controllers if self._sync else ()),
+            self._clock.time_s)
         self._metrics = publishing.Metrics(
             self._state_dir, conf.agent.lease_s,
             [controller.name for controller, _ in self._controllers],
@@ -225,8 +227,8 @@ class Service:
             try:
                 problems = self._loop.close()
                 windows.save(self._windows, self._loop)
-                self._events.add(self._profiling.close(now()))
-                self._events.end(now(), len(problems))
+                self._tick_events.add(self._profiling.close(now()))
+                self._tick_events.end(now(), len(problems))
                 self._metrics.end(problems)
                 if self._sync:
                     self._sync.stop(failed or not self._stop.requested)
@@ -249,7 +251,7 @@ class Service:
             self._scheduled = scheduling.process()
             if self._scheduled == 'normal':
                 LOG.warning(NOT_REAL_TIME)
-        self._events.begin(modes)
+        self._tick_events.begin(modes)
         if self._sync:
             self._sync.start()
         # A tick makes thousands of tuples and no cycles: looking for some
@@ -291,17 +293,17 @@ class Service:
         self._cpu_s, self._seen_s = used_s, seen_s
 
     def _report(self, tick: loop_.Tick) -> None:
-        state = (recorder.STOPPED + tick.why_stopped if tick.stopped else
+        state = (tick_events.STOPPED + tick.why_stopped if tick.stopped else
                  'holding back: no watcher' if tick.unwatched else
                  'cannot read the host' if tick.sample is None else
-                 recorder.RUNNING)
+                 tick_events.RUNNING)
         isolation, facts = self._isolation.facts(), self._driver.facts()
         self._missing.log(facts.missing)
         NAMES.follow(facts.instances)
-        self._events.tick(tick, state, isolation.get('cpu_set'),
+        self._tick_events.tick(tick, state, isolation.get('cpu_set'),
                            self._loop.actions)
         document = self._document(tick, state, isolation, facts)
-        self._events.add(self._profiling.follow(
+        self._tick_events.add(self._profiling.follow(
             tick.time_s, tick.orders.profiling, document, tick.sample))
         if self._sync:
             self._sync.start()      # if it could not be yet
@@ -318,7 +320,7 @@ class Service:
                     self._actuator.in_force.values())),
                 instances=self._rows.look(tick.time_s, facts.instances,
                                           tick.rates),
-                metrics=self._metrics.tick(tick, self._events.in_force,
+                metrics=self._metrics.tick(tick, self._tick_events.in_force,
                                            document))
         except OSError as exc:
             LOG.warning('%s: status not written: %s', self._state_dir, exc)

@@ -13,7 +13,7 @@ from typing import get_args
 from typing import NamedTuple
 
 from scavenger_openstack.agent import capacity
-from scavenger_openstack.agent.events import recorder
+from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Instance
@@ -103,14 +103,14 @@ def facts(tick: SeenTick, rates: Rates | None, *, version: str,
     modes[perfiso.Controller.name] = str(
         document.get('isolation', {}).get('mode', Mode.OFF))
     state = document.get('state', '')
-    running = state == recorder.RUNNING
+    running = state == tick_events.RUNNING
     all_refused = {**refused, **tick.refused}
     letter = (document.get('grade') or {}).get('letter', '')
     return report.Facts(
         version=fit.maybe_name(version),
         enforcing=running and Mode.ENFORCE in modes.values(),
         stopped='' if running else fit.sentence(
-            state.removeprefix(recorder.STOPPED)),
+            state.removeprefix(tick_events.STOPPED)),
         grade=letter if letter in ('A', 'B', 'C') else '',
         cpu_model=fit.maybe_name(
             tick.sample.cpu_model if tick.sample else None),

@@ -70,7 +70,7 @@ class Store:
         self.path = directory
         self.run_id = uuid.uuid4().hex
         self.dropped = 0
-        """Statistics, events and measurements that there was no room for."""
+        """Events and statistics that there was no room for."""
         self.fault = ''
         """Why nothing is written at present, '' while it is."""
         self._reports_to = reports_bytes is not None
@@ -92,21 +92,19 @@ class Store:
     def add(self, events: Iterable[Event]) -> None:
         """Append events, numbered in this order, without waiting for the
         disk; their ``sequence`` does not count."""
-        if not (self._events.most_bytes or self._reports_to):
-            return
-        with self._lock:
-            for event in events:
-                self._put(event, self._events)
-            self._write()
+        if self._events.most_bytes or self._reports_to:
+            with self._lock:
+                for event in events:
+                    self._put(event, self._events)
+                self._write()
 
     def add_reports(self, entries: Iterable[Event]) -> None:
         """Append what is reported and no part of the history."""
-        if not self._reports_to:
-            return
-        with self._lock:
-            for event in entries:
-                self._put(event, self._reports)
-            self._write()
+        if self._reports_to:
+            with self._lock:
+                for event in entries:
+                    self._put(event, self._reports)
+                self._write()
 
     def _put(self, event: Event, series: Series) -> None:
         """Number an entry and have its line wait; one that is too long for a
@@ -136,7 +134,7 @@ class Store:
         """Write what waits; a fault of the disk is logged once."""
         try:
             has_begun = not self._is_open
-            if not self._is_open:
+            if has_begun:
                 self._open()
             for series in self._series:
                 has_begun |= series.write(self._run, self.run_id)
@@ -245,9 +243,8 @@ class Store:
             if not self._reports.is_open(segment) and (
                     segment not in waits or self._reports.is_full()):
                 if segment in waits:
-                    with status.open_file(segment.path) as file:
-                        self._drop((line for line, _ in segments_.lines(file)),
-                                   self._reports)
+                    self._drop((line for line, _ in self._read(segment)),
+                               self._reports)
                 self._remove(self._reports, segment)
         waits = set(self._waits(self._events))
         for segment in self._events.segments:
@@ -283,31 +280,21 @@ class Store:
             self._write()
             waits = [list(self._waits(series)) for series in self._series]
             waiting = [list(series.waiting) for series in self._series]
+            # What the tick adds from now on may be read of one kind only.
+            last = self._sequence
         runs = {segment[:2] for some in waits for segment in some}
         for run, run_id in sorted(runs | {(self._run, self.run_id)}):
-            entries = self._entries(heapq.merge(*(
+            is_ours = run == self._run
+            lines = heapq.merge(*(
                 self._lines([segment for segment in some
-                             if segment.run == run],
-                            lines if run == self._run else [])
-                for some, lines in zip(waits, waiting, strict=True)),
-                key=operator.itemgetter(0)), most, most_bytes)
+                             if segment.run == run], more if is_ours else [])
+                for some, more in zip(waits, waiting, strict=True)),
+                key=operator.itemgetter(0))
+            entries = _first(lines, last if is_ours else math.inf, most,
+                             most_bytes)
             if entries:
                 return run_id, entries
         return self.run_id, []
-
-    @staticmethod
-    def _entries(lines: Iterable[tuple[int, bytes, Event]], most: int,
-                 most_bytes: int) -> list[Event]:
-        """Return the first entries; of one with and without measurements that
-        with them, which comes later."""
-        entries: dict[int, Event] = {}
-        for sequence, data, entry in lines:
-            most_bytes -= len(data)
-            if sequence not in entries and entries and (
-                    len(entries) == most or most_bytes < 0):
-                break
-            entries[sequence] = entry
-        return list(entries.values())
 
     def _lines(self, segments: Iterable[Segment],
                waiting: Iterable[tuple[int, bytes]]
@@ -318,14 +305,15 @@ class Store:
         for segment in segments:
             reported = self._reported(segment.run)
             last = max(last if segment.run == self._run else 0, reported)
-            for line, end in self._read(segment):
-                found = segments_.parse(line)
-                if found and found[0] <= last:
-                    if found[0] <= reported:
+            for line, end in self._read(
+                    segment, self._offsets.get(segment.path, 0)):
+                parsed = segments_.parse(line)
+                if parsed and parsed[0] <= last:
+                    if parsed[0] <= reported:
                         self._offsets[segment.path] = end
-                elif (entry := self._entry(found)) is not None:
-                    last, data = found      # type: ignore[misc]
-                    yield last, data, entry
+                elif parsed and (entry := _entry(*parsed)):
+                    last = parsed[0]
+                    yield last, parsed[1], entry
                 elif line.endswith(b'\n') and (
                         segment.path, end) not in self._damaged:
                     self._damaged.add((segment.path, end))
@@ -333,28 +321,21 @@ class Store:
                                f'{end - len(line)} is damaged and not '
                                'reported')
         for sequence, line in waiting:
-            found = segments_.parse(line)
-            if sequence > last and (entry := self._entry(found)) is not None:
+            parsed = segments_.parse(line)
+            if sequence > last and parsed and (entry := _entry(*parsed)):
                 yield sequence, line, entry
 
-    def _read(self, segment: Segment) -> Iterator[tuple[bytes, int]]:
+    def _read(self, segment: Segment, offset: int = 0
+              ) -> Iterator[tuple[bytes, int]]:
         try:
             with status.open_file(segment.path) as file:
-                file.seek(self._offsets.get(segment.path, 0))
+                file.seek(offset)
                 yield from segments_.lines(file)
         except (OSError, errors.ScavengerError) as exc:
             if (segment.path, 0) not in self._damaged:
                 self._damaged.add((segment.path, 0))
                 self._warn(f'{segment.path}: not readable, so not reported: '
                            f'{exc}')
-
-    @staticmethod
-    def _entry(line: tuple[int, bytes] | None) -> Event | None:
-        try:
-            entry = segments_.decode(line[1]).entry if line else None
-        except errors.WireError:
-            return None
-        return entry if entry and line and entry.sequence == line[0] else None
 
     def acknowledged(self, run_id: str, sequence: int) -> None:
         """Note that the conductor has the entries of a run up to that one."""
@@ -394,3 +375,26 @@ class Store:
             for series in self._series:
                 series.close()
             self._is_open = False
+
+
+def _first(lines: Iterable[tuple[int, bytes, Event]], last: float, most: int,
+           most_bytes: int) -> list[Event]:
+    """Return the first entries, up to a sequence; of one with and without
+    measurements that with them, which comes later."""
+    entries: dict[int, Event] = {}
+    for sequence, data, entry in lines:
+        most_bytes -= len(data)
+        if sequence > last or sequence not in entries and entries and (
+                len(entries) == most or most_bytes < 0):
+            break
+        entries[sequence] = entry
+    return list(entries.values())
+
+
+def _entry(sequence: int, data: bytes) -> Event | None:
+    """Return the entry of a line, ``None`` if it is of another version."""
+    try:
+        entry = segments_.decode(data).entry
+    except errors.WireError:
+        return None
+    return entry if entry.sequence == sequence else None

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from oslo_log import log
 
-from scavenger_openstack.agent.events import recorder
+from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.agent.profiling import budget
 from scavenger_openstack.agent.profiling import process
 from scavenger_openstack.decision import orders as orders_
@@ -280,7 +280,7 @@ def situation_of(document: Mapping[str, Any], sample: HostSample | None,
     isolation = Mode(document['isolation'].get('mode', Mode.OFF))
     state = document['state']
     return Situation(
-        why_not=('' if state == recorder.RUNNING else
+        why_not=('' if state == tick_events.RUNNING else
                  f'no limits are set here: {state}'),
         enforcing=Mode.ENFORCE in (*modes.values(), isolation),
         detectors=[modes[name] for name in detectors if name in modes],

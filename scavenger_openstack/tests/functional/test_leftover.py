@@ -11,7 +11,7 @@ import time
 
 import fixtures
 
-from scavenger_openstack.agent.events import recorder
+from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.agent.events import sentences
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.algorithms.scavenger import leftover
@@ -91,7 +91,7 @@ class LeftoverTest(loops.LoopTestCase):
         loop = self.loop((scavenger.Controller(ONLY, interval_s=TICK_S),
                           Mode.ENFORCE))
         self.spin('/batch/a')
-        told = recorder.new_tracker()
+        told = tick_events.new_tracker()
         lines: list[str] = []
         for number in range(8):
             if number == 4:

@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 import testtools
 
-from scavenger_openstack.agent.events import recorder
+from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.agent.events import sentences
 from scavenger_openstack.algorithms.scavenger import leftover
 from scavenger_openstack import events
@@ -41,7 +41,7 @@ class LimitsTest(testtools.TestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.tracker = recorder.new_tracker()
+        self.tracker = tick_events.new_tracker()
 
     def step(self, now: float, *caps: Cap, held: bool | None = None,
              why: str = '', pending: bool = False) -> list[str]:
@@ -194,7 +194,7 @@ class LimitsTest(testtools.TestCase):
         max_size=60))
     def test_bounded_and_true_in_the_end(
             self, steps: list[tuple[float, float | None]]) -> None:
-        found = recorder.new_tracker()
+        found = tick_events.new_tracker()
         now, times, told = 0.0, [], None
         value: float | None = None
         quiet = [(1.0, steps[-1][1] if steps else None)] * 130
@@ -216,7 +216,7 @@ class IncidentsTest(testtools.TestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.tracker = recorder.new_tracker()
+        self.tracker = tick_events.new_tracker()
 
     def step(self, now: float, *incidents: Incident) -> list[Event]:
         return self.tracker.incidents(
@@ -260,7 +260,7 @@ class IncidentsTest(testtools.TestCase):
     def test_none_that_has_ended_is_open(self) -> None:
         for outcome, last in (('open', 'ended'), ('confirmed', 'confirmed'),
                               ('unclear', 'unclear')):
-            self.tracker = recorder.new_tracker()
+            self.tracker = tick_events.new_tracker()
             self.step(10, incident(outcome=outcome))
             [event] = self.step(20)
             assert isinstance(event, report.Incident)
@@ -281,7 +281,7 @@ class IncidentsTest(testtools.TestCase):
                 (('would limit /a', 'nothing now'), 'would limit /a'),
                 (('limit /a', 'would limit /a'), 'limit /a'),
                 (('', 'nothing now'), 'nothing now')):
-            self.tracker = recorder.new_tracker()
+            self.tracker = tick_events.new_tracker()
             for now, action in enumerate(actions):
                 [event] = self.step(now, incident(action=action))
                 assert isinstance(event, report.Incident)
@@ -308,7 +308,7 @@ class EntriesTest(testtools.TestCase):
     def events(self, *outcomes: str, ends: bool = True
                ) -> list[report.Incident]:
         """The events of an incident that began 30 s before it was named."""
-        tracker = recorder.new_tracker()
+        tracker = tick_events.new_tracker()
         steps = [incident(id='0' * 32, time_s=90.0, outcome=outcome)
                  for outcome in outcomes]
         return [event for number, step in enumerate([*steps, None][
@@ -346,7 +346,7 @@ class EntriesTest(testtools.TestCase):
 
     def test_one_that_goes_on(self) -> None:
         """It is reported now and then, or it seems to be over long ago."""
-        tracker = recorder.new_tracker()
+        tracker = tick_events.new_tracker()
         lasting: list[tuple[float, report.Incident]] = []
         for now in range(0, 1000, 10):
             present = {('c', name): incident(id=name, time_s=0.0)

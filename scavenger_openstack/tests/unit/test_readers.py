@@ -31,7 +31,7 @@ from scavenger_openstack.agent import check
 from scavenger_openstack.agent.control_plane import directives
 from scavenger_openstack.agent.control_plane import host_token
 from scavenger_openstack.agent.events import history
-from scavenger_openstack.agent.events import recorder
+from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.agent.events import segments
 from scavenger_openstack.agent.events import sentences
 from scavenger_openstack.agent import status
@@ -106,7 +106,7 @@ STATUS = {
         'cpu_cores': 1.5, 'memory_bytes': 5, 'io_bytes_per_s': 1.0,
         'io_ops_per_s': 2.0, 'net_tx_bytes_per_s': 3.0}]}
 EVENTS = (
-    recorder.agent_event(1e9, 'started', 'one enforce', 7),
+    tick_events.agent_event(1e9, 'started', 'one enforce', 7),
     events.limit_event(1e9, 'set', Cap(VM, Knob.CPU_CORES, 0.5, 'one',
                                        'because'), original=2.0, lowest=0.5,
                        highest=0.7, since_s=9e8, why='why'),

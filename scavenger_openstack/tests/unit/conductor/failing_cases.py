@@ -24,7 +24,7 @@ import fixtures
 from sqlalchemy import event
 
 from scavenger_openstack.agent.control_plane import sync
-from scavenger_openstack.agent.events import recorder
+from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.agent.events import store
 from scavenger_openstack.conductor.nova import elsewhere
 from scavenger_openstack.conductor import service
@@ -181,7 +181,7 @@ class Host:
                 self._directory / 'history', 2 ** 24, 2 ** 24),
             host=self.name, boot_id=f'boot-{self._boot}', version='1',
             sync_s=10.0)
-        self.tell(recorder.agent_event(now + self.ahead_s, 'started'),
+        self.tell(tick_events.agent_event(now + self.ahead_s, 'started'),
                   self._begun)
 
     def end(self) -> None:

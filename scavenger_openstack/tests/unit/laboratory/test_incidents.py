@@ -10,7 +10,7 @@ import pathlib
 import testtools
 
 from scavenger_openstack.agent.apply.actuator import Actuator
-from scavenger_openstack.agent.events import recorder
+from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.agent.loop import Loop
 from scavenger_openstack.algorithms import attribution
 from scavenger_openstack.algorithms.scavenger import scavenger
@@ -90,14 +90,14 @@ class IncidentsTest(testtools.TestCase):
                                         attribution.Controller)],
             leases, actuator, pathlib.Path('/nonexistent/stop'),
             require_watcher=False)
-        told, lines = recorder.new_tracker(), Lines(self)
+        told, lines = tick_events.new_tracker(), Lines(self)
         incidents = consistent.Incidents(self)
         while simulator.now < drawn.duration_s - 1e-9:
             simulator.advance(drawn.interval_s)
             now = simulator.now
             tick = loop.tick(now)
             incidents.follow(now, tick.decisions[attribution.Controller.name])
-            for event in recorder.of_tick(
+            for event in tick_events.of_tick(
                     told, now, WALL_S + now, tick.incidents,
                     actuator.in_force, {key: held.original.value for key, held
                                         in leases.held().items()}):

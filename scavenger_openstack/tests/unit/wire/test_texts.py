@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Iterator
 import functools
+import pathlib
 import re
 import sys
 from typing import Any
@@ -23,8 +24,9 @@ from oslo_config import cfg
 import testtools
 
 from scavenger_openstack.agent.control_plane import reports
-from scavenger_openstack.agent.events import recorder
+from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.agent.events import steady_clock
+from scavenger_openstack.agent.events import store
 from scavenger_openstack.agent import parts
 from scavenger_openstack.algorithms import flavor
 from scavenger_openstack.api import faults
@@ -236,7 +238,7 @@ class OfAgents(testtools.TestCase):
                 events.incident_event(
                     number, 'began', some[7], incident, number, [
                         (some[8], some[9], [number], [number])]),
-                recorder.agent_event(number, 'started', some[0]),
+                tick_events.agent_event(number, 'started', some[0]),
                 events.limit_event(
                     number, 'set', Cap(some[0], knob, some[1], some[2],
                                        some[3]),
@@ -263,7 +265,7 @@ class OfAgents(testtools.TestCase):
             conf.set_override('host', name, 'agent')
             error = self.assertRaises(
                 errors.ConfigError, parts.load_sync, conf,
-                lambda data: data,
+                lambda data: data, store.Store(pathlib.Path(), 0),
                 steady_clock.SteadyClock(0.0, 0.0))
             self.assertIn('[agent] host', str(error))
             self.assertTrue(str(error).isprintable())

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import testtools
 
 from scavenger_openstack.agent.events import history
-from scavenger_openstack.agent.events import recorder
+from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.agent.events import segments
 from scavenger_openstack.agent.events import sentences
 from scavenger_openstack.agent.events import store
@@ -37,7 +37,7 @@ TEXT = statuses.TEXT
 TIME = st.floats(0, 2.0 ** 37)
 
 EVENTS = (
-    st.builds(recorder.agent_event, TIME,
+    st.builds(tick_events.agent_event, TIME,
               st.sampled_from(['started', 'state', 'ended']), TEXT,
               st.integers(0, 2 ** 22))
     | st.builds(events.incident_event, TIME,

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 import logging
 import os
 import random
@@ -11,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+from typing import BinaryIO
 
 import fixtures
 
@@ -486,23 +488,56 @@ class StoreTest(stored.StoreTestCase):
         self.assertEqual(0o700, self.directory.stat().st_mode & 0o777)
 
     def test_two_threads(self) -> None:
-        """One adds while the other reports: each entry once, in order."""
-        kept = self.open(40_000, 40_000)
+        """Of two kinds, and only one of them is in both: each entry is
+        reported once, in order."""
+        kept = self.open(40_000, 64 * MIB)
         total, numbers = 3000, list[int]()
+        evidence = 0
 
         def add() -> None:
-            for number in range(total):
-                kept.add([kill(str(number))])
+            for number in range(total // 3):
+                kept.add([kill(str(number), '')])
+                kept.add_reports([statistics()])
+                kept.add([incident(1, number)])
+
         thread = threading.Thread(target=add)
         thread.start()
         while len(numbers) < total:
             run, entries = kept.batch(50, MIB)
             if entries:
                 numbers += [entry.sequence for entry in entries]
+                evidence += sum(bool(entry.evidence) for entry in entries
+                                if isinstance(entry, report.Incident))
                 kept.acknowledged(run, numbers[-1])
+            elif not thread.is_alive() and not kept.batch(1, 1)[1]:
+                break
         thread.join()
-        self.assertEqual(list(range(1, total + 1)), numbers)
         self.assertEqual([], self.lines)
+        self.assertEqual(0, kept.dropped)
+        self.assertEqual(list(range(1, total + 1)), numbers)
+        self.assertEqual(total // 3, evidence)
+
+    def test_what_is_added_while_a_report_is_read(self) -> None:
+        """It is reported with its measurements, by the next one."""
+        kept = self.open()
+        kept.add([kill()])
+        read = segments.lines
+
+        def lines(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
+            yield from read(file)
+            if not added:
+                added.append(1)
+                kept.add([incident(1)])
+            yield from read(file)
+
+        added: list[int] = []
+        with fixtures.MonkeyPatch(f'{segments.__name__}.lines', lines):
+            run, [entry] = kept.batch(9, MIB)
+        self.assertEqual([1], added)
+        kept.acknowledged(run, entry.sequence)
+        [entry] = self.drained(kept)
+        assert isinstance(entry, report.Incident)
+        self.assertEqual(1, len(entry.evidence))
 
     def test_limits_fit(self) -> None:
         """As many as the documentation has of so many MiB."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import testtools
 
-from scavenger_openstack.agent.events import recorder
+from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.agent import loop
 from scavenger_openstack.agent.metrics import totals
 from scavenger_openstack.decision import rates
@@ -121,7 +121,7 @@ class Totals(testtools.TestCase):
                                     incident('disk', outcome), 0.0)
               for what, outcome in (('began', 'open'), ('ended', 'ended'),
                                     ('ended', 'confirmed'))),
-            recorder.agent_event(0.0, 'started')])
+            tick_events.agent_event(0.0, 'started')])
         rows = self.rows()
         self.assertEqual([['cpu_cores', 'scavenger', 'removed', 1],
                           ['cpu_cores', 'scavenger', 'set', 2]],

@@ -9,7 +9,7 @@ from typing import Any
 import fixtures
 import testtools
 
-from scavenger_openstack.agent.events import recorder
+from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.agent.isolation import blind_isolation
 from scavenger_openstack.agent import loop
 from scavenger_openstack.algorithms.perfiso import perfiso
@@ -46,7 +46,7 @@ REMOVED = (f'2 limits removed: {UUID} cpu_cores has no limit, io_ops_per_s '
            'has no limit: {} (owner); see scavenger-agent history for each')
 
 
-class RecorderTest(limits.LimitsTestCase):
+class TickEventsTest(limits.LimitsTestCase):
 
     def setUp(self) -> None:
         super().setUp()
@@ -62,20 +62,20 @@ class RecorderTest(limits.LimitsTestCase):
         """A recorder that has told nothing yet."""
         self.events: list[Event] = []
         nothing: Any = None
-        self.recorder = recorder.Recorder(
+        self.tick_events = tick_events.TickEvents(
             self.leases, self.actuator,
             blind_isolation.BlindIsolation(
                 nothing, self.leases, perfiso.Params(), Mode.OFF),
             self.driver.ends.why, self.events.extend)
 
-    def told(self, *, here: bool = True, state: str = recorder.RUNNING,
+    def told(self, *, here: bool = True, state: str = tick_events.RUNNING,
              **more: Any) -> list[str]:
         """What the last tick adds to the log."""
         self.now += 1
         log = self.useFixture(fixtures.FakeLogger())
         sample = HostSample('h', 'b', self.now, self.now, (WorkloadSample(
             Workload(UUID, Priority.BACKGROUND)),) if here else ())
-        self.recorder.tick(loop.Tick(self.now, sample, **more), state, None,
+        self.tick_events.tick(loop.Tick(self.now, sample, **more), state, None,
                            ())
         return log.output.splitlines()
 
@@ -103,9 +103,9 @@ class RecorderTest(limits.LimitsTestCase):
     def test_it_ended_and_libvirt_does_not_say_why(self) -> None:
         self.machine.stop()
         self.tick()
-        for _ in range(int(recorder.WAIT_S)):
+        for _ in range(int(tick_events.WAIT_S)):
             self.assertEqual([], self.told(here=False))
-        self.assertEqual([REMOVED.format(recorder.NOT_THERE)],
+        self.assertEqual([REMOVED.format(tick_events.NOT_THERE)],
                          self.told(here=False))
 
     def test_it_was_started_again(self) -> None:
@@ -176,7 +176,7 @@ class RecorderTest(limits.LimitsTestCase):
         self.assertEqual([], self.told(lost=[CORES, OPS]))
         self.machine.stop()     # or virsh would be asked
         self.tick()
-        self.assertEqual([REMOVED.format(recorder.LOST)], self.told())
+        self.assertEqual([REMOVED.format(tick_events.LOST)], self.told())
 
     def test_the_agent_may_set_none(self) -> None:
         self.machine.stop()
@@ -211,7 +211,7 @@ class RecorderTest(limits.LimitsTestCase):
 
     def ended_lines(self) -> list[str]:
         log = self.useFixture(fixtures.FakeLogger())
-        self.recorder.end(self.now + 1, 0)
+        self.tick_events.end(self.now + 1, 0)
         return [line for line in log.output.splitlines()
                 if line.startswith('incident')]
 
@@ -234,7 +234,7 @@ class RecorderTest(limits.LimitsTestCase):
         self.machine.stop()
         self.leases.remove_all()
         log = self.useFixture(fixtures.FakeLogger())
-        self.recorder.end(self.now + 1, 0)
+        self.tick_events.end(self.now + 1, 0)
         self.assertEqual([REMOVED.format('the agent ends')],
                          log.output.splitlines())
 
@@ -246,7 +246,7 @@ class LogTest(testtools.TestCase):
         nothing: Any = None
         self.log = self.useFixture(fixtures.FakeLogger())
         self.events: list[Event] = []
-        self.recorder = recorder.Recorder(
+        self.tick_events = tick_events.TickEvents(
             nothing, nothing, nothing, nothing, self.events.extend)
 
     def limit(self, time_s: float, workload: str = '/a',
@@ -257,12 +257,12 @@ class LogTest(testtools.TestCase):
             lowest=value, highest=value, why=why)
 
     def test_it_is_bounded_and_the_history_has_all(self) -> None:
-        for _ in range(recorder.LOG_LINES + 50):
-            self.recorder.add([self.limit(0.0)])
-        self.assertEqual(recorder.LOG_LINES,
+        for _ in range(tick_events.LOG_LINES + 50):
+            self.tick_events.add([self.limit(0.0)])
+        self.assertEqual(tick_events.LOG_LINES,
                          self.log.output.count('limit set'))
-        self.assertEqual(recorder.LOG_LINES + 50, len(self.events))
-        self.recorder.add([self.limit(61.0)])
+        self.assertEqual(tick_events.LOG_LINES + 50, len(self.events))
+        self.tick_events.add([self.limit(61.0)])
         self.assertIn('within 60 s: 50; ', self.log.output)
 
     def test_the_limits_of_a_workload_have_one_line(self) -> None:
@@ -271,7 +271,7 @@ class LogTest(testtools.TestCase):
                  Knob.IO_BYTES_PER_S: 1e7}
         for time_s, what, why in ((1.0, 'removed', 'it ended'),
                                   (2.0, 'set', '')):
-            self.recorder.add([
+            self.tick_events.add([
                 self.limit(time_s, workload, knob, value, what, why)
                 for knob, value in knobs.items()
                 for workload in ('vm1', 'vm2')])
@@ -296,7 +296,7 @@ class AnsweredTest(testtools.TestCase):
 
     def answered(self, *incidents: Incident, owner: str = 'c'
                  ) -> tuple[str, ...]:
-        return recorder.answered_by(
+        return tick_events.answered_by(
             Cap('/a', Knob.CPU_CORES, 0.5, owner, 'r'),
             {('c', one.id): one for one in incidents})
 

@@ -53,7 +53,7 @@ WAIT_S = 3.0
 looks for that a few times a second."""
 
 
-class Recorder:
+class TickEvents:
     """Records what happened in each tick.
 
     :param ended: why the last run of that VM ended, ``None`` while that is not
