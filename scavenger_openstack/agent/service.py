@@ -19,9 +19,9 @@ from oslo_config import cfg
 from oslo_log import log
 
 from scavenger_openstack.agent.apply import actuator as actuator_
-from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.agent.events import steady_clock
 from scavenger_openstack.agent.events import store
+from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.agent import instances
 from scavenger_openstack.agent.isolation import blind_isolation as isolation_
 from scavenger_openstack.agent.lease import claims

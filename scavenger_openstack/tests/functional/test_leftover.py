@@ -11,8 +11,8 @@ import time
 
 import fixtures
 
-from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.agent.events import sentences
+from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.algorithms.scavenger import leftover
 from scavenger_openstack.algorithms.scavenger import scavenger

@@ -11,8 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 import testtools
 
-from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.agent.events import sentences
+from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.algorithms.scavenger import leftover
 from scavenger_openstack import events
 from scavenger_openstack.events import Event

@@ -31,9 +31,9 @@ from scavenger_openstack.agent import check
 from scavenger_openstack.agent.control_plane import directives
 from scavenger_openstack.agent.control_plane import host_token
 from scavenger_openstack.agent.events import history
-from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.agent.events import segments
 from scavenger_openstack.agent.events import sentences
+from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.agent import status
 from scavenger_openstack.agent import windows
 from scavenger_openstack.api import auth

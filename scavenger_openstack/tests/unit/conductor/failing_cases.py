@@ -24,8 +24,8 @@ import fixtures
 from sqlalchemy import event
 
 from scavenger_openstack.agent.control_plane import sync
-from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.agent.events import store
+from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.conductor.nova import elsewhere
 from scavenger_openstack.conductor import service
 from scavenger_openstack.db import connect

@@ -24,9 +24,9 @@ from oslo_config import cfg
 import testtools
 
 from scavenger_openstack.agent.control_plane import reports
-from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.agent.events import steady_clock
 from scavenger_openstack.agent.events import store
+from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.agent import parts
 from scavenger_openstack.algorithms import flavor
 from scavenger_openstack.api import faults

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 import testtools
 
 from scavenger_openstack.agent.events import history
-from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.agent.events import segments
 from scavenger_openstack.agent.events import sentences
 from scavenger_openstack.agent.events import store
+from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.agent import names
 from scavenger_openstack.agent import private_files
 from scavenger_openstack import errors
