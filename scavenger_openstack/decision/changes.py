@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
-
 """What changed from one decision to the next.
 
-A recording holds these changes and a replay tells them, so that both can be
-compared line by line.
+A recording holds these changes and a replay prints them, so that both can be
+compared line by line.  What counts as a change is decided in :mod:`.events`.
 """
 
 from __future__ import annotations
@@ -69,14 +67,12 @@ def of_incidents(before: Mapping[tuple[str, str], Incident],
                  ) -> tuple[IncidentChange, ...]:
     """Return the incidents by controller and id that began, changed or
     ended: the numbers of an open incident move all the time."""
-    told = [IncidentChange(key[0], incident, False)
-            for key, incident in after.items()
-            if key not in before
-            or incident_changed(before[key], incident)]
-    told += [IncidentChange(key[0], incident, True)
-             for key, incident in before.items()
-             if key not in after]
-    return tuple(told)
+    return (*(IncidentChange(key[0], incident, False)
+              for key, incident in after.items()
+              if key not in before
+              or incident_changed(before[key], incident)),
+            *(IncidentChange(key[0], incident, True)
+              for key, incident in before.items() if key not in after))
 
 
 class Changes:
@@ -88,18 +84,18 @@ class Changes:
         self.incidents: Mapping[tuple[str, str], Incident] = {}
 
     def of(self, decided: Decided) -> Changed:
-        """What is different now from the last decision."""
+        """Return what is different now from the last decision."""
         would = would_by_key(decided.would)
         incidents = incidents_by_key(decided.decisions)
         changed = Changed(of_caps(self.wanted, decided.wanted),
                           of_caps(self.would, would),
                           of_incidents(self.incidents, incidents))
         self.wanted, self.would = decided.wanted, would
-        # Grounds are compared with those that were told: they drift.
-        told = {(incident.controller, incident.incident.id)
+        # Grounds are compared with those of the last change: they drift.
+        keys = {(incident.controller, incident.incident.id)
                 for incident in changed.incidents}
         self.incidents = {
-            key: incident if key in told
+            key: incident if key in keys
             or incident.grounds is self.incidents[key].grounds
             else dataclasses.replace(
                 incident, grounds=self.incidents[key].grounds)
@@ -107,7 +103,8 @@ class Changes:
         return changed
 
     def of_none(self) -> Changed:
-        """Nothing could be decided, and nothing may be limited."""
+        """Return what changes where nothing could be decided, and nothing
+        may be limited."""
         changed = Changed(of_caps(self.wanted, {}))
         self.wanted = {}
         return changed
@@ -124,28 +121,29 @@ def incidents_by_key(decisions: Mapping[str, Decision],
             for incident in decision.incidents}
 
 
-def told_incidents(decided: Decided) -> dict[tuple[str, str], Incident]:
-    """As :func:`incidents_by_key`, for operators: an action names those that
-    are limited, and says so where none is.
+def reported_incidents(decided: Decided) -> dict[tuple[str, str], Incident]:
+    """Return incidents as :func:`incidents_by_key`, for operators: an action
+    names the workloads that are limited, and has that none is.
 
-    Controllers do not know of that, and recordings hold what they said.
+    Controllers do not know of that, and recordings hold their incidents.
     """
     return {
         key: incident if not incident.action.startswith(LIMIT)
-        else dataclasses.replace(incident, action=_told_action(
+        else dataclasses.replace(incident, action=_reported_action(
             decided, key[0], incident))
         for key, incident in incidents_by_key(decided.decisions).items()}
 
 
 def knob_of(incident: Incident) -> Knob | None:
-    """The knob that answers an incident; ``None`` where that is not known."""
+    """Return the knob that answers an incident, ``None`` where it is not
+    known."""
     knob = KNOB_TO_LIMIT.get(incident.signal)
     name = incident.signal.partition(' ')[0]    # of a device, perhaps
     return (knob if knob is not None
             else Knob(name) if name in set(Knob) else None)
 
 
-def _told_action(decided: Decided, controller: str, incident: Incident
+def _reported_action(decided: Decided, controller: str, incident: Incident
                  ) -> str:
     knob = knob_of(incident)
     if controller in decided.observed or (

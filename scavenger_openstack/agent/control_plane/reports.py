@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a host has to say, in the words of the wire."""
+"""The parts of a report: workloads, facts, and how it is encoded."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tells the conductor what happened here, and follows what it answers.
+"""Reports to the conductor what happened here, and follows its answers.
 
 A thread of its own calls every ``sync_s`` seconds; the tick only leaves
 references for it.  Without an answer everything goes on as before: what is to
-be told waits on disk, the last directives hold.
+be reported stays on disk, the last directives hold.
 """
 
 from __future__ import annotations
@@ -145,9 +145,9 @@ class Sync:
                 calls.start(self._thread)
 
     def stop(self, failed: bool = False) -> None:
-        """Tell the rest, if that is possible now; else it waits on disk.
+        """Report the rest, if that is possible now; else it stays on disk.
 
-        :param failed: the agent was not told to end
+        :param failed: the agent ends by itself
         """
         self._failed = failed
         self._stop.set()

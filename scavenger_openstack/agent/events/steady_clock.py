@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The time of what is reported, by a clock that nobody sets.
+"""The time of events, by a clock that is never set.
 
 The wall clock may be set while the agent runs, and be wrong when it starts.
 This one goes on with CLOCK_BOOTTIME, and is the conductor's where the two
@@ -21,7 +21,8 @@ leap second."""
 
 
 class SteadyClock:
-    """
+    """Returns UNIX times that go on with CLOCK_BOOTTIME.
+
     :param now: CLOCK_BOOTTIME in seconds
     :param wall_s: UNIX time by then
     """
@@ -30,9 +31,9 @@ class SteadyClock:
         self._offset_s = wall_s - now
 
     def answered(self, time_s: float, began_s: float, ended_s: float) -> None:
-        """The conductor has said its time.
+        """Follow the conductor's time.
 
-        :param time_s: UNIX time, 0 where it does not say
+        :param time_s: UNIX time, 0 where the answer has none
         :param began_s: CLOCK_BOOTTIME when it was asked
         :param ended_s: and when the answer was there
         """
@@ -42,7 +43,8 @@ class SteadyClock:
             self._offset_s = (least_s + most_s) / 2
 
     def behind_s(self, now: float, wall_s: float) -> float:
-        """How far the wall clock is behind this one; 0 where they agree."""
+        """Return how far the wall clock is behind this one, 0 where they
+        agree."""
         behind_s = now + self._offset_s - wall_s
         return behind_s if abs(behind_s) >= STEP_S else 0.0
 

@@ -45,7 +45,7 @@ LOG_WINDOW_S = 60.0
 RUNNING = 'running'
 """The state of an agent that may set limits."""
 STOPPED = 'stopped: '
-"""How that of one begins that an operator has stopped."""
+"""How the state begins of an agent that an operator has stopped."""
 LOST = 'the watcher could not restore it any more'
 NOT_THERE = 'it is no longer there'
 WAIT_S = 3.0

@@ -23,6 +23,7 @@ import sys
 import threading
 from typing import Any
 
+from scavenger_openstack.agent.events import segments
 from scavenger_openstack.agent.events import store
 from scavenger_openstack.conductor import periodic
 from scavenger_openstack.conductor import service
@@ -187,9 +188,18 @@ class Agent:
             self.host = before
 
     def waiting(self) -> int:
-        """How many lines there are, of entries of all runs."""
-        return sum(path.read_bytes().count(b'\n')
-                   for path in self._directory.glob('*.events'))
+        """How many events are not acknowledged yet."""
+        try:
+            done = codec.decode((self._directory / store.POSITION).read_bytes(
+                ), store.Position, 1024)
+        except FileNotFoundError:
+            return 0
+        return sum(
+            parsed is not None and (segment.run, parsed[0]) > (
+                done.run, done.sequence)
+            for segment in segments.segments(self._directory, 'events')
+            for parsed in map(segments.parse, segment.path.read_bytes(
+                ).splitlines(keepends=True)))
 
     def report(self, now: float) -> wire.Report:
         return codec.decode(self._ask(now=now) or b'', wire.Report,
