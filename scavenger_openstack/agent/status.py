@@ -302,11 +302,6 @@ def _title(document: Mapping[str, Any]) -> str:
         ) if document['stale'] else IN_FORCE
 
 
-def shown(lines: str) -> str:
-    """Lines that say what they hold."""
-    return '\n'.join(map(printable, lines.split('\n')))
-
-
 def _facts(facts: Mapping[str, Any]) -> str:
     if 'fault' in facts:
         return f'; FAILED: {facts["fault"]}'
