@@ -48,8 +48,8 @@ def answer(data: bytes) -> bytes:
 def main() -> int:
     load = parts.load_sync
 
-    def with_files(conf: Any, call: object, *given: Any) -> Any:
-        return load(conf, answer, *given)
+    def with_files(conf: Any, call: object, store: Any, clock: Any) -> Any:
+        return load(conf, answer, store, clock)
 
     parts.load_sync = with_files
     return (agent.main() if sys.argv[1:2] == ['run'] else standalone.main())

@@ -207,7 +207,7 @@ class StoreTest(stored.StoreTestCase):
             incident(), cause='x' * report.MAX_ENTRY_BYTES)])
         self.assertEqual([1], [entry.sequence
                                for entry in kept.batch(9, MIB)[1]])
-        self.assertEqual(2, str(self.lines).count('left out'), self.lines)
+        self.assertEqual(2, str(self.lines).count('left out'))
 
     def test_killed_at_any_time(self) -> None:
         """What was added is reported, and what was acknowledged is not
