@@ -31,15 +31,21 @@ def make_directory(directory: pathlib.Path,
     for _ in range(2):
         with contextlib.suppress(FileExistsError):
             directory.mkdir(mode=0o700)
-            owner = above.stat()
-            if os.geteuid() == 0:
-                os.chown(directory, owner.st_uid, owner.st_gid,
-                         follow_symlinks=False)
+            _give(directory, above)
         info = directory.lstat()
         if stat.S_ISDIR(info.st_mode) and _only_owners_write(info, directory):
             return
         move_aside(directory, _foreign(info), warn)
     raise OSError(0, 'others write there')
+
+
+def _give(what: pathlib.Path | int, directory: pathlib.Path) -> None:
+    """Give what was made the owner of the directory that it is in, if this
+    process may: an agent may be another user's later."""
+    with contextlib.suppress(PermissionError):
+        owner = directory.stat()
+        if os.geteuid() == 0:
+            os.chown(what, owner.st_uid, owner.st_gid)
 
 
 def why_not(path: pathlib.Path) -> str:
@@ -61,9 +67,7 @@ def create(path: pathlib.Path) -> int:
     """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND
                  | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    if os.geteuid() == 0:
-        owner = path.parent.stat()
-        os.fchown(fd, owner.st_uid, owner.st_gid)
+    _give(fd, path.parent)
     return fd
 
 

@@ -478,6 +478,27 @@ class StoreTest(stored.StoreTestCase):
             kept.close()
             self.directory.chmod(0o777)
 
+    def test_a_directory_of_another_user(self) -> None:
+        """Its files are that user's, as far as root may give files away."""
+        if os.geteuid() != 0:
+            self.skipTest('only root can give files away')
+        os.chown(self.top, 65534, 65534)
+        self.open().add([kill()])
+        self.assertEqual({65534}, {path.stat().st_uid for path in (
+            self.directory, *self.files())})
+        for path in self.files():
+            path.unlink()
+
+        def refuse(*args: object) -> None:
+            raise PermissionError(1, 'Operation not permitted')
+
+        # As of a process without CAP_CHOWN.
+        with fixtures.MonkeyPatch('os.chown', refuse):
+            kept = self.open()
+            kept.add([kill()])
+        self.assertEqual(('', [0]), (kept.fault, [
+            path.stat().st_uid for path in self.files()]))
+
     def test_no_other_user_reads_it(self) -> None:
         kept = self.open()
         kept.add([kill()])
