@@ -281,25 +281,26 @@ def _document(places: agent_places.Places) -> tuple[dict[str, Any], float]:
 def show_history(places: agent_places.Places, since: str | None, *,
                  as_json: bool) -> int:
     """Print what happened, oldest first."""
-    from scavenger_openstack.agent import history
+    from scavenger_openstack.agent.events import history
+    from scavenger_openstack.agent.events import sentences
     wall_s = time.time()
-    reader = history.Reader(places.history_file)
+    reader = history.Reader(places.history_dir)
     since_s = history.since(since, wall_s) if since else 0.0
     empty = True
     try:
         for event in reader.events(since_s):
             empty = False
-            print(text.json_line(history.as_line(event, reader.names))
-                  if as_json else history.line(event, reader.names))
+            print(history.as_json(event, reader.names)
+                  if as_json else sentences.line(event, reader.names))
         sys.stdout.flush()
     except BrokenPipeError:
         return ending.unread()
     if empty:
-        ending.print_line(PROG, f'{places.history_file}: nothing'
+        ending.print_line(PROG, f'{places.history_dir}: nothing'
                           + (f' since {since}' if since else ' yet'))
     if reader.unreadable:
         ending.print_line(
-            PROG, f'{places.history_file}: {reader.unreadable} lines cannot '
+            PROG, f'{places.history_dir}: {reader.unreadable} lines cannot '
             'be read and are left out')
     return 0
 

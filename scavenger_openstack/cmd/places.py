@@ -26,7 +26,7 @@ UNREADABLE = '\ufffd'
 """What stands for bytes that are not UTF-8, or that no path has."""
 
 NEEDED = (('DEFAULT', 'state_dir'), ('agent', 'stop_file'),
-          ('agent', 'history_file'))
+          ('agent', 'history_dir'))
 
 
 class Places(NamedTuple):
@@ -36,7 +36,7 @@ class Places(NamedTuple):
 
     state_dir: pathlib.Path
     stop_file: pathlib.Path
-    history_file: pathlib.Path
+    history_dir: pathlib.Path
     proc: str
     guessed: bool = False
 
@@ -48,7 +48,7 @@ def of(conf: cfg.ConfigOpts) -> Places:
     """
     return Places(_absolute(conf_package.state_dir(conf)),
                   _absolute(conf_package.stop_file(conf)),
-                  _absolute(conf_package.history_file(conf)),
+                  _absolute(conf_package.history_dir(conf)),
                   os.path.join(conf.root_dir, 'proc'))
 
 

@@ -41,7 +41,7 @@ KEEP_ROWS = 200_000
 """What stays in the database of one host, which has no administrator."""
 
 NEEDED = ('alembic', 'bcrypt', 'flask', 'jsonschema', 'microversion_parse',
-          'msgspec', 'oslo_middleware', 'oslo_policy', 'sqlalchemy')
+          'oslo_middleware', 'oslo_policy', 'sqlalchemy')
 """Packages of the control plane."""
 
 

@@ -78,7 +78,7 @@ class Checks(upgradecheck.UpgradeCommands):
             lambda host, now_s: now_s - host['last_seen_s'] > SILENT_S, (
                 f'without a report for {SILENT_S / amounts.HOUR_S:.0f} h or '
                 'ever. Look at "conductor" in "scavenger-agent status --json" '
-                'there; what they have to report waits in their spools. '
+                'there; what they have to report waits on their disks. '
                 '"scavenger-manage host remove" removes those that are gone.'
             ))
 

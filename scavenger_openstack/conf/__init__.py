@@ -300,13 +300,13 @@ def stop_file(conf: cfg.ConfigOpts) -> pathlib.Path:
     return _kept(conf, conf.agent.stop_file, conf_agent.DEFAULT_STOP_FILE)
 
 
-def history_file(conf: cfg.ConfigOpts) -> pathlib.Path:
-    return _kept(conf, conf.agent.history_file,
-                 conf_agent.DEFAULT_HISTORY_FILE)
+def history_dir(conf: cfg.ConfigOpts) -> pathlib.Path:
+    """Where events are kept."""
+    return _kept(conf, conf.agent.history_dir, conf_agent.DEFAULT_HISTORY_DIR)
 
 
 def sync_dir(conf: cfg.ConfigOpts) -> pathlib.Path:
-    """Return the directory of the spool and of the last directives."""
+    """Return the directory of the last directives."""
     return _kept(conf, None, DEFAULT_SYNC_DIR)
 
 

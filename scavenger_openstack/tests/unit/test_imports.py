@@ -22,7 +22,7 @@ LEVELS = {
     '': 0, 'types': 0, 'errors': 0, 'command_line': 0, 'wire': 0,
     'restore': 0, 'amounts': 0, 'host_names': 0, 'log_once': 0, 'text': 0,
     'typed_amounts': 0, 'knobs': 0, 'outcomes': 0, 'grounds': 0, 'plot': 0,
-    'algorithms': 1, 'decision': 1,
+    'events': 0, 'algorithms': 1, 'decision': 1,
     'metrics': 1, 'conf': 2, 'rpc': 2, 'db': 2, 'drivers': 2, 'recording': 2,
     'simulator': 2,
     'agent': 3, 'conductor': 3, 'api': 3, 'nova': 3, 'osc': 3,
@@ -92,7 +92,7 @@ The two frames, options and log, have more: what is handed the options
 names their type, and level 2 and above may log.
 """
 
-PURE = ('algorithms', 'decision')
+PURE = ('algorithms', 'decision', 'events')
 
 IMPURE = {'asyncio', 'ctypes', 'datetime', 'glob', 'io', 'logging',
           'multiprocessing', 'os', 'pathlib', 'random', 'select', 'shutil',
@@ -264,7 +264,10 @@ class Imports(testtools.TestCase):
             if found.ours:
                 fine = room(target_module(found)) in (
                     'types', 'outcomes', 'grounds', 'knobs', *PURE
-                    ) or target_module(found) in ('wire.fit', 'wire.profile')
+                    ) or target_module(found) in (
+                        'wire.fit', 'wire.profile') or (
+                    room(found.module), target_module(found)) == (
+                        'events', 'wire.report')
             elif found.top == 'numpy':
                 fine = found.module.startswith('algorithms.attribution'
                                                ) and found.lazy

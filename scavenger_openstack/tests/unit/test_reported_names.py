@@ -11,6 +11,7 @@ import urllib.parse
 import fixtures
 
 from scavenger_openstack.agent.control_plane import sync as agent
+from scavenger_openstack.agent.events import store
 from scavenger_openstack.algorithms.cpi2 import cpi2
 from scavenger_openstack.conductor import directives
 from scavenger_openstack.conductor import sync as conductor
@@ -51,11 +52,12 @@ class Odd(cloud.Api):
     def setUp(self) -> None:
         super().setUp()
         self.wishes = directives.Wishes()
+        directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         self.agent = agent.make(
-            self.answer, pathlib.Path(self.useFixture(
-                fixtures.TempDir()).path), host=HOST, boot_id=BOOT,
-            version='1', sync_s=10.0, spool_bytes=2 ** 20)
-        self.addCleanup(self.agent.spool.close)
+            self.answer, directory, store.Store(
+                directory / 'history', 2 ** 20, 2 ** 20), host=HOST,
+            boot_id=BOOT, version='1', sync_s=10.0)
+        self.addCleanup(self.agent.store.close)
         self.workloads = [
             *(Workload(name, Priority.BACKGROUND) for name in NAMES),
             # As many as make a specification.

@@ -14,10 +14,9 @@ from typing import Any
 import fixtures
 import testtools
 
-from scavenger_openstack.agent import history
+from scavenger_openstack.agent.events import sentences
 from scavenger_openstack.agent import names
 from scavenger_openstack.agent.profiling import budget
-from scavenger_openstack.agent.profiling.event import ProfilingEvent
 from scavenger_openstack.agent.profiling import process
 from scavenger_openstack.agent.profiling import profiling
 from scavenger_openstack.amounts import DAY_S
@@ -28,6 +27,7 @@ from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
+from scavenger_openstack.wire import report
 
 WEB = Workload(id='web', priority=Priority.FOREGROUND, vcpus=1.0,
                instance='u-web')
@@ -219,8 +219,7 @@ class WhileItIsMeasured(testtools.TestCase):
 class Lines(testtools.TestCase):
 
     def test_history(self) -> None:
-        event = ProfilingEvent(1e9, 'measured', 'id', 'web', 7.5,
-                               profile='{}')
-        self.assertEqual(event, history.of_line(
-            history.as_line(event, names.Names())))
-        self.assertIn('7.5 s', history.line(event, names.Names()))
+        event = report.Profiling(
+            sequence=1, time_s=1e9, what='measured', id='id', workload='web',
+            seconds=7.5, profile='{}')
+        self.assertIn('7.5 s', sentences.line(event, names.Names()))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Why limits were removed, as the log and the history say it."""
+"""What the events of a tick say, and what of it the log has."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from typing import Any
 import fixtures
 import testtools
 
-from scavenger_openstack.agent import history
+from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.agent.isolation import blind_isolation
-from scavenger_openstack.agent import journal
 from scavenger_openstack.agent import loop
-from scavenger_openstack.agent import transitions
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.decision import decider
 from scavenger_openstack.decision import orders
@@ -21,6 +19,8 @@ from scavenger_openstack.decision import removal
 from scavenger_openstack.decision import settle
 from scavenger_openstack.drivers.base import MADE_AGAIN
 from scavenger_openstack.drivers.libvirt import domain_cache
+from scavenger_openstack import events
+from scavenger_openstack.events import Event
 from scavenger_openstack.grounds import Ground
 from scavenger_openstack.grounds import GroundKind
 from scavenger_openstack.tests.unit.agent import limits
@@ -38,13 +38,15 @@ from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
+from scavenger_openstack.wire import report
 
+ID = 'a' * 32
 WISHES = ((CORES, 0.5), (OPS, 100.0))
 REMOVED = (f'2 limits removed: {UUID} cpu_cores has no limit, io_ops_per_s '
            'has no limit: {} (owner); see scavenger-agent history for each')
 
 
-class JournalTest(limits.LimitsTestCase):
+class TickEventsTest(limits.LimitsTestCase):
 
     def setUp(self) -> None:
         super().setUp()
@@ -57,24 +59,24 @@ class JournalTest(limits.LimitsTestCase):
         self.assertIn('2 limits set', line)
 
     def begin(self) -> None:
-        """A journal that has told nothing yet."""
-        written = history.History(self.libvirtd.path / 'history', 2**20)
-        self.addCleanup(written.close)
+        """A recorder that has told nothing yet."""
+        self.events: list[Event] = []
         nothing: Any = None
-        self.journal = journal.Journal(
-            written, self.leases, self.actuator,
+        self.tick_events = tick_events.TickEvents(
+            self.leases, self.actuator,
             blind_isolation.BlindIsolation(
                 nothing, self.leases, perfiso.Params(), Mode.OFF),
-            self.driver.ends.why)
+            self.driver.ends.why, self.events.extend)
 
-    def told(self, *, here: bool = True, state: str = journal.RUNNING,
+    def told(self, *, here: bool = True, state: str = tick_events.RUNNING,
              **more: Any) -> list[str]:
         """What the last tick adds to the log."""
         self.now += 1
         log = self.useFixture(fixtures.FakeLogger())
         sample = HostSample('h', 'b', self.now, self.now, (WorkloadSample(
             Workload(UUID, Priority.BACKGROUND)),) if here else ())
-        self.journal.tick(loop.Tick(self.now, sample, **more), state, None, ())
+        self.tick_events.tick(loop.Tick(self.now, sample, **more), state, None,
+                           ())
         return log.output.splitlines()
 
     def ends(self, how: str) -> None:
@@ -101,9 +103,9 @@ class JournalTest(limits.LimitsTestCase):
     def test_it_ended_and_libvirt_does_not_say_why(self) -> None:
         self.machine.stop()
         self.tick()
-        for _ in range(int(journal.WAIT_S)):
+        for _ in range(int(tick_events.WAIT_S)):
             self.assertEqual([], self.told(here=False))
-        self.assertEqual([REMOVED.format(journal.NOT_THERE)],
+        self.assertEqual([REMOVED.format(tick_events.NOT_THERE)],
                          self.told(here=False))
 
     def test_it_was_started_again(self) -> None:
@@ -174,7 +176,7 @@ class JournalTest(limits.LimitsTestCase):
         self.assertEqual([], self.told(lost=[CORES, OPS]))
         self.machine.stop()     # or virsh would be asked
         self.tick()
-        self.assertEqual([REMOVED.format(journal.LOST)], self.told())
+        self.assertEqual([REMOVED.format(tick_events.LOST)], self.told())
 
     def test_the_agent_may_set_none(self) -> None:
         self.machine.stop()
@@ -203,37 +205,86 @@ class JournalTest(limits.LimitsTestCase):
         """What is told of an incident of a controller that enforces."""
         fixed = Fixed('owner')
         fixed.decision = Decision(incidents=(Incident(
-            'i', 1.0, 'h', 'v', signal, 2.0, 1.5, 'cache', **incident),))
+            ID, 1.0, 'h', 'v', signal, 2.0, 1.5, 'cache', **incident),))
         return self.told(decided=settle.settle(decider.Decider(
             [(fixed, Mode.ENFORCE)]).propose_from(Rates(1.0, 1.0, ())), {}))
 
     def ended_lines(self) -> list[str]:
         log = self.useFixture(fixtures.FakeLogger())
-        self.journal.end(self.now + 1, 0)
+        self.tick_events.end(self.now + 1, 0)
         return [line for line in log.output.splitlines()
                 if line.startswith('incident')]
 
     def test_a_limit_says_which_incidents_it_answers(self) -> None:
         """Only that of its knob, and of the controller that set it."""
-        for signal, answered in (('cpi', ('i',)), ('io_wait', ())):
+        for signal, answered in (('cpi', [ID]), ('io_wait', [])):
             self.begin()
             self.decided(signal, antagonists=(UUID,))
-            events = list(history.Reader(
-                self.libvirtd.path / 'history').events())[-3:]
+            events = self.events[-3:]
             self.assertEqual(['began', 'set', 'set'],
-                             [one.what for one in events])   # type: ignore
+                             [event.what for event in events
+                              if isinstance(event,
+                                            report.Limit | report.Incident)])
             self.assertEqual({Knob.CPU_CORES: answered,
-                              Knob.IO_OPS_PER_S: ()}, {
-                one.knob: one.incidents for one in events
-                if isinstance(one, transitions.LimitEvent)})
+                              Knob.IO_OPS_PER_S: []}, {
+                event.knob: event.incidents for event in events
+                if isinstance(event, report.Limit)})
 
     def test_the_agent_ends(self) -> None:
         self.machine.stop()
         self.leases.remove_all()
         log = self.useFixture(fixtures.FakeLogger())
-        self.journal.end(self.now + 1, 0)
+        self.tick_events.end(self.now + 1, 0)
         self.assertEqual([REMOVED.format('the agent ends')],
                          log.output.splitlines())
+
+
+class LogTest(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        nothing: Any = None
+        self.log = self.useFixture(fixtures.FakeLogger())
+        self.events: list[Event] = []
+        self.tick_events = tick_events.TickEvents(
+            nothing, nothing, nothing, nothing, self.events.extend)
+
+    def limit(self, time_s: float, workload: str = '/a',
+              knob: Knob = Knob.CPU_CORES, value: float = 0.5,
+              what: str = 'set', why: str = '') -> Event:
+        return events.limit_event(
+            time_s, what, Cap(workload, knob, value, 'o', 'r'),
+            lowest=value, highest=value, why=why)
+
+    def test_it_is_bounded_and_the_history_has_all(self) -> None:
+        for _ in range(tick_events.LOG_LINES + 50):
+            self.tick_events.add([self.limit(0.0)])
+        self.assertEqual(tick_events.LOG_LINES,
+                         self.log.output.count('limit set'))
+        self.assertEqual(tick_events.LOG_LINES + 50, len(self.events))
+        self.tick_events.add([self.limit(61.0)])
+        self.assertIn('within 60 s: 50; ', self.log.output)
+
+    def test_the_limits_of_a_workload_have_one_line(self) -> None:
+        """As after a reboot of a VM; the history has a line for each."""
+        knobs = {Knob.CPU_CORES: 0.5, Knob.MEMORY_BYTES: 64.0 * 2 ** 20,
+                 Knob.IO_BYTES_PER_S: 1e7}
+        for time_s, what, why in ((1.0, 'removed', 'it ended'),
+                                  (2.0, 'set', '')):
+            self.tick_events.add([
+                self.limit(time_s, workload, knob, value, what, why)
+                for knob, value in knobs.items()
+                for workload in ('vm1', 'vm2')])
+        self.assertEqual([line for workload in ('vm1', 'vm2') for line in (
+            f'3 limits removed: {workload} cpu_cores has no limit, '
+            'memory_bytes has no limit, io_bytes_per_s has no limit: it '
+            'ended (o); see scavenger-agent history for each',
+            f'3 limits set: {workload} cpu_cores = 0.5 cores, memory_bytes = '
+            '64 MiB, io_bytes_per_s = 10 MB/s (o); see scavenger-agent '
+            'history for each')], sorted(
+                self.log.output.splitlines(), key=lambda line: (
+                    'vm2' in line, 'set' in line.split(':')[0])))
+        self.assertEqual(12, len(self.events))
 
 
 class AnsweredTest(testtools.TestCase):
@@ -245,7 +296,7 @@ class AnsweredTest(testtools.TestCase):
 
     def answered(self, *incidents: Incident, owner: str = 'c'
                  ) -> tuple[str, ...]:
-        return journal.answered_by(
+        return tick_events.answered_by(
             Cap('/a', Knob.CPU_CORES, 0.5, owner, 'r'),
             {('c', one.id): one for one in incidents})
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is different since the last tick, for the log and the history."""
+"""Records the events of each tick: logs them, and passes them on."""
 
 from __future__ import annotations
 
@@ -12,15 +12,19 @@ from collections.abc import Sequence
 import os
 import time
 
+from oslo_log import log
+
 from scavenger_openstack.agent.apply import actuator as actuator_
 from scavenger_openstack.agent import base
-from scavenger_openstack.agent import history as history_
+from scavenger_openstack.agent.events import sentences
 from scavenger_openstack.agent import loop as loop_
-from scavenger_openstack.agent import transitions
 from scavenger_openstack.algorithms.perfiso import perfiso
+from scavenger_openstack.algorithms.scavenger import leftover
 from scavenger_openstack.decision.changes import knob_of
 from scavenger_openstack.decision import removal
 from scavenger_openstack.drivers.base import MADE_AGAIN
+from scavenger_openstack import events as events_
+from scavenger_openstack.events import Event
 from scavenger_openstack.types import Action
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import HostSample
@@ -28,11 +32,20 @@ from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Value
+from scavenger_openstack.wire import fit
+from scavenger_openstack.wire import report
+
+LOG = log.getLogger(__name__)
+
+LOG_LINES = 100
+LOG_WINDOW_S = 60.0
+"""So many lines go to the log in so many seconds; the history has the rest.
+"""
 
 RUNNING = 'running'
 """The state of an agent that may set limits."""
 STOPPED = 'stopped: '
-"""How that of one begins that an operator has stopped."""
+"""How the state begins of an agent that an operator has stopped."""
 LOST = 'the watcher could not restore it any more'
 NOT_THERE = 'it is no longer there'
 WAIT_S = 3.0
@@ -40,79 +53,110 @@ WAIT_S = 3.0
 looks for that a few times a second."""
 
 
-class Journal:
-    """Writes what happened in each tick.
+class TickEvents:
+    """Records what happened in each tick.
 
     :param ended: why the last run of that VM ended, ``None`` while that is not
         known; '' of other workloads
-    :param report: gets what is written, too
+    :param add: takes events
+    :param add_lasting: takes entries that only the control plane wants, of
+        incidents that go on
+    :param evidence: see :meth:`.events.Tracker.incidents`
+    :param wall_s: returns the UNIX time of what happens now
     """
 
-    def __init__(self, history: history_.History, leases: base.Leases,
-                 actuator: actuator_.Actuator,
+    def __init__(self, leases: base.Leases, actuator: actuator_.Actuator,
                  isolation: base.Isolation,
                  ended: Callable[[str], str | None],
-                 report: Callable[[Sequence[transitions.Event]], None]
-                 = lambda events: None) -> None:
-        self._history = history
-        self._report = report
+                 add: Callable[[Sequence[Event]], None],
+                 add_lasting: Callable[[Sequence[Event]], None]
+                 = lambda events: None,
+                 evidence: Callable[[str, Incident], events_.Evidence]
+                 = lambda controller, incident: (),
+                 wall_s: Callable[[], float] = time.time) -> None:
+        self._add = add
+        self._add_lasting = add_lasting
+        self._evidence = evidence
+        self._wall_s = wall_s
         self._leases = leases
         self._actuator = actuator
         self._isolation = isolation
         self._ended = ended
-        self._transitions = transitions.Transitions()
+        self._tracker = new_tracker()
         self._gone: dict[KnobKey, str] = {}
         self._held: set[KnobKey] = set()
         self._went: dict[KnobKey, float] = {}
         self._lost: Collection[KnobKey] = ()
         self._state = ''
+        self._window_s = 0.0
+        self._lines = 0
         self.in_force: Mapping[KnobKey, Cap] = {}
         """The limits of the last tick, those of the fast loop among them."""
 
-    def add(self, events: Sequence[transitions.Event]) -> None:
-        """Log, write and hand on what happened."""
-        self._history.add(events)
-        self._report(events)
+    def add(self, events: Sequence[Event]) -> None:
+        """Log events and pass them on."""
+        if events:
+            self._log(events)
+            self._add(events)
+
+    def _log(self, events: Sequence[Event]) -> None:
+        now_s = events[0].time_s
+        if not 0 <= now_s - self._window_s < LOG_WINDOW_S:
+            if self._lines > LOG_LINES:
+                LOG.info('more changes of limits and incidents within %.0f '
+                         's: %d; see scavenger-agent history', LOG_WINDOW_S,
+                         self._lines - LOG_LINES)
+            self._window_s, self._lines = now_s, 0
+        for sentence in sentences.sentences([
+                event for event in events if isinstance(
+                    event, report.Limit | report.Incident
+                    | report.Profiling)]):
+            self._lines += 1
+            if self._lines <= LOG_LINES:
+                LOG.info('%s', sentence)
 
     def begin(self, modes: str) -> None:
-        self.add([transitions.AgentEvent(
-            time.time(), 'started', modes, os.getpid())])
+        self.add([agent_event(self._wall_s(), 'started', modes,
+                              os.getpid())])
 
     def tick(self, tick: loop_.Tick, state: str, cpu_set: str | None,
              kills: Iterable[tuple[float, Action, int]]) -> None:
-        """Log and write what is different since the last one.
+        """Record what is different since the last one.
 
         :param cpu_set: what the fast loop has set
         :param kills: of the last ticks, with the time of each
         """
-        wall_s = time.time()
+        wall_s = self._wall_s()
         held = self._leases.held()
         pending = self._actuator.pending
         self._gone = {**{key: why for key, why in self._gone.items()
                          if key in pending}, **self._actuator.gone}
-        events: list[transitions.Event] = []
+        events: list[Event] = []
         if state != self._state:
-            events.append(transitions.AgentEvent(wall_s, 'state', state))
+            events.append(agent_event(wall_s, 'state', state))
             self._state = state
         in_force = self.in_force = limits_in(
             self._actuator.in_force,
             [key for key in held if key[1] is Knob.CPU_SET
              and self._isolation.owns(key)],
             perfiso.Controller.name, cpu_set)
+        # A recording that is played has a clock of its own.
+        now = tick.time_s if tick.sample is None else tick.sample.time_s
         events += of_tick(
-            # A recording that is played has a clock of its own.
-            self._transitions,
-            tick.time_s if tick.sample is None else tick.sample.time_s,
-            wall_s,
+            self._tracker, now, wall_s,
             # Not known is not over.
             None if tick.sample is None else tick.incidents, in_force,
             {key: state.original.value for key, state in held.items()},
             lambda cap: self._why(cap, state, tick),
-            pending | self._unexplained(tick, held))
-        events += [transitions.KillEvent(wall_s, action, count)
-                   for time_s, action, count in kills
-                   if time_s == tick.time_s]
+            pending | self._unexplained(tick, held), self._evidence)
+        events += [report.Kill(
+            sequence=1, time_s=fit.time_s(wall_s),
+            workload=fit.name(action.workload), processes=count,
+            owner=fit.name(action.owner), reason=fit.sentence(action.reason))
+            for time_s, action, count in kills if time_s == tick.time_s]
         self.add(events)
+        if lasting := list(self._tracker.lasting(now, wall_s)):
+            self._add_lasting(lasting)
         self._lost = tick.lost
 
     def _why(self, cap: Cap, state: str, tick: loop_.Tick) -> str:
@@ -151,41 +195,60 @@ class Journal:
                 and self._ended(key[0]) is None}
 
     def end(self, now: float, problems: int) -> None:
-        """What the loop's end removed; what is left is the watcher's."""
-        wall_s = time.time()
+        """Record what the loop's end removed; what is left is the watcher's.
+        """
+        wall_s = self._wall_s()
         held = self._leases.held()
         self.add([
-            *self._transitions.limits(
+            *self._tracker.limits(
                 now, wall_s, {},
                 {key: state.original.value for key, state in held.items()},
                 lambda _: 'the agent ends'),
-            *self._transitions.incidents(now, wall_s, {}),
-            transitions.AgentEvent(
+            *self._tracker.incidents(now, wall_s, {},
+                                     evidence=self._evidence),
+            agent_event(
                 wall_s, 'ended', f'limits not removed: {problems}, '
                 'scavenger-restore tries again' if problems else '',
                 os.getpid())])
 
 
-def of_tick(before: transitions.Transitions, now: float, wall_time_s: float,
+def new_tracker() -> events_.Tracker:
+    """Return what remembers the events of an agent."""
+    return events_.Tracker([leftover.OWNER])
+
+
+def agent_event(wall_s: float, what: str, detail: str = '', pid: int = 0
+                ) -> report.AgentEvent:
+    """Return the event that the agent ``started``, ``ended``, or has another
+    ``state``."""
+    return report.AgentEvent(
+        sequence=1, time_s=fit.time_s(wall_s),
+        what=what,                          # type: ignore[arg-type]
+        detail=fit.sentence(detail), pid=pid)
+
+
+def of_tick(tracker: events_.Tracker, now: float, wall_time_s: float,
             incidents: Mapping[tuple[str, str], Incident] | None,
             in_force: Mapping[KnobKey, Cap],
             originals: Mapping[KnobKey, Value | None],
             why: Callable[[Cap], str] = lambda cap: '',
-            pending: Collection[KnobKey] = ()) -> list[transitions.Event]:
-    """Return the lines of one tick: an incident before its limits.
+            pending: Collection[KnobKey] = (),
+            evidence: Callable[[str, Incident], events_.Evidence]
+            = lambda controller, incident: ()) -> list[Event]:
+    """Return the events of one tick: an incident before its limits.
 
-    :param before: what was told; see its methods for the rest
+    :param tracker: see its methods for the rest
     :param incidents: those that are open, ``None`` when that is not known
     """
-    events: list[transitions.Event] = []
+    events: list[Event] = []
     answered = {key: answered_by(cap, incidents) for key, cap
                 in in_force.items()} if incidents else {}
     if incidents is not None:
-        events += before.incidents(
+        events += tracker.incidents(
             now, wall_time_s, incidents,
-            {name for names in answered.values() for name in names})
-    return events + before.limits(now, wall_time_s, in_force, originals, why,
-                                  pending, answered)
+            {name for names in answered.values() for name in names}, evidence)
+    return events + tracker.limits(now, wall_time_s, in_force, originals, why,
+                                   pending, answered)
 
 
 def limits_in(in_force: Mapping[KnobKey, Cap], held: Sequence[KnobKey],
