@@ -13,6 +13,8 @@ import uuid
 
 from oslo_log import log
 
+from scavenger_openstack.restore import files
+
 LOG = log.getLogger(__name__)
 
 
@@ -31,7 +33,7 @@ def make_directory(directory: pathlib.Path,
     for _ in range(2):
         with contextlib.suppress(FileExistsError):
             directory.mkdir(mode=0o700)
-            _give(directory, above)
+            _give_directory(directory)
         info = directory.lstat()
         if stat.S_ISDIR(info.st_mode) and _only_owners_write(info, directory):
             return
@@ -39,13 +41,25 @@ def make_directory(directory: pathlib.Path,
     raise OSError(0, 'others write there')
 
 
-def _give(what: pathlib.Path | int, directory: pathlib.Path) -> None:
+def _give_directory(directory: pathlib.Path) -> None:
+    """As :func:`_give`; the owner of what it is in may have put something
+    else there by now, which stays as it is."""
+    with contextlib.suppress(OSError):
+        fd = os.open(directory, files.DIRECTORY)
+        try:
+            if os.fstat(fd).st_uid == os.geteuid():
+                _give(fd, directory.parent)
+        finally:
+            os.close(fd)
+
+
+def _give(fd: int, directory: pathlib.Path) -> None:
     """Give what was made the owner of the directory that it is in, if this
     process may: an agent may be another user's later."""
     with contextlib.suppress(PermissionError):
         owner = directory.stat()
         if os.geteuid() == 0:
-            os.chown(what, owner.st_uid, owner.st_gid)
+            os.chown(fd, owner.st_uid, owner.st_gid)
 
 
 def why_not(path: pathlib.Path) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 import logging
 import os
+import pathlib
 import random
 import signal
 import subprocess
@@ -498,6 +499,26 @@ class StoreTest(stored.StoreTestCase):
             kept.add([kill()])
         self.assertEqual(('', [0]), (kept.fault, [
             path.stat().st_uid for path in self.files()]))
+
+    def test_a_directory_that_is_swapped(self) -> None:
+        """By the user that owns what it is in, as soon as it is there: that
+        gets nothing else from root."""
+        if os.geteuid() != 0:
+            self.skipTest('only root can give files away')
+        os.chown(self.top, 65534, 65534)
+        elsewhere = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        make = os.mkdir
+
+        def swap(path: pathlib.Path, mode: int) -> None:
+            make(path, mode)
+            path.rmdir()
+            path.symlink_to(elsewhere)
+
+        kept = self.open()
+        with fixtures.MonkeyPatch('os.mkdir', swap):
+            kept.add([kill()])
+        self.assertEqual((0, []), (elsewhere.stat().st_uid,
+                                   list(elsewhere.iterdir())))
 
     def test_no_other_user_reads_it(self) -> None:
         kept = self.open()
