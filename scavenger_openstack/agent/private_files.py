@@ -85,6 +85,23 @@ def create(path: pathlib.Path) -> int:
     return fd
 
 
+def replace(path: pathlib.Path, data: bytes, *, sync: bool) -> None:
+    """Put a file, with the owner of its directory, in place of another;
+    there is always the old or the new.
+
+    :param sync: see :func:`.files.replace`
+    :raises OSError: it could not be written; what was there still is.
+    """
+    draft = path.with_name(f'{path.name}.new')
+    draft.unlink(missing_ok=True)
+    fd = create(draft)
+    try:
+        files.write_all(fd, data)
+    finally:
+        os.close(fd)
+    files.replace(path, None, draft=str(draft), sync=sync)
+
+
 def move_aside(path: pathlib.Path, why: str,
                warn: Callable[[str], None] = LOG.warning) -> None:
     """Rename what must not be used; it stays for an operator to examine.

@@ -33,7 +33,6 @@ from scavenger_openstack.agent import private_files
 from scavenger_openstack.agent import status
 from scavenger_openstack import errors
 from scavenger_openstack.events import Event
-from scavenger_openstack.restore import files
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import report
 
@@ -200,21 +199,22 @@ class Store:
             path.unlink(missing_ok=True)
             return
         try:
+            if why := private_files.why_not(path):
+                raise errors.ScavengerError(why)
             self._position = codec.decode(
                 status.read_file(path, 1024), Position, 1023)
         except FileNotFoundError:
             self._position = Position(run=last, sequence=2 ** 53)
             self._save_position(sync=False)
-        except errors.ScavengerError as exc:
+        except (errors.ScavengerError, PermissionError) as exc:
             private_files.move_aside(path, f'{exc}; entries that were '
                                      'reported are reported again',
                                      self._warn)
             self._position = Position(run=0, sequence=0)
 
     def _save_position(self, *, sync: bool) -> None:
-        path = self.path / POSITION
-        files.replace(path, codec.encode(self._position),
-                      draft=f'{path}.new', sync=sync)
+        private_files.replace(self.path / POSITION,
+                              codec.encode(self._position), sync=sync)
 
     def _reported(self, run: int) -> float:
         """Return up to which sequence a run has been reported."""

@@ -10,6 +10,7 @@ import os
 import pathlib
 import random
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -426,6 +427,28 @@ class StoreTest(stored.StoreTestCase):
             self.drained(kept)
             kept.close()
 
+    def test_what_is_no_position(self) -> None:
+        """It is moved aside, and events are written all the same."""
+        target = self.top / 'target'
+        path = self.directory / store.POSITION
+        for make in (lambda: path.symlink_to(target), path.mkdir,
+                     lambda: os.mkfifo(path)):
+            self.filled('a')
+            target.write_text('{"run":7,"sequence":7}')
+            path.unlink()
+            make()
+            kept = self.open()
+            kept.add([kill('b')])
+            self.assertEqual(('', 'a'), (kept.fault, self.names(kept)[0]))
+            self.assertIn('reported again', self.lines.pop())
+            self.drained(kept)
+            kept.close()
+            for other in self.directory.iterdir():
+                if other.suffix in ('.events', '.unusable'):
+                    other.rmdir() if stat.S_ISDIR(
+                        other.lstat().st_mode) else other.unlink()
+        self.assertEqual([], self.lines)
+
     def test_files_of_others(self) -> None:
         """They are moved aside; nothing is written to what they link to."""
         target = self.top / 'target'
@@ -486,7 +509,7 @@ class StoreTest(stored.StoreTestCase):
         os.chown(self.top, 65534, 65534)
         self.open().add([kill()])
         self.assertEqual({65534}, {path.stat().st_uid for path in (
-            self.directory, *self.files())})
+            self.directory, *self.directory.iterdir())})
         for path in self.files():
             path.unlink()
 
@@ -499,6 +522,21 @@ class StoreTest(stored.StoreTestCase):
             kept.add([kill()])
         self.assertEqual(('', [0]), (kept.fault, [
             path.stat().st_uid for path in self.files()]))
+
+    def test_a_position_of_root(self) -> None:
+        """An agent of the user that owns the directory may not read it."""
+        if os.geteuid() != 0:
+            self.skipTest('only root can be another user')
+        os.chown(self.top, 65534, 65534)
+        self.filled()
+        os.chown(self.directory / store.POSITION, 0, 0)
+        child = os.fork()
+        if not child:
+            os.setuid(65534)
+            kept = self.open()
+            kept.add([kill()])
+            os._exit(bool(kept.fault))
+        self.assertEqual(0, os.waitpid(child, 0)[1])
 
     def test_a_directory_that_is_swapped(self) -> None:
         """By the user that owns what it is in, as soon as it is there: that
