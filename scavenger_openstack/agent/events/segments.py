@@ -22,6 +22,7 @@ from typing import NamedTuple
 import zlib
 
 from scavenger_openstack.agent import private_files
+from scavenger_openstack import errors
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import report
 
@@ -98,6 +99,15 @@ def decode(data: bytes) -> Line:
     :raises WireError: it is of another version.
     """
     return codec.decode(data, Line, MOST_LINE)
+
+
+def entry(sequence: int, data: bytes) -> report.AnyEntry | None:
+    """Return the entry of a line, ``None`` if it is of another version."""
+    try:
+        entry = decode(data).entry
+    except errors.WireError:
+        return None
+    return entry if entry.sequence == sequence else None
 
 
 def lines(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
@@ -219,6 +229,11 @@ class Series:
         return self.segment_bytes + sum(
             max(BLOCK, size) for size in self._sizes.values()
             ) > self.most_bytes
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether another program has removed the file that is open."""
+        return self._fd >= 0 and not os.fstat(self._fd).st_nlink
 
     def is_open(self, segment: Segment) -> bool:
         """Whether this run appends to a segment."""

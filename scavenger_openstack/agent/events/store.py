@@ -132,6 +132,10 @@ class Store:
     def _write(self) -> None:
         """Write what waits; a fault of the disk is logged once."""
         try:
+            if any(series.is_removed for series in self._series):
+                self._warn(f'{self.path}: files were removed by another '
+                           'program; what they held is not reported')
+                self._is_open = False
             has_begun = not self._is_open
             if has_begun:
                 self._open()
@@ -186,6 +190,8 @@ class Store:
             self._load_position(last)
             self._run = max(last, self._position.run
                             if self._position else 0) + 1
+        elif self._position:        # the directory may be another by now
+            self._save_position(sync=False)
         self._is_open = True
 
     def _load_position(self, last: int) -> None:
@@ -311,7 +317,7 @@ class Store:
                 if parsed and parsed[0] <= last:
                     if parsed[0] <= reported:
                         self._offsets[segment.path] = end
-                elif parsed and (entry := _entry(*parsed)):
+                elif parsed and (entry := segments_.entry(*parsed)):
                     last = parsed[0]
                     yield last, parsed[1], entry
                 elif line.endswith(b'\n') and (
@@ -322,7 +328,8 @@ class Store:
                                'reported')
         for sequence, line in waiting:
             parsed = segments_.parse(line)
-            if sequence > last and parsed and (entry := _entry(*parsed)):
+            if sequence > last and parsed and (
+                    entry := segments_.entry(*parsed)):
                 yield sequence, line, entry
 
     def _read(self, segment: Segment, offset: int = 0
@@ -389,12 +396,3 @@ def _first(lines: Iterable[tuple[int, bytes, Event]], last: float, most: int,
             break
         entries[sequence] = entry
     return list(entries.values())
-
-
-def _entry(sequence: int, data: bytes) -> Event | None:
-    """Return the entry of a line, ``None`` if it is of another version."""
-    try:
-        entry = segments_.decode(data).entry
-    except errors.WireError:
-        return None
-    return entry if entry.sequence == sequence else None

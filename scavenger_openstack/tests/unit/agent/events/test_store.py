@@ -9,6 +9,7 @@ import logging
 import os
 import pathlib
 import random
+import shutil
 import signal
 import stat
 import subprocess
@@ -448,6 +449,35 @@ class StoreTest(stored.StoreTestCase):
                     other.rmdir() if stat.S_ISDIR(
                         other.lstat().st_mode) else other.unlink()
         self.assertEqual([], self.lines)
+
+    def remove_files(self) -> None:
+        for path in self.directory.iterdir():
+            path.unlink()
+
+    def test_files_that_are_removed(self) -> None:
+        """By an operator, while the agent runs: it goes on in new ones, and
+        what has been reported by then is not reported again."""
+        for remove in (lambda: shutil.rmtree(self.directory),
+                       self.remove_files):
+            kept = self.open()
+            kept.add(map(kill, 'ab'))
+            self.drained(kept)
+            kept.add([kill('c')])
+            remove()
+            kept.add([kill('d')])
+            [line] = self.lines
+            self.assertIn('removed', line)
+            self.lines.clear()
+            self.assertEqual(('', ['d']), (kept.fault, self.names(kept)))
+            kept.close()
+            kept = self.open()
+            kept.add([kill('e')])
+            self.assertEqual(['d', 'e'], [
+                entry.workload for entry in self.drained(kept)
+                if isinstance(entry, report.Kill)])
+            self.assertEqual(2, len(self.history()))
+            kept.close()
+            shutil.rmtree(self.directory)
 
     def test_files_of_others(self) -> None:
         """They are moved aside; nothing is written to what they link to."""
