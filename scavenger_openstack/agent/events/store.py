@@ -249,8 +249,9 @@ class Store:
             if not self._reports.is_open(segment) and (
                     segment not in waits or self._reports.is_full()):
                 if segment in waits:
-                    self._drop((line for line, _ in self._read(segment)),
-                               self._reports)
+                    self._drop((line for line, _ in self._read(
+                        segment, self._offsets.get(segment.path, 0))),
+                        self._reports)
                 self._remove(self._reports, segment)
         waits = set(self._waits(self._events))
         for segment in self._events.segments:

@@ -183,6 +183,16 @@ class StoreTest(stored.StoreTestCase):
         self.assertEqual([], incidents[0].evidence)
         self.assertEqual(9, len(incidents[-1].evidence))
 
+    def test_what_is_reported_is_not_dropped(self) -> None:
+        """Of a segment that goes for want of room."""
+        kept = self.open(reports_bytes=40_000)
+        kept.add_reports([statistics()] * 20)
+        kept.acknowledged(kept.run_id, 15)
+        while not kept.dropped:
+            kept.add_reports([statistics()])
+        total = kept.batch(1, 1)[1][0].sequence - 1
+        self.assertEqual(total - 15, kept.dropped)
+
     def test_reported_reports_are_removed(self) -> None:
         kept = self.open(reports_bytes=40_000)
         for _ in range(200):
