@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Iterator
 import contextlib
 import errno
@@ -119,6 +120,21 @@ def lines(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
         if begins:
             yield line, end
         begins = line.endswith(b'\n')
+
+
+def first_entries(lines: Iterable[tuple[int, bytes, report.AnyEntry]],
+                  last: float, most: int, most_bytes: int
+                  ) -> list[report.AnyEntry]:
+    """Return the first entries, up to a sequence; of one with and without
+    measurements that with them, which comes later."""
+    entries: dict[int, report.AnyEntry] = {}
+    for sequence, data, entry in lines:
+        most_bytes -= len(data)
+        if sequence > last or sequence not in entries and entries and (
+                len(entries) == most or most_bytes < 0):
+            break
+        entries[sequence] = entry
+    return list(entries.values())
 
 
 class Series:

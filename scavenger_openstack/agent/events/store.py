@@ -15,6 +15,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 import contextlib
+import errno
 import heapq
 import itertools
 import math
@@ -40,6 +41,9 @@ LOG = log.getLogger(__name__)
 
 POSITION = 'acknowledged'
 """The file with the last entry that the conductor has."""
+
+PASSING = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM))
+"""Faults that are not those of a file."""
 
 _STATISTICS = b'{"entry":{"type":"statistics"'
 
@@ -297,8 +301,11 @@ class Store:
                              if segment.run == run], more if is_ours else [])
                 for some, more in zip(waits, waiting, strict=True)),
                 key=operator.itemgetter(0))
-            entries = _first(lines, last if is_ours else math.inf, most,
-                             most_bytes)
+            try:
+                entries = segments_.first_entries(
+                    lines, last if is_ours else math.inf, most, most_bytes)
+            except OSError:     # later: its first entries may be missing
+                break
             if entries:
                 return run_id, entries
         return self.run_id, []
@@ -335,11 +342,14 @@ class Store:
 
     def _read(self, segment: Segment, offset: int = 0
               ) -> Iterator[tuple[bytes, int]]:
+        """:raises OSError: it may be readable later."""
         try:
             with status.open_file(segment.path) as file:
                 file.seek(offset)
                 yield from segments_.lines(file)
         except (OSError, errors.ScavengerError) as exc:
+            if isinstance(exc, OSError) and exc.errno in PASSING:
+                raise
             if (segment.path, 0) not in self._damaged:
                 self._damaged.add((segment.path, 0))
                 self._warn(f'{segment.path}: not readable, so not reported: '
@@ -370,9 +380,12 @@ class Store:
     def _has_before(self, run: int) -> bool:
         """Whether something of an earlier run is to be reported; notes how
         far each segment has been."""
-        before = [next(self._lines([segment], ()), None)
-                  for series in self._series
-                  for segment in self._waits(series) if segment.run < run]
+        try:
+            before = [next(self._lines([segment], ()), None)
+                      for series in self._series
+                      for segment in self._waits(series) if segment.run < run]
+        except OSError:
+            return True
         return any(before)
 
     def close(self) -> None:
@@ -383,17 +396,3 @@ class Store:
             for series in self._series:
                 series.close()
             self._is_open = False
-
-
-def _first(lines: Iterable[tuple[int, bytes, Event]], last: float, most: int,
-           most_bytes: int) -> list[Event]:
-    """Return the first entries, up to a sequence; of one with and without
-    measurements that with them, which comes later."""
-    entries: dict[int, Event] = {}
-    for sequence, data, entry in lines:
-        most_bytes -= len(data)
-        if sequence > last or sequence not in entries and entries and (
-                len(entries) == most or most_bytes < 0):
-            break
-        entries[sequence] = entry
-    return list(entries.values())

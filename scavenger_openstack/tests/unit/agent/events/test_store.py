@@ -9,6 +9,7 @@ import logging
 import os
 import pathlib
 import random
+import resource
 import shutil
 import signal
 import stat
@@ -369,6 +370,27 @@ class StoreTest(stored.StoreTestCase):
             2 * segments.MOST_WAITING))
         self.assertEqual((2 * segments.MOST_WAITING, 0),
                          (len(self.drained(kept)), kept.dropped))
+
+    def test_no_descriptor_is_left(self) -> None:
+        """For one of the two kinds: what it has waits, and is not taken for
+        reported when the other one is."""
+        kept = self.open()
+        kept.add_reports([statistics()])
+        kept.add([incident(1), kill('a')])
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        free = os.open('/', os.O_RDONLY)
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free + 1, hard))
+        try:
+            run, entries = kept.batch(9, MIB)
+            if entries:
+                kept.acknowledged(run, entries[-1].sequence)
+            self.assertNotEqual(0, kept.waiting_bytes)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        self.assertEqual([1, 2, 3], [
+            entry.sequence for entry in self.drained(kept)])
+        self.assertEqual([], self.lines)
 
     def test_torn(self) -> None:
         run = self.filled(*(f'w{number}' for number in range(50)))
