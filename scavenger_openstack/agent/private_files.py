@@ -97,6 +97,9 @@ def replace(path: pathlib.Path, data: bytes, *, sync: bool) -> None:
     fd = create(draft)
     try:
         files.write_all(fd, data)
+    except OSError:
+        draft.unlink()
+        raise
     finally:
         os.close(fd)
     files.replace(path, None, draft=str(draft), sync=sync)

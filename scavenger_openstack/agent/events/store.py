@@ -195,7 +195,8 @@ class Store:
             self._run = max(last, self._position.run
                             if self._position else 0) + 1
         elif self._position:        # the directory may be another by now
-            self._save_position(sync=False)
+            with contextlib.suppress(OSError):
+                self._save_position(sync=False)
         self._is_open = True
 
     def _load_position(self, last: int) -> None:
