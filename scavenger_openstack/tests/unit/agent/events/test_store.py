@@ -511,6 +511,15 @@ class StoreTest(stored.StoreTestCase):
             kept.close()
             shutil.rmtree(self.directory)
 
+    def test_a_position_that_cannot_be_saved(self) -> None:
+        kept = self.open()
+        kept.add(map(kill, 'ab'))
+        (self.directory / store.POSITION).unlink()
+        (self.directory / store.POSITION).mkdir()
+        self.files()[0].unlink()
+        kept.add([kill('c')])
+        self.assertEqual(('', ['c']), (kept.fault, self.names(kept)))
+
     def test_files_of_others(self) -> None:
         """They are moved aside; nothing is written to what they link to."""
         target = self.top / 'target'
