@@ -110,14 +110,13 @@ class Store:
                 self._write()
 
     def _put(self, event: Event, series: Series) -> None:
-        """Number an entry and have its line wait; one that is too long for a
-        conductor, or has no JSON, is logged and left out."""
+        """Number an entry and have its line wait; one that no conductor
+        takes is logged and left out."""
         number = self._sequence + 1
         entry = codec.replace(event, sequence=number)
         try:
-            data = codec.encode(entry)
-            if len(data) > report.MAX_ENTRY_BYTES:
-                raise errors.WireError(f'{len(data)} bytes')
+            data = codec.checked(entry, report.AnyEntry,
+                                 report.MAX_ENTRY_BYTES)
         except errors.WireError as exc:
             self._warn(f'an event is left out: {exc}; please report this')
             return

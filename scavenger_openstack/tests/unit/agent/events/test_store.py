@@ -218,10 +218,13 @@ class StoreTest(stored.StoreTestCase):
     def test_what_no_conductor_takes(self) -> None:
         kept = self.open()
         kept.add([kill('x\udcff'), kill('a'), codec.replace(
-            incident(), cause='x' * report.MAX_ENTRY_BYTES)])
+            incident(), cause='x' * report.MAX_ENTRY_BYTES),
+            codec.replace(incident(), id='none of a conductor'),
+            codec.replace(kill('b'), processes=-1)])
         self.assertEqual([1], [entry.sequence
                                for entry in kept.batch(9, MIB)[1]])
-        self.assertEqual(2, str(self.lines).count('left out'))
+        self.assertEqual(4, str(self.lines).count('left out'))
+        self.assertEqual((1, 0), (len(self.history()), self.unreadable))
 
     def test_killed_at_any_time(self) -> None:
         """What was added is reported, and what was acknowledged is not
