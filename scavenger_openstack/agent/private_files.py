@@ -19,14 +19,16 @@ LOG = log.getLogger(__name__)
 
 
 def make_directory(directory: pathlib.Path,
-                   warn: Callable[[str], None] = LOG.warning) -> None:
+                   warn: Callable[[str], None] = LOG.warning,
+                   is_ours: Callable[[str], bool] = bool) -> None:
     """Make the directory if there is none; one that others may have written
-    to is moved aside.
+    to is moved aside, unless it is for other files, such as /tmp.
 
     Its owner is this user, root, or the owner of what it is in, which could
     put another one there anyway.
 
-    :raises OSError: there is none and none can be made.
+    :param is_ours: whether a file of that name is one of this program
+    :raises OSError: there is none that may be used, and none can be made.
     """
     above = directory.parent
     above.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -37,6 +39,10 @@ def make_directory(directory: pathlib.Path,
         info = directory.lstat()
         if stat.S_ISDIR(info.st_mode) and _only_owners_write(info, directory):
             return
+        if stat.S_ISDIR(info.st_mode) and not all(
+                map(is_ours, os.listdir(directory))):
+            raise OSError(0, 'others may write there, and it has other files; '
+                             'name a directory for this alone')
         move_aside(directory, _foreign(info), warn)
     raise OSError(0, 'others write there')
 

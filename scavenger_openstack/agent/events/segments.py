@@ -63,6 +63,11 @@ class Segment(NamedTuple):
     path: pathlib.Path
 
 
+def is_name(name: str) -> bool:
+    """Return whether a file is a segment, or one that was moved aside."""
+    return _NAME.match(name) is not None
+
+
 def segments(directory: pathlib.Path, kind: str) -> list[Segment]:
     """Return the segments in a directory, oldest first.
 

@@ -184,7 +184,9 @@ class Store:
 
         :raises OSError: the directory cannot be made or used.
         """
-        private_files.make_directory(self.path, self._warn)
+        private_files.make_directory(
+            self.path, self._warn, lambda name: (
+                segments_.is_name(name) or name.startswith(POSITION)))
         for series in self._series:
             series.load(self._warn)
         if not self._run:

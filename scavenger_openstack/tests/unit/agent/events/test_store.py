@@ -324,7 +324,7 @@ class StoreTest(stored.StoreTestCase):
         self.assertEqual(['c', 'd'], self.names(kept))
         self.useFixture(fixtures.MonkeyPatch(
             f'{store.__name__}.private_files.make_directory',
-            lambda path, warn: None))
+            lambda *args: None))
         self.directory.unlink()
         aside.rename(self.directory)
         kept.add([kill('e')])
@@ -575,6 +575,24 @@ class StoreTest(stored.StoreTestCase):
             self.lines.clear()
             kept.close()
             self.directory.chmod(0o777)
+
+    def test_a_directory_for_other_files(self) -> None:
+        """Such as /tmp, or /var/log where a group may write to it: it stays
+        where it is, and nothing is written to it."""
+        self.filled('a')
+        self.directory.chmod(0o1777)
+        (self.directory / 'other').mkdir()
+        before = sorted(self.directory.iterdir())
+        kept = self.open()
+        for _ in range(2):
+            kept.add([kill('b')])
+            self.assertIn('other files', kept.fault)
+            self.assertEqual(before, sorted(self.directory.iterdir()))
+            self.assertEqual([self.directory], list(self.top.iterdir()))
+        (self.directory / 'other').rmdir()
+        self.directory.chmod(0o700)
+        kept.add([kill('c')])
+        self.assertEqual(('', 4), (kept.fault, len(self.history())))
 
     def test_a_directory_of_another_user(self) -> None:
         """Its files are that user's, as far as root may give files away."""
