@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Iterator
 import contextlib
 import errno
@@ -22,6 +23,7 @@ from typing import NamedTuple
 import zlib
 
 from scavenger_openstack.agent import private_files
+from scavenger_openstack import errors
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import report
 
@@ -59,6 +61,11 @@ class Segment(NamedTuple):
     run_id: str
     first: int
     path: pathlib.Path
+
+
+def is_name(name: str) -> bool:
+    """Return whether a file is a segment, or one that was moved aside."""
+    return _NAME.match(name) is not None
 
 
 def segments(directory: pathlib.Path, kind: str) -> list[Segment]:
@@ -100,6 +107,15 @@ def decode(data: bytes) -> Line:
     return codec.decode(data, Line, MOST_LINE)
 
 
+def entry(sequence: int, data: bytes) -> report.AnyEntry | None:
+    """Return the entry of a line, ``None`` if it is of another version."""
+    try:
+        entry = decode(data).entry
+    except errors.WireError:
+        return None
+    return entry if entry.sequence == sequence else None
+
+
 def lines(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
     """Generate the lines of a file from where it is, each with the offset of
     its end; of one that is too long only its first part."""
@@ -109,6 +125,21 @@ def lines(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
         if begins:
             yield line, end
         begins = line.endswith(b'\n')
+
+
+def first_entries(lines: Iterable[tuple[int, bytes, report.AnyEntry]],
+                  last: float, most: int, most_bytes: int
+                  ) -> list[report.AnyEntry]:
+    """Return the first entries, up to a sequence; of one with and without
+    measurements that with them, which comes later."""
+    entries: dict[int, report.AnyEntry] = {}
+    for sequence, data, entry in lines:
+        most_bytes -= len(data)
+        if sequence > last or sequence not in entries and entries and (
+                len(entries) == most or most_bytes < 0):
+            break
+        entries[sequence] = entry
+    return list(entries.values())
 
 
 class Series:
@@ -219,6 +250,11 @@ class Series:
         return self.segment_bytes + sum(
             max(BLOCK, size) for size in self._sizes.values()
             ) > self.most_bytes
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether another program has removed the file that is open."""
+        return self._fd >= 0 and not os.fstat(self._fd).st_nlink
 
     def is_open(self, segment: Segment) -> bool:
         """Whether this run appends to a segment."""
