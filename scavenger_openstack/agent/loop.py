@@ -20,16 +20,18 @@ from typing import Any
 
 from oslo_log import log
 
-from scavenger_openstack.agent.apply import actuator as actuator_
-from scavenger_openstack.agent import base as base_
-from scavenger_openstack.agent import stop_file as stop_file_
+from scavenger_openstack.agent.apply.actuator import Actuator
+from scavenger_openstack.agent.apply.actuator import Outcome
+from scavenger_openstack.agent.base import Isolation
+from scavenger_openstack.agent.base import Leases
+from scavenger_openstack.agent.stop_file import StopFile
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack import amounts
 from scavenger_openstack.decision import changes
 from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack.decision.controller import Tunable
 from scavenger_openstack.decision import decider
-from scavenger_openstack.decision import orders as orders_
+from scavenger_openstack.decision import orders as operator_orders
 from scavenger_openstack.decision import settle
 from scavenger_openstack.decision.settle import Decided
 from scavenger_openstack.decision import tags
@@ -77,13 +79,13 @@ class Tick:
     reset: bool = False
     unmet: Mapping[str, int] = dataclasses.field(default_factory=dict)
     pending: frozenset[KnobKey] = frozenset()
-    outcome: actuator_.Outcome = dataclasses.field(
-        default_factory=actuator_.Outcome)
+    outcome: Outcome = dataclasses.field(
+        default_factory=Outcome)
     stopped: bool = False
     why_stopped: str = ''
     unwatched: bool = False
     lost: Collection[KnobKey] = ()
-    orders: orders_.Orders = orders_.NONE
+    orders: operator_orders.Orders = operator_orders.NONE
     refused: Mapping[str, str] = dataclasses.field(default_factory=dict)
     cost_s: float = 0.0
 
@@ -117,16 +119,16 @@ class Loop:
 
     def __init__(self, driver: base.Driver,
                  controllers: Sequence[tuple[Controller, Mode]],
-                 leases: base_.Leases, actuator: actuator_.Actuator,
+                 leases: Leases, actuator: Actuator,
                  stop_file: pathlib.Path, require_watcher: bool = True,
-                 isolation: base_.Isolation | None = None,
+                 isolation: Isolation | None = None,
                  limited: Collection[Knob] = tuple(Knob),
-                 orders: Callable[[], orders_.Orders] = lambda: orders_.NONE
-                 ) -> None:
+                 orders: Callable[[], operator_orders.Orders] = (
+                     lambda: operator_orders.NONE)) -> None:
         self._driver = driver
         self._leases = leases
         self._actuator = actuator
-        self._stop_file = stop_file_.StopFile(stop_file)
+        self._stop_file = StopFile(stop_file)
         self._stop_path = stop_file
         self._require_watcher = require_watcher
         self._enforcing = any(
@@ -138,7 +140,7 @@ class Loop:
         self._isolation = isolation
         self._own_mode = isolation.mode if isolation else Mode.OFF
         self._ask_orders = orders
-        self._orders = orders_.NONE
+        self._orders = operator_orders.NONE
         self._tags = tags.Tags()
         self._allowed: Mapping[str, Floor] = {}
         self._fast = settle.NO_FAST_LOOP
@@ -181,7 +183,7 @@ class Loop:
                 if self._isolation:
                     self._fast = self._isolation.stop()
                 tick.outcome = self._actuator.reconcile(
-                    {}, taken=self._fast.keys)
+                    {}, fast_keys=self._fast.keys)
         else:
             self._log_blind('')
             tick.sample = self._tags.apply(tick.sample, orders)
@@ -225,13 +227,14 @@ class Loop:
         self._log_faults(proposal.faults)
         self._driver.ask(() if tick.stopped else proposal.asks)
         fast = self._fast = self._follow(proposal)
-        knobs = self._actuator.look([*proposal.caps, *fast.floors])
-        decided = tick.decided = settle.settle(proposal, knobs.originals, fast)
+        reading = self._actuator.read([*proposal.caps, *fast.floors])
+        decided = tick.decided = settle.settle(proposal, reading.originals,
+                                               fast)
         lost = tick.lost = self._leases.lost()
         wanted = decided.wanted if not lost else {
             key: cap for key, cap in decided.wanted.items()
             if key not in lost}
-        tick.outcome = self._actuator.reconcile(wanted, knobs, fast.keys)
+        tick.outcome = self._actuator.reconcile(wanted, reading, fast.keys)
         self._unmet = dict(tick.outcome.unmet)
         self._report_unmet(tick.outcome, decided)
         self._kill(tick, proposal.kills)
@@ -247,15 +250,15 @@ class Loop:
         isolation = self._isolation
         if isolation is None:
             return settle.NO_FAST_LOOP
-        isolation.mode = orders_.mode(perfiso.Controller.name,
-                                      self._own_mode, self._orders)
-        isolation.exempt = orders_.exempt(
+        isolation.mode = operator_orders.mode(perfiso.Controller.name,
+                                              self._own_mode, self._orders)
+        isolation.exempt = operator_orders.exempt(
             (rated.workload for rated in proposal.rates.workloads),
             self._orders)
         return isolation.follow(proposal.wishes, proposal.rates,
                                 proposal.held_back, self._actuator)
 
-    def _report_unmet(self, outcome: actuator_.Outcome, decided: Decided
+    def _report_unmet(self, outcome: Outcome, decided: Decided
                       ) -> None:
         """Report an operator's memory limit that is not met: no workload is
         paused or killed for it."""
@@ -268,7 +271,7 @@ class Loop:
             f'{cap.reason}'
             for cap in decided.wanted.values()
             if cap.workload in self._unmet and cap.knob is Knob.MEMORY_BYTES
-            and cap.owner == orders_.OWNER)
+            and cap.owner == operator_orders.OWNER)
 
     def _kill(self, tick: Tick, kills: Sequence[Action]) -> None:
         """Kill, which needs the consent of the workload's parent cgroup; see
@@ -302,7 +305,7 @@ class Loop:
         self._unmet = {}
         self._leases.reopen()
         self._restoring = self._leases.expired()
-        self._actuator.forget_all('the agent stood still for too long')
+        self._actuator.reset('the agent stood still for too long')
         self._decider.forget_sample()
 
     def _log_held_back(self, tick: Tick) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import fixtures
 
-from scavenger_openstack.agent.apply import actuator as actuator_
+from scavenger_openstack.agent.apply.actuator import READ_TICKS
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.algorithms.scavenger import scavenger
 from scavenger_openstack.decision.controller import DETECTOR
@@ -318,7 +318,7 @@ class LoopTest(LoopTestCase):
             return self.quota('/batch/a'), self.tree.get('cpus', '/batch/a')
 
         # Five ticks each time: in some of them knobs are not read first.
-        for _ in range(actuator_.LOOK_TICKS):
+        for _ in range(READ_TICKS):
             wish.want((name, Knob.CPU_CORES, 0.5), (name, Knob.CPU_SET, '0'))
             loop.tick(self.now)
             self.tree.delete('/batch/a')
