@@ -20,7 +20,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from scavenger_openstack.algorithms.perfiso import perfiso
-from scavenger_openstack import conf as conf_
+from scavenger_openstack import conf as conf_package
 from scavenger_openstack.conf import params as conf_params
 from scavenger_openstack.decision.controller import Tunable
 from scavenger_openstack.types import printable
@@ -91,12 +91,12 @@ class Parameters:
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._conf = conf
         self._file: dict[str, Any] = {}
-        for name in conf_.PARAMS.keys() & {*conf.agent.controllers,
-                                           perfiso.Controller.name}:
+        for name in conf_package.PARAMS.keys() & {*conf.agent.controllers,
+                                                  perfiso.Controller.name}:
             # A fault of the file is reported by the program that reads it.
             with contextlib.suppress(cfg.Error, ValueError):
                 self._file[name] = conf_params.params_of(
-                    conf, name, conf_.PARAMS[name])
+                    conf, name, conf_package.PARAMS[name])
         self._now = dict(self._file)
         self._asked: Asked = {}
         self.refused: dict[str, str] = {}

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from scavenger_openstack.agent import names
 from scavenger_openstack import amounts
-from scavenger_openstack.decision import rates as rates_
+from scavenger_openstack.decision import rates as decision_rates
 from scavenger_openstack.drivers import base
 from scavenger_openstack import text
 from scavenger_openstack.types import HostSample
@@ -25,7 +25,7 @@ def lines(before: HostSample, sample: HostSample, facts: base.Facts
           ) -> list[str]:
     """The lines for people; of each workload what is not measured is
     ``-``."""
-    rates = rates_.rates(before, sample)
+    rates = decision_rates.rates(before, sample)
     vm_names = names.Names()
     vm_names.follow(facts.instances)
     memory = ('' if sample.memory_total_bytes is None

@@ -23,8 +23,8 @@ from types import FrameType
 from oslo_config import cfg
 from oslo_log import log
 
-from scavenger_openstack import conf as conf_
-from scavenger_openstack.decision import orders as orders_
+from scavenger_openstack import conf as conf_package
+from scavenger_openstack.decision import orders as operator_orders
 from scavenger_openstack import errors
 from scavenger_openstack.types import Mode
 
@@ -111,12 +111,12 @@ class Signals:
         """What the file says, as far as it is followed without a restart."""
         return {**self._started, **self._modes}
 
-    def orders(self, orders: orders_.Orders) -> orders_.Orders:
+    def orders(self, orders: operator_orders.Orders) -> operator_orders.Orders:
         """The orders, with the modes of the file where these do less."""
         if not self._modes:
             return orders
         return orders._replace(modes={**orders.modes, **{
-            name: orders_.mode(name, mode, orders)
+            name: operator_orders.mode(name, mode, orders)
             for name, mode in self._modes.items()}})
 
     def act(self, ticks: int, age_s: float) -> None:
@@ -136,17 +136,17 @@ class Signals:
 
     def _read_again(self) -> None:
         try:
-            conf_.check_files(self._conf)
+            conf_package.check_files(self._conf)
             self._conf.mutate_config_files()
-            wanted = {name: conf_.mode(self._conf, name)
+            wanted = {name: conf_package.mode(self._conf, name)
                       for name in self._started}
         except (errors.ScavengerError, cfg.Error, ValueError, OSError) as exc:
             LOG.error('the configuration cannot be read again, what was '
                       'read before holds: %s',
                       '; '.join(str(arg) for arg in exc.args) or exc)
             return
-        limit = orders_.Orders(modes=wanted)
-        self._modes = {name: orders_.mode(name, started, limit)
+        limit = operator_orders.Orders(modes=wanted)
+        self._modes = {name: operator_orders.mode(name, started, limit)
                       for name, started in self._started.items()}
         later = [f'[{name}] mode = {mode}' for name, mode in wanted.items()
                  if self._modes[name] is not mode]

@@ -10,7 +10,7 @@ from typing import Any
 
 from oslo_log import log
 
-from scavenger_openstack.agent import loop as loop_
+from scavenger_openstack.agent.loop import Loop
 from scavenger_openstack.agent import status
 from scavenger_openstack.decision.controller import UNUSABLE
 from scavenger_openstack import errors
@@ -18,7 +18,7 @@ from scavenger_openstack import errors
 LOG = log.getLogger(__name__)
 
 
-def save(path: pathlib.Path, loop: loop_.Loop) -> None:
+def save(path: pathlib.Path, loop: Loop) -> None:
     """Write what they know now."""
     try:
         status.write(path, loop.state())
@@ -27,7 +27,7 @@ def save(path: pathlib.Path, loop: loop_.Loop) -> None:
                     path, exc)
 
 
-def load(path: pathlib.Path, loop: loop_.Loop, now: float
+def load(path: pathlib.Path, loop: Loop, now: float
          ) -> dict[str, Any]:
     """Give the controllers what they had learned; what that was.
 

@@ -22,18 +22,20 @@ from typing import Any
 from scavenger_openstack import amounts
 from scavenger_openstack.demo import product
 from scavenger_openstack.demo import service
-from scavenger_openstack.demo.stage import stage as stage_
+from scavenger_openstack.demo.stage.stage import BACKGROUND
+from scavenger_openstack.demo.stage.stage import FOREGROUND
+from scavenger_openstack.demo.stage.stage import Stage
 from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack import errors
 from scavenger_openstack.ibench import arguments
 from scavenger_openstack.ibench import build
-from scavenger_openstack.ibench import interrupt as interrupt_
+from scavenger_openstack.ibench.interrupt import Interrupt
 from scavenger_openstack.restore import scheduling
 from scavenger_openstack import text
 
-SERVICE = stage_.FOREGROUND + '/service'
-HOG = stage_.BACKGROUND + '/hog'
-QUIET = stage_.BACKGROUND + '/quiet'
+SERVICE = FOREGROUND + '/service'
+HOG = BACKGROUND + '/hog'
+QUIET = BACKGROUND + '/quiet'
 GROUPS = (SERVICE, HOG, QUIET)
 
 CPUS = 2
@@ -69,8 +71,8 @@ class Act:
     :param more_config: lines for the configuration of the agent
     """
 
-    def __init__(self, stage: stage_.Stage,
-                 interrupt: interrupt_.Interrupt, *, seed: str,
+    def __init__(self, stage: Stage,
+                 interrupt: Interrupt, *, seed: str,
                  more_config: str = '') -> None:
         self._stage = stage
         self._interrupt = interrupt
@@ -157,8 +159,8 @@ class Act:
     def _config(self, mode: str) -> str:
         name = self._stage.tree.name
         return product.config(
-            background=name + stage_.BACKGROUND,
-            foreground=name + stage_.FOREGROUND,
+            background=name + BACKGROUND,
+            foreground=name + FOREGROUND,
             more=CONFIG.format(mode=mode) + self._more_config)
 
     def _launch_job(self, group: str, threads: int, percent: float

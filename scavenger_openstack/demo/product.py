@@ -14,9 +14,9 @@ import sys
 import time
 from typing import Any
 
-from scavenger_openstack.demo.stage import stage as stage_
+from scavenger_openstack.demo.stage.stage import Stage
 from scavenger_openstack import errors
-from scavenger_openstack.ibench import interrupt as interrupt_
+from scavenger_openstack.ibench.interrupt import Interrupt
 
 START_S = 120.0
 END_S = 30.0
@@ -121,7 +121,7 @@ class Agent:
     :raises DriverError: it cannot be started.
     """
 
-    def __init__(self, stage: stage_.Stage, text: str) -> None:
+    def __init__(self, stage: Stage, text: str) -> None:
         self._stage = stage
         self.status = Status(stage.directory)
         self._mode, self._sent_s = '', 0.0
@@ -145,7 +145,7 @@ class Agent:
             self._sent_s = time.monotonic()
             self._process.send_signal(signal.SIGHUP)
 
-    def wait(self, interrupt: interrupt_.Interrupt) -> None:
+    def wait(self, interrupt: Interrupt) -> None:
         """Wait for its first status.
 
         :raises DriverError: there is none.

@@ -18,7 +18,8 @@ from scavenger_openstack.agent import status
 from scavenger_openstack import amounts
 from scavenger_openstack.demo import play
 from scavenger_openstack.demo import service
-from scavenger_openstack import text as text_
+from scavenger_openstack.text import columns
+from scavenger_openstack.text import wrap
 from scavenger_openstack import types
 from scavenger_openstack.wire import json_fields
 
@@ -222,15 +223,15 @@ def first_line(result: Mapping[str, Any]) -> str:
 def text(result: Mapping[str, Any]) -> str:
     """Return the result for people: verdict, table, incident, listing."""
     marks = {PASSED: 'ok      ', FAILED: 'FAILED  '}
-    lines = [first_line(result), '', *text_.columns(TITLES, rows(result)), '']
+    lines = [first_line(result), '', *columns(TITLES, rows(result)), '']
     for incident in result['incidents']:
-        lines += [*text_.wrap(incident, 79), '']
+        lines += [*wrap(incident, 79), '']
     for problem in result['problems']:
-        lines += [*text_.wrap(f'The agent reports: {problem}', 79), '']
+        lines += [*wrap(f'The agent reports: {problem}', 79), '']
     lines += [marks[row['outcome']] + row['name']
               for row in result['criteria']]
     lines += result['knobs_left']
     if result['antagonists']:
-        lines += ['', *text_.wrap(LISTING_WORDS, 79), '', *text_.columns(
+        lines += ['', *wrap(LISTING_WORDS, 79), '', *columns(
             LISTING, result['antagonists'], left=range(len(LISTING)))]
     return '\n'.join(lines)

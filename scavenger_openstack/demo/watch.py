@@ -15,7 +15,7 @@ from typing import Any
 from scavenger_openstack import amounts
 from scavenger_openstack.demo import product
 from scavenger_openstack import errors
-from scavenger_openstack.ibench import interrupt as interrupt_
+from scavenger_openstack.ibench.interrupt import Interrupt
 from scavenger_openstack.types import printable
 
 WINDOW_S = 5
@@ -27,7 +27,7 @@ network_window_s = {WINDOW_S}
 
 
 def watch(foreground: str, background: str, *, seconds: float,
-          interrupt: interrupt_.Interrupt) -> int:
+          interrupt: Interrupt) -> int:
     """Let the product observe for a while; print what it would set.
 
     Nothing is touched: the mode is ``observe``.
@@ -55,7 +55,7 @@ def watch(foreground: str, background: str, *, seconds: float,
 
 def _show(status: product.Status, process: subprocess.Popen[bytes],
           log: pathlib.Path, seconds: float,
-          interrupt: interrupt_.Interrupt) -> None:
+          interrupt: Interrupt) -> None:
     print(f'observing for {seconds:g} s; nothing is changed '
           f'(windows of {WINDOW_S} s)', flush=True)
     start_s = time.monotonic()

@@ -16,7 +16,7 @@ from openstack_dashboard import policy
 
 from scavenger_openstack.dashboard import client
 from scavenger_openstack.dashboard import fragment
-from scavenger_openstack.dashboard import incident as incident_
+from scavenger_openstack.dashboard.incident import picture
 from scavenger_openstack.dashboard.project import words
 
 PAGE = 20
@@ -108,5 +108,5 @@ def load_incident(request: Any, pk: str) -> dict[str, Any]:
     now = timezone.now()
     return {'incident': words.row(fields, now),
             'verdict': list(words.verdict(fields, project)),
-            **incident_.picture(words.anonymous(fields),
-                                timezone.get_current_timezone())}
+            **picture(words.anonymous(fields),
+                      timezone.get_current_timezone())}

@@ -18,7 +18,8 @@ from django.utils.translation import gettext_lazy
 
 from scavenger_openstack import amounts
 from scavenger_openstack.dashboard import fragment
-from scavenger_openstack.dashboard import incident as incident_
+from scavenger_openstack.dashboard.incident import duration
+from scavenger_openstack.dashboard.incident import STYLES
 from scavenger_openstack.dashboard import names
 from scavenger_openstack.knobs import RESOURCE_OF
 from scavenger_openstack import typed_amounts
@@ -90,12 +91,12 @@ def row(fields: Fields, now: datetime.datetime) -> dict[str, Any]:
                     for name in ('begun_at', 'ended_at'))
     outcome = fields.get('outcome') or ''
     return {'id': fields.get('id'), 'begun': begun, 'ended': ended,
-            'lasted': incident_.duration(begun, ended, now)
+            'lasted': duration(begun, ended, now)
             if fields.get('signal') else '',
             'instance': fields.get('victim_instance') or '',
             'name': names.of_workload(fields, 'victim', 'victim_name'),
             'what': harm(fields), 'label': LABELS.get(outcome, _('over')),
-            'style': incident_.STYLES.get(outcome, 'default')
+            'style': STYLES.get(outcome, 'default')
             if outcome != 'refuted' else 'default'}
 
 
