@@ -311,7 +311,7 @@ class Actuator:
         actions = self._driver.restore_actions(*key)
         related = [] if knob is not Knob.CPU_SET else [
             (group, held_knob) for group, held_knob in self._leases.held()
-            if held_knob is knob and originals.kin(group, workload)]
+            if held_knob is knob and originals.are_nested(group, workload)]
         for related_key in related:     # else their cap is our original
             self._leases.remove(*related_key)
             self.forget(related_key)

@@ -374,15 +374,15 @@ class TestDisk(DriftCase):
 
         now: list[list[str]] = []
         self.loop(REMOVE)
-        for _ in range(base.LOOK_TICKS):
+        for _ in range(base.RESCAN_TICKS):
             tick()
         self.assertEqual(9e6, self.leases.held()[key].original.value or 9e6)
         self.loop(ADD)
-        for _ in range(base.LOOK_TICKS):
+        for _ in range(base.RESCAN_TICKS):
             tick()
         self.assertEqual(limits(0, 1), now[-1])
         self.loop(REMOVE)
-        for _ in range(base.LOOK_TICKS):
+        for _ in range(base.RESCAN_TICKS):
             tick()
         self.assertNotIn('which will be restored', self.logs.output)
         self.assertEqual([], self.tick(key))

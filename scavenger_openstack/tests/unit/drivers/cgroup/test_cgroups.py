@@ -385,18 +385,18 @@ class TestSample(CgroupsCase):
             self.tree.put(f'mnt/memory/batch/a/memory.{name}', text)
         self.tree.put('proc/self/mounts', V2_MOUNTS
                       + 'cgroup /mnt/memory cgroup rw,memory 0 0\n')
-        for _ in range(base.LOOK_TICKS):
+        for _ in range(base.RESCAN_TICKS):
             sample, = driver.sample()
         self.assertEqual((True,) * 3, self.known(sample))
         self.assertEqual(4096, sample.memory_bytes)
         self.assertEqual('', driver.lacks('/batch/a', Knob.MEMORY_BYTES))
         # And it goes again.
         self.tree.put('proc/self/mounts', V2_MOUNTS)
-        for _ in range(base.LOOK_TICKS):
+        for _ in range(base.RESCAN_TICKS):
             sample, = driver.sample()
         self.assertEqual((False, True, True), self.known(sample))
         self.tree.put('proc/self/mounts', '')
-        for _ in range(base.LOOK_TICKS):
+        for _ in range(base.RESCAN_TICKS):
             sample, = driver.sample()
         self.assertEqual((False, True, True), self.known(sample))
 
@@ -572,7 +572,7 @@ class TestDisks(CgroupsCase):
         self.assertEqual({'259:0'}, self.whole())
 
     def come_and_go(self, driver: Cgroups) -> WorkloadSample:
-        for _ in range(base.LOOK_TICKS):
+        for _ in range(base.RESCAN_TICKS):
             sample, = driver.sample()
         return sample
 
@@ -585,7 +585,7 @@ class TestDisks(CgroupsCase):
         self.assertEqual(2000, sample.io_bytes)
         self.disk('sdd', '8:48')
         seen = [(sample.io_bytes, sample.io_ops) for _ in range(
-            base.LOOK_TICKS) for sample in driver.sample()]
+            base.RESCAN_TICKS) for sample in driver.sample()]
         self.assertEqual([(2000, 2), (None, None), (3000, 3)],
                          list(dict.fromkeys(seen)))
         self.assertEqual(1, seen.count((None, None)))
