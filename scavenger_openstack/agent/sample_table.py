@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What ``scavenger-agent sample`` prints for people: the use of workloads
+"""The table that ``scavenger-agent sample`` prints: the use of workloads
 between two samples."""
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ UNKNOWN = '-'
 
 def lines(before: HostSample, sample: HostSample, facts: base.Facts
           ) -> list[str]:
-    """The lines for people; of each workload what is not measured is
-    ``-``."""
+    """Return the lines for people; a value that is not measured is ``-``."""
     rates = decision_rates.rates(before, sample)
     vm_names = names.Names()
     vm_names.follow(facts.instances)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the controllers learnt, kept over a restart of the agent."""
+"""The windows that controllers learned, kept over a restart of the agent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOG = log.getLogger(__name__)
 
 
 def save(path: pathlib.Path, loop: Loop) -> None:
-    """Write what they know now."""
+    """Write the state of the controllers."""
     try:
         status.write(path, loop.state())
     except OSError as exc:
@@ -29,7 +29,7 @@ def save(path: pathlib.Path, loop: Loop) -> None:
 
 def load(path: pathlib.Path, loop: Loop, now: float
          ) -> dict[str, Any]:
-    """Give the controllers what they had learned; what that was.
+    """Load the state of the controllers; return it.
 
     :param now: CLOCK_BOOTTIME in seconds
     """
