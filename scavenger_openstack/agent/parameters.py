@@ -60,10 +60,10 @@ def parsed(option: cfg.Opt, value: float | str) -> Any:
 
 
 def replaced(params: Any, requested: Requested) -> tuple[Any, dict[str, str]]:
-    """The ``Params`` with what is asked for in place of its own, and by
-    option what of that does not count, and why.
+    """Return the ``Params`` with the requested values in place of their own,
+    and by option why a value does not count.
 
-    :param asked: by option
+    :param requested: by option
     """
     options = {option.name: option
                for option in conf_params.opts_of(type(params))}

@@ -23,11 +23,11 @@ PAGE = 20
 BACKGROUND = 50
 EVICTIONS = 20
 NOTICE_S = 7 * 86400.0
-"""Evictions that are older are no notice."""
+"""An eviction is shown as a notice for this time."""
 
 
 class Index(fragment.View):
-    """What happened to the instances of the project."""
+    """The disturbances and limits of the instances of the project."""
 
     template_name = 'interference/project/index.html'
     part_name = 'interference/project/_index.html'

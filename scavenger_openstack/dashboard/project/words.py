@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What happened to the instances of a project, in words of its users.
+"""The disturbances of the instances of a project, in words for its users.
 
-Nothing of others is in them, whatever the API answers: an operator who looks
-at a project may see more there than its readers.
+Nothing of other projects is in them, whatever the API answers: to an operator
+the API shows more than the users of a project may see.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def row(fields: Fields, now: datetime.datetime) -> dict[str, Any]:
 
 
 def harm(fields: Fields) -> str:
-    """Return in a few words what an instance suffered."""
+    """Return the harm to an instance in a few words."""
     signal = str(fields.get('signal') or '').partition(' ')[0]
     if not signal and fields.get('cause') == 'eviction':
         return _('may be taken away from its host')
@@ -109,7 +109,7 @@ def harm(fields: Fields) -> str:
 
 
 def verdict(fields: Fields, project: str) -> Iterator[str]:
-    """Yield the sentences that sum up what happened to an instance."""
+    """Yield the sentences that sum up the incident of an instance."""
     signal = fields.get('signal') or ''
     name = names.of_workload(fields, 'victim', 'victim_name')
     yield f'{name} {harm(fields)}.'
@@ -185,11 +185,11 @@ def limits(workload: Fields) -> dict[str, Any]:
 VALUES: Mapping[str, Any] = {
     Knob.CPU_IDLE: gettext_lazy('what others leave idle'),
     Knob.PAUSED: gettext_lazy('nothing: it is paused')}
-"""Limits that are no amount."""
+"""Words for limits that are no amount."""
 
 
 def why(owner: str) -> str:
-    """Return the kind of reason of a limit, without what it is for."""
+    """Return the kind of reason of a limit, without naming the victim."""
     if owner == 'operator':
         return _('set by the operator')
     if owner in DETECTORS:

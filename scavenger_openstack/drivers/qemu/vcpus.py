@@ -51,18 +51,18 @@ class _Vcpu:
             assert self.stat is not None
             data = os.pread(self.stat, 1024, 0)
             if b'throttled_time ' in data:      # version 1
-                now = rows.number(data, b'throttled_time ') / NS_PER_S
+                total_s = rows.number(data, b'throttled_time ') / NS_PER_S
             else:
-                now = rows.number(data, b'throttled_usec ') / US_PER_S
+                total_s = rows.number(data, b'throttled_usec ') / US_PER_S
         except (OSError, ValueError) as exc:
             self.throttled_s = None
             if getattr(exc, 'errno', None) in ABSENT and self.stat is not None:
                 os.close(self.stat)     # its controller was turned off
                 self.stat = None
             return 0.0
-        self.throttled_s = now
+        self.throttled_s = total_s
         self.off = b'nr_periods 0\n' in data
-        return 0.0 if before is None else max(0.0, now - before)
+        return 0.0 if before is None else max(0.0, total_s - before)
 
     def close(self) -> None:
         os.close(self.sched)
