@@ -26,7 +26,7 @@ NEXT = ('Next, on your own host: doc/source/install/index.rst; in mode '
 
 
 def play(options: argparse.Namespace, interrupt: Interrupt) -> int:
-    """Play it, and remove everything whatever happens; return the exit code.
+    """Play the act, and remove everything in any case; return the exit code.
 
     :raises DriverError: it cannot run here, or a program failed.
     :raises Interrupted: a signal came.
@@ -61,8 +61,8 @@ def play(options: argparse.Namespace, interrupt: Interrupt) -> int:
 def _play_on(act: Act, plane: keep.Plane,
              interrupt: Interrupt, options: argparse.Namespace
              ) -> None:
-    """Show what happened by the real commands, and go on until a signal
-    comes."""
+    """Show the result by the real commands, and go on until a signal comes.
+    """
     try:
         plane.mark()
         plane.wait(interrupt)
@@ -74,8 +74,7 @@ def _play_on(act: Act, plane: keep.Plane,
 
 
 def _end(act: Act | None, stage: Stage) -> list[str]:
-    """End the agent and remove everything; print and return what went
-    wrong."""
+    """End the agent and remove everything; print and return the problems."""
     problems: list[str] = []
     if act is not None:
         try:

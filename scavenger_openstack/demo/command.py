@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``scavenger-demo``: its options, and what it does with them."""
+"""``scavenger-demo``: its options and its entry point."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ def parser() -> command_line.Parser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Do what the options say; the exit code.
+    """Run the program; return the exit code.
 
-    :raises ScavengerError: what stopped it, in one line
+    :raises ScavengerError: the reason why it stopped, in one line
     :raises OSError: likewise
     """
     parse = parser()

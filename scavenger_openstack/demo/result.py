@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the act showed: figures, what has to hold, and the verdict.
+"""The result of the act: figures, criteria and the verdict.
 
 The limits are wide on purpose: a hog makes the P99 of the service several
-times as long, and the agent has to take away half of that.  What other
-programs do to both figures is little beside.  How close a managed service
+times as long, and the agent has to take away half of that.  The effect of
+other programs on both figures is small beside.  How close a managed service
 comes to one alone is measured by ``benchmarks/agent/demos.py``.
 """
 
@@ -32,10 +32,10 @@ which there is nothing to show."""
 RESTORED = 0.5
 """Part of the harm that the agent has to take away."""
 BUSY_CPUS = 0.5
-"""CPU time of other programs, in CPUs, beside which what does not hold is not
-held against the agent."""
+"""CPU time of other programs, in CPUs, above which a criterion that does not
+hold makes the verdict inconclusive instead of failed."""
 CURVE_S = 2.0
-"""Of which each point of the curves is."""
+"""Time of each point of the curves."""
 
 ALONE, UNMANAGED, MANAGED = 'alone', 'beside the hog', 'under the agent'
 
@@ -53,8 +53,9 @@ def summary(record: Mapping[str, Any], knobs_left: Sequence[str] | None
             ) -> dict[str, Any]:
     """Return the result of an act, in plain JSON values.
 
-    :param record: what :class:`play.Act` returned
-    :param knobs_left: what the agent left changed; ``None``: it still runs
+    :param record: that of :meth:`play.Act.play`
+    :param knobs_left: knobs that the agent left changed; ``None``: it still
+        runs
     """
     spans = {ALONE: (0.0, record['hog_s']),
              UNMANAGED: (record['hog_s'], record['agent_s'])}
@@ -153,7 +154,7 @@ def _other_cpus(record: Mapping[str, Any]) -> float:
 
 
 def _incidents(record: Mapping[str, Any]) -> list[types.Incident]:
-    """Return what the agent reported; it leaves out what is empty."""
+    """Return the incidents that the agent reported, without empty fields."""
     return [json_fields.incident(incident, 'incident')
             for incident in record['incidents']]
 
@@ -180,7 +181,7 @@ def listing(record: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _curves(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is drawn: lists of a moment and values."""
+    """Return the curves of the picture: lists of a moment and values."""
     bins: dict[int, list[float]] = {}
     for due_s, latency_s in record['latencies']:
         bins.setdefault(int(due_s / CURVE_S), []).append(1000 * latency_s)
