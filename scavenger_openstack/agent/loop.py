@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The slow loop: sample, decide, arbitrate, act, tell; once per interval.
+"""The slow loop: sample, decide, arbitrate, apply, report; once per interval.
 
-The loop is level-triggered: everything is decided again from what is seen
-now, so there is nothing to undo but the leases.
+The loop is level-triggered: everything is decided again from the present
+sample, so there is nothing to undo but the leases.
 """
 
 from __future__ import annotations
@@ -52,24 +52,23 @@ from scavenger_openstack.types import Rates
 LOG = log.getLogger(__name__)
 
 RECENT = 50
-"""Actions and problems that the status remembers."""
-
+"""Actions that the status remembers."""
 
 KILL_S = 1.0
-"""How long one tick may spend on kills."""
+"""Most time that one tick spends on kills."""
 
 
 @dataclasses.dataclass(slots=True)
 class Tick:
-    """What one turn of the loop saw, wanted and did.
+    """The sample, decision and outcome of one tick.
 
     ``reset``: there was no sample before this one to compare it with.
-    ``stopped``: nothing may be limited, ``why_stopped`` says why.
-    ``unmet`` and ``pending`` is what refused limits were answered from.
-    ``unwatched``: no watcher turns, or it is restoring limits of ours;
+    ``stopped``: nothing may be limited, ``why_stopped`` has the reason.
+    ``unmet`` and ``pending``: the refused and late limits before this tick.
+    ``unwatched``: no watcher runs, or it is restoring limits of ours;
     ``lost``: the limits that it cannot restore, so they are removed.
-    ``orders``: what operators ask for; ``refused``: what of it does not
-    count, and why.
+    ``orders``: those of operators; ``refused``: those that do not count, and
+    why.
     """
 
     time_s: float
@@ -85,7 +84,7 @@ class Tick:
     why_stopped: str = ''
     unwatched: bool = False
     lost: Collection[KnobKey] = ()
-    orders: operator_orders.Orders = operator_orders.NONE
+    orders: operator_orders.Orders = operator_orders.NO_ORDERS
     refused: Mapping[str, str] = dataclasses.field(default_factory=dict)
     cost_s: float = 0.0
 
@@ -99,7 +98,7 @@ class Tick:
 
     @property
     def incidents(self) -> Mapping[tuple[str, str], Incident]:
-        """What operators are told of, by controller and id."""
+        """Return the incidents for operators, by controller and id."""
         return changes.reported_incidents(self.decided) if self.decided else {}
 
     @property
@@ -114,7 +113,7 @@ class Loop:
     :param stop_file: no cap while it exists, nor in the tick after it did
     :param require_watcher: no cap while no watcher would restore after us
     :param limited: the knobs that may be set
-    :param orders: tells what operators ask for
+    :param orders: returns the orders of operators
     """
 
     def __init__(self, driver: base.Driver,
@@ -124,7 +123,7 @@ class Loop:
                  isolation: Isolation | None = None,
                  limited: Collection[Knob] = tuple(Knob),
                  orders: Callable[[], operator_orders.Orders] = (
-                     lambda: operator_orders.NONE)) -> None:
+                     lambda: operator_orders.NO_ORDERS)) -> None:
         self._driver = driver
         self._leases = leases
         self._actuator = actuator
@@ -139,8 +138,8 @@ class Loop:
         self._decider = decider.Decider(controllers, self.limited)
         self._isolation = isolation
         self._own_mode = isolation.mode if isolation else Mode.OFF
-        self._ask_orders = orders
-        self._orders = operator_orders.NONE
+        self._read_orders = orders
+        self._orders = operator_orders.NO_ORDERS
         self._tags = tags.Tags()
         self._allowed: Mapping[str, Floor] = {}
         self._fast = settle.NO_FAST_LOOP
@@ -153,14 +152,14 @@ class Loop:
                          'refusals': 0, 'problems': 0, 'blind_ticks': 0}
 
     def tick(self, now: float) -> Tick:
-        """Turn once; ``now`` is CLOCK_BOOTTIME in seconds."""
+        """Run one tick; ``now`` is CLOCK_BOOTTIME in seconds."""
         began = time.thread_time()
         tick = Tick(now)
         if self._leases.expired():
             self._start_over()
         else:
             self._restoring = False
-        orders = tick.orders = self._orders = self._ask_orders()
+        orders = tick.orders = self._orders = self._read_orders()
         tick.why_stopped = (
             orders.stopped if not self._stop_file.appeared()
             else 'the stop file is there' if self._stop_file.exists()
@@ -179,7 +178,8 @@ class Loop:
             self._log_blind(str(exc))
             self._driver.ask(())
             if tick.stopped or tick.unwatched:
-                # What the fast loop set would come back without a lease.
+                # Else the fast loop would set its limits again, without a
+                # lease.
                 if self._isolation:
                     self._fast = self._isolation.stop()
                 tick.outcome = self._actuator.reconcile(
@@ -216,8 +216,7 @@ class Loop:
         return self._leases.remove_all()
 
     def _decide(self, tick: Tick, sample: HostSample) -> None:
-        """Decide and apply the limits of a sample: the core decides, the
-        shell writes."""
+        """Decide on limits from a sample, and apply them."""
         tick.unmet, tick.pending = self._unmet, self._actuator.pending
         proposal = self._decider.propose(
             sample, held_back=tick.stopped or tick.unwatched,
@@ -279,9 +278,9 @@ class Loop:
         until = time.monotonic() + KILL_S
         for action in kills:
             if time.monotonic() > until:
-                break       # the rest in the next tick
+                break       # the next tick goes on
             try:
-                # A kill freezes first: what dies half-way is thawed.
+                # A kill freezes first: the lease thaws it after a crash.
                 self._actuator.hold(action.workload, Knob.PAUSED)
                 count = self._driver.kill(action.workload)
             except errors.ScavengerError as exc:
@@ -295,7 +294,8 @@ class Loop:
                         action.workload, action.reason, action.owner)
 
     def _start_over(self) -> None:
-        """Our leases ran out (we were stopped): own nothing, begin again."""
+        """Begin again without limits, after the leases ran out while the
+        process was stopped."""
         if not self._restoring:
             LOG.warning('the leases ran out while the agent stood still: all '
                         'limits are removed, and decided on again')

@@ -101,7 +101,7 @@ class Decider:
         self._previous = None
 
     def propose(self, sample: types.HostSample, *, held_back: bool = False,
-                orders: orders_.Orders = orders_.NONE,
+                orders: orders_.Orders = orders_.NO_ORDERS,
                 taken: Collection[types.KnobKey] = (),
                 unmet: Mapping[str, int] = {},
                 pending: Collection[types.KnobKey] = ()) -> Proposal:
@@ -122,7 +122,7 @@ class Decider:
                                  pending=pending)
 
     def propose_from(self, rates: types.Rates, *, held_back: bool = False,
-                     orders: orders_.Orders = orders_.NONE,
+                     orders: orders_.Orders = orders_.NO_ORDERS,
                      reset: bool = False,
                      taken: Collection[types.KnobKey] = (),
                      unmet: Mapping[str, int] = {},

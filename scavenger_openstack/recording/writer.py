@@ -149,7 +149,7 @@ class Recorder:
         self._originals: dict[types.KnobKey, types.Value] = {}
         self._in_force: set[types.KnobKey] = set()
         self._changes = changes.Changes()
-        self._orders = orders.NONE
+        self._orders = orders.NO_ORDERS
         self._params: dict[str, dict[str, Any]] = {}
         self._written_params: dict[str, Any] = {}
 

@@ -21,7 +21,11 @@ from scavenger_openstack.agent import status
 from scavenger_openstack.algorithms import allowance
 from scavenger_openstack.algorithms.cpi2 import specs
 from scavenger_openstack.algorithms import signals
-from scavenger_openstack.decision import orders as orders_
+from scavenger_openstack.decision.orders import NO_ORDERS
+from scavenger_openstack.decision.orders import Orders
+from scavenger_openstack.decision.orders import Override
+from scavenger_openstack.decision.orders import Overrides
+from scavenger_openstack.decision.orders import ProfilingOrder
 from scavenger_openstack import errors
 from scavenger_openstack import knobs
 from scavenger_openstack.knobs import DEFAULT_FLOORS
@@ -73,7 +77,7 @@ class Directives:
         self.digest = ''
         self.issued_s = 0.0
         """When they were issued, UNIX time; 0: there are none."""
-        self.orders = orders_.NONE
+        self.orders = NO_ORDERS
         self.notice = ''
         """What the control plane has for the operator of this host."""
         self.refused: dict[str, str] = {}
@@ -278,7 +282,7 @@ class Directives:
             if why:
                 refused[f'override {override.id}'] = why
                 continue
-            overrides.append(orders_.Override(
+            overrides.append(Override(
                 override.id, fit.name(override.workload), override.instance,
                 Knob(override.knob), override.value,
                 fit.sentence(override.reason),
@@ -306,7 +310,7 @@ class Directives:
             # What the run before used, and what other hosts have, is not
             # known: none before the first answer, or the time for it.
             budget = allowance.Budget(0, now, 0.0)
-        self.orders = orders_.Orders(
+        self.orders = Orders(
             '' if directives.protection else 'the control plane: '
             + _reason(directives),
             modes, directives.parameters,
@@ -318,7 +322,7 @@ class Directives:
             frozenset([tag.instance for tag in directives.tags
                        if not tag.protect]),
             frozenset(map(fit.project, directives.exempt)),
-            orders_.Overrides(overrides), budget, {
+            Overrides(overrides), budget, {
                 specs.key(spec.project, spec.application, spec.cpu_model,
                           spec.signal):
                 specs.Spec(spec.mean, spec.stddev, spec.n, 0, 'directive',
@@ -390,11 +394,11 @@ def _unsound(override: report.Override) -> str:
 
 
 def _profiling(order: report.ProfilingOrder | None, behind_s: float
-               ) -> orders_.ProfilingOrder | None:
+               ) -> ProfilingOrder | None:
     """Return an order of the wire.
 
     :param behind_s: CLOCK_BOOTTIME less the time that it is in
     """
-    return None if order is None else orders_.ProfilingOrder(
+    return None if order is None else ProfilingOrder(
         order.id, fit.name(order.workload), order.instance, order.form,
         order.seconds, order.until_s + behind_s)

@@ -31,7 +31,7 @@ MOST_SUFFERING = 20
 Amounts = dict[report.Resource, float]
 
 
-class SeenTick(NamedTuple):
+class LastTick(NamedTuple):
     """What one tick hands over: references, nothing is copied.
 
     ``document`` is the status without limits and VMs, of which the latter are
@@ -88,7 +88,7 @@ def digest(workloads: Sequence[report.Workload]) -> str:
     return checksum.hexdigest()[:32]
 
 
-def facts(tick: SeenTick, rates: Rates | None, *, version: str,
+def facts(tick: LastTick, rates: Rates | None, *, version: str,
           idle_cores: float | None, waits: Waits,
           refused: Mapping[str, str]) -> report.Facts:
     """Return how the host and its agent are now.

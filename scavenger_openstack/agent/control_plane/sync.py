@@ -23,13 +23,13 @@ from typing import Any
 from oslo_log import log
 
 from scavenger_openstack.agent import capacity
-from scavenger_openstack.agent.control_plane import directives as directives_
+from scavenger_openstack.agent.control_plane.directives import Directives
 from scavenger_openstack.agent.control_plane import head
 from scavenger_openstack.agent.control_plane import reports
 from scavenger_openstack.agent.control_plane import sums
 from scavenger_openstack.agent.events import steady_clock
-from scavenger_openstack.agent.events import store as store_
-from scavenger_openstack.decision import orders as orders_
+from scavenger_openstack.agent.events.store import Store
+from scavenger_openstack.decision.orders import Orders
 from scavenger_openstack.decision import rates as rates_
 from scavenger_openstack.drivers import calls
 from scavenger_openstack import errors
@@ -76,7 +76,7 @@ class Sync:
     """
 
     def __init__(self, call: Callable[[bytes], bytes],
-                 store: store_.Store, directives: directives_.Directives, *,
+                 store: Store, directives: Directives, *,
                  host: str, boot_id: str, version: str, sync_s: float,
                  clock: steady_clock.SteadyClock | None = None) -> None:
         self._call = call
@@ -85,7 +85,7 @@ class Sync:
         self._host, self._boot_id = host, fit.id_(boot_id)
         self._version = version
         self._sync_s = sync_s
-        self._seen: reports.SeenTick | None = None
+        self._last_tick: reports.LastTick | None = None
         self._sums = sums.Sums()
         self._summed_s = now_s()
         self._sample: HostSample | None = None
@@ -107,16 +107,17 @@ class Sync:
                                         daemon=True)
 
     @property
-    def orders(self) -> orders_.Orders:
+    def orders(self) -> Orders:
         """What operators ask for; :class:`.loop.Loop` asks each tick."""
         return self.directives.orders
 
-    def see(self, sample: HostSample | None, document: Mapping[str, Any],
-            instances: Sequence[Instance], refused: Mapping[str, str]
-            ) -> None:
+    def update(self, sample: HostSample | None, document: Mapping[str, Any],
+               instances: Sequence[Instance], refused: Mapping[str, str]
+               ) -> None:
         """Take what the last tick saw, as in :class:`.reports.SeenTick`; from
         the thread of the tick."""
-        self._seen = reports.SeenTick(sample, document, instances, refused)
+        self._last_tick = reports.LastTick(sample, document, instances,
+                                           refused)
         self.directives.ticked()
 
     def facts(self) -> dict[str, Any]:
@@ -132,8 +133,8 @@ class Sync:
                 'parameters': dict(itertools.islice(
                     self.orders.parameters.items(), MOST_SHOWN)),
                 'refused': dict(itertools.islice(itertools.chain(
-                    self.directives.refused.items(), self._seen.refused
-                    .items() if self._seen else ()), MOST_SHOWN)),
+                    self.directives.refused.items(), self._last_tick.refused
+                    .items() if self._last_tick else ()), MOST_SHOWN)),
                 'spool_bytes': self._waits[0], 'dropped': self._waits[1],
                 'waiting_s': self._waits[2], 'set_aside': self._set_aside}
 
@@ -206,7 +207,7 @@ class Sync:
     def take(self) -> None:
         """Take the sample of the last tick, and store statistics that are
         due."""
-        tick, wall_s = self._seen, time.time()
+        tick, wall_s = self._last_tick, time.time()
         if tick is not None and tick.sample is not None:
             self._rate(tick.sample)
         now = now_s()
@@ -320,7 +321,7 @@ class Sync:
     def _report(self, run_id: str, entries: list[report.AnyEntry]
                 ) -> bytes:
         """A report, with all workloads if the conductor has others."""
-        tick = self._seen or reports.SeenTick(None, {})
+        tick = self._last_tick or reports.LastTick(None, {})
         workloads = (reports.workloads(tick.sample, tick.instances)
                      if tick.sample is not None else None)
         digest = reports.digest(workloads) if workloads is not None else ''
@@ -340,14 +341,14 @@ class Sync:
 
 
 def make(call: Callable[[bytes], bytes], directory: pathlib.Path,
-         store: store_.Store, *, allow_background: bool = False,
+         store: Store, *, allow_background: bool = False,
          **options: Any) -> Sync:
     """Return the agent's side with its directives in that directory.
 
     :param allow_background: see :class:`.directives.Directives`
     :param options: see :class:`Sync`
     """
-    sync = Sync(call, store, directives_.Directives(
+    sync = Sync(call, store, Directives(
         directory, allow_background=allow_background), **options)
     sync.load()
     return sync
