@@ -14,9 +14,9 @@ from scavenger_openstack.agent.events import tick_events
 from scavenger_openstack.agent.loop import Loop
 from scavenger_openstack.algorithms import attribution
 from scavenger_openstack.algorithms.scavenger import scavenger
+from scavenger_openstack.events import Event
 from scavenger_openstack.laboratory.agent_parts import InlineExecutor
 from scavenger_openstack.laboratory.agent_parts import SimulatedLeases
-from scavenger_openstack.events import Event
 from scavenger_openstack.laboratory import bench
 from scavenger_openstack.laboratory import catalogue
 from scavenger_openstack.outcomes import outcome_of
