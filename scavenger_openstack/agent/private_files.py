@@ -18,13 +18,13 @@ LOG = log.getLogger(__name__)
 
 def make_directory(directory: pathlib.Path,
                    warn: Callable[[str], None] = LOG.warning) -> None:
-    """Make the directory if there is none; one that others may have written
-    to is moved aside.
+    """Make a directory if it is missing; one that others may have written to
+    is moved aside.
 
-    Its owner is this user, root, or the owner of what it is in, which could
-    put another one there anyway.
+    Its owner is this user, root, or the owner of the directory above, which
+    could replace it anyway.
 
-    :raises OSError: there is none and none can be made.
+    :raises OSError: it is missing and cannot be made.
     """
     above = directory.parent
     above.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -40,8 +40,8 @@ def make_directory(directory: pathlib.Path,
 
 
 def _give(what: pathlib.Path | int, directory: pathlib.Path) -> None:
-    """Give what was made the owner of the directory that it is in, if this
-    process may: an agent may be another user's later."""
+    """Set the owner to that of the directory above, if this process may: an
+    agent may run as another user later."""
     with contextlib.suppress(PermissionError):
         owner = directory.stat()
         if os.geteuid() == 0:
@@ -73,7 +73,7 @@ def create(path: pathlib.Path) -> int:
 
 def move_aside(path: pathlib.Path, why: str,
                warn: Callable[[str], None] = LOG.warning) -> None:
-    """Rename what must not be used; it stays for an operator to examine.
+    """Rename a file that must not be used; it stays for an operator.
 
     :raises OSError: it cannot be renamed.
     """
