@@ -101,7 +101,7 @@ class Parameters:
         self._now = dict(self._file)
         self._requested: Requested = {}
         self.refused: dict[str, str] = {}
-        """Why parameters do not hold, by ``parameter section.option``."""
+        """Reasons of those not in force, by ``parameter section.option``."""
 
     def begin(self, requested: Requested) -> None:
         """Set these at the start, which sets all of them."""

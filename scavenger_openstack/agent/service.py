@@ -108,7 +108,7 @@ def log_refused(logged: log_once.LogOnce, refused: Mapping[str, str]
 
 
 class Service:
-    """One agent: it opens, runs until it is stopped, and closes.
+    """The agent of one host, which runs until it is stopped.
 
     :param record: a new file to write all ticks to
     :param call: calls the conductor, instead of HTTPS or RPC

@@ -64,7 +64,7 @@ class NotFound(Problem):
 
 
 class Refused(Problem):
-    """The API refused the request and said why."""
+    """The API refused the request, with a reason."""
 
 
 class Expired(exceptions.NotAuthenticated):

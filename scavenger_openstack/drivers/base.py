@@ -77,7 +77,7 @@ class KnobState(NamedTuple):
 
 
 MADE_AGAIN = 'it was made again'
-"""Why a limit is gone: its object is, and another object has its place."""
+"""The reason of a limit that is gone: another object has its place."""
 
 
 class Changes(NamedTuple):
@@ -224,7 +224,7 @@ class CpuSet(Protocol):
 
 
 class CpuSets(Protocol):
-    """Which CPU sets the fast loop may move."""
+    """The CPU sets that the fast loop may move."""
 
     def slow_cpu_set(self, group: str) -> bool:
         """Return whether only the slow loop writes the CPU set of a group."""

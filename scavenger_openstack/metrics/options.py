@@ -20,7 +20,7 @@ PROCESSES = ('Of several processes of a WSGI server one serves them; they are '
 
 
 def listen_opt(program: str, more: str) -> cfg.StrOpt:
-    """Return the option that says where a program serves its metrics."""
+    """Return the option with the address of a program's metrics."""
     return cfg.StrOpt(
         'metrics_listen', regex=rf'\A({_ADDRESS}:{_PORT})?\Z',
         help=f'ADDRESS:PORT where {program} serves its metrics at /metrics '

@@ -105,7 +105,7 @@ class Actuator:
         self._tick = 0
         self.in_force: dict[KnobKey, Cap] = {}
         self.gone: dict[KnobKey, str] = {}
-        """Why the limited objects of knobs are gone, as of the last tick."""
+        """Reasons why limited objects are gone, as of the last tick."""
 
     def read(self, wishes: Iterable[Cap]) -> KnobReading:
         """Return the values of the knobs that caps are wished for.

@@ -86,7 +86,7 @@ class Directives:
         self.notice = ''
         """A sentence of the control plane for the operator of this host."""
         self.refused: dict[str, str] = {}
-        """Why a part is not followed, by part."""
+        """Reasons why parts are not followed, by part."""
 
     def load(self, now: float, wall_s: float) -> None:
         """Follow the stored directives; CLOCK_BOOTTIME and UNIX time in s."""

@@ -63,7 +63,7 @@ MOST_WHY = 300
 """Most characters of an error that are logged: a broker may have sent it."""
 UNEXPECTED = 'unexpected failure, see the log'
 END_S = 3.0
-"""How long the end of the agent waits for the last call."""
+"""Time that the end of the agent waits for the last call."""
 
 
 class _Oldest(NamedTuple):

@@ -72,7 +72,7 @@ class Store:
         self.dropped = 0
         """Events and statistics that there was no room for."""
         self.fault = ''
-        """Why nothing is written at present, '' while it is."""
+        """The reason why nothing can be written at present, '' for none."""
         self._reports_to = reports_bytes is not None
         self._events = Series(directory, 'events', history_bytes)
         self._reports = Series(directory, 'reports', reports_bytes or 0)

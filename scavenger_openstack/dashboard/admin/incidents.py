@@ -32,7 +32,7 @@ CAUSES = ('core', 'cache', 'memory_bandwidth', 'disk', 'own_limit',
 
 FILTERS = ('host', 'project', 'victim', 'antagonist', 'cause', 'outcome',
            'evidence_kind', 'since', 'until')
-"""Of the URL, and of the API."""
+"""Filters in the URL and in requests to the API."""
 
 TIMES = ('since', 'until')
 
@@ -63,7 +63,7 @@ ACTIONS = {'may_set': 'interference:overrides:set',
            'may_unset': 'interference:overrides:delete',
            'may_exempt': 'interference:exemptions:set',
            'may_evict': 'interference:evictions:create'}
-"""What a button of the page needs."""
+"""The policy rule of each button of the page."""
 
 INPUTS = (
     ('host', gettext_lazy('Host'), ''),

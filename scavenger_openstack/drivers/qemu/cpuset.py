@@ -36,7 +36,7 @@ _ENTRY = cgroup_files.Entry('cpuset.cpus')
 
 
 class _Part(NamedTuple):
-    """One cgroup."""
+    """One cgroup of a domain, and its CPU set."""
 
     directory: cgroup_files.CgroupDirectory
     cpus: cpuset_tree.FastCpuSet
