@@ -39,13 +39,13 @@ def make_directory(directory: pathlib.Path,
     raise OSError(0, 'others write there')
 
 
-def _give(what: pathlib.Path | int, directory: pathlib.Path) -> None:
+def _give(path: pathlib.Path | int, directory: pathlib.Path) -> None:
     """Set the owner to that of the directory above, if this process may: an
     agent may run as another user later."""
     with contextlib.suppress(PermissionError):
         owner = directory.stat()
         if os.geteuid() == 0:
-            os.chown(what, owner.st_uid, owner.st_gid)
+            os.chown(path, owner.st_uid, owner.st_gid)
 
 
 def why_not(path: pathlib.Path) -> str:

@@ -85,7 +85,7 @@ class Status:
                 if isinstance(cap, dict)]
 
 
-def end(process: subprocess.Popen[bytes], what: str) -> None:
+def end(process: subprocess.Popen[bytes], reason: str) -> None:
     """Ask the product to end and wait until it has.
 
     :raises DriverError: it ended badly or not at all.
@@ -107,11 +107,11 @@ def end(process: subprocess.Popen[bytes], what: str) -> None:
             process.wait(END_S)     # not if it is frozen, for instance
         raise errors.DriverError(
             f'scavenger-standalone does not end within {END_S:g} s of '
-            f'SIGTERM{what}') from exc
+            f'SIGTERM{reason}') from exc
     if early is not None or process.returncode not in (0, -15):
         raise errors.DriverError(
             'scavenger-standalone ended with '
-            f'{process.returncode}{what}')
+            f'{process.returncode}{reason}')
 
 
 class Agent:
