@@ -24,8 +24,8 @@ def make_directory(directory: pathlib.Path,
     """Make the directory if there is none; one that others may have written
     to is moved aside, unless it is for other files, such as /tmp.
 
-    Its owner is this user, root, or the owner of what it is in, which could
-    put another one there anyway.
+    Its owner is this user, root, or the owner of the directory above, which
+    could replace it anyway.
 
     :param is_ours: whether a file of that name is one of this program
     :raises OSError: there is none that may be used, and none can be made.
@@ -113,7 +113,7 @@ def replace(path: pathlib.Path, data: bytes, *, sync: bool) -> None:
 
 def move_aside(path: pathlib.Path, why: str,
                warn: Callable[[str], None] = LOG.warning) -> None:
-    """Rename what must not be used; it stays for an operator to examine.
+    """Rename a file that must not be used; it stays for an operator.
 
     :raises OSError: it cannot be renamed.
     """

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Writes that may take long, for which a tick waits until its deadline only.
 
 A memory limit below the use makes the kernel reclaim first; packets that
@@ -28,17 +27,16 @@ from scavenger_openstack.types import KnobKey
 
 LOG = log.getLogger(__name__)
 
-
 DRAIN_WAIT_S = 0.05
-"""So long, at most, is waited for packets to go: the next tick will do, and
-it is nothing to complain about."""
+"""A tick waits at most so long for packets to be sent; when that is late it is
+not logged, since the next tick continues it."""
 
 
 class Job(NamedTuple):
-    """What to do in a queue, and the knobs that it is about.
+    """A piece of work for one queue, and the knobs that it writes.
 
     ``fail`` is called with the reason instead of ``do`` where that cannot
-    even begin.
+    begin.
     """
 
     queue: str
@@ -48,7 +46,8 @@ class Job(NamedTuple):
 
 
 class WriteExecutor(Protocol):
-    """Does writes that may take long, such as :class:`Worker`."""
+    """The interface to make writes that may take long; :class:`Worker` has
+    it."""
 
     pending: set[KnobKey]
 
@@ -62,8 +61,8 @@ class Worker:
     :class:`scavenger_openstack.drivers.calls.Executor`.
 
     :param deadline_s: how long :meth:`run` waits for its jobs, in seconds
-    :param notify: called with each job that is late; whether the driver
-        sees to it that the log says why
+    :param notify: called with each job that is late; returns whether the
+        driver logs the reason
     :param executor: that of the driver
     """
 
@@ -75,7 +74,7 @@ class Worker:
         self._calls = executor or base.new_executor()
         self._waits = collections.Counter[str]()
         self.pending: set[KnobKey] = set()
-        """The knobs of all jobs that are not done yet."""
+        """Knobs of all jobs that are not done yet."""
 
     def run(self, jobs: Sequence[Job]) -> list[bool]:
         """Do ``jobs``; return whether each was done before the one deadline.

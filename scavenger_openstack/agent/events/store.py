@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The events of this host on disk: its history, and what has to be reported.
+"""The events of this host on disk: its history, and the entries of reports.
 
-Segments of two kinds.  ``events`` are the history.  ``reports`` are what only
-the control plane wants: statistics, an incident with its measurements (under
-the number of its event, which has none), and that an incident goes on.  What
-the conductor has not acknowledged is what follows a position, in a file of
-its own.  Whatever goes wrong with the files, the agent goes on.
+There are segments of two kinds.  ``events`` are the history.  ``reports`` are
+only for the control plane: statistics, an incident with its measurements
+(under the number of its event, which has none), and that an incident goes on.
+The entries after a position, in a file of its own, are not acknowledged by the
+conductor yet.  The agent goes on in spite of any fault of the files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import uuid
 
 from oslo_log import log
 
-from scavenger_openstack.agent.events import segments as segments_
+from scavenger_openstack.agent.events import segments
 from scavenger_openstack.agent.events.segments import Segment
 from scavenger_openstack.agent.events.segments import Series
 from scavenger_openstack.agent import names
@@ -56,13 +56,13 @@ class Position(report.Wire, frozen=True):
 
 
 class Store:
-    """What one run of an agent keeps; its entries have the numbers 1, 2, ...
+    """The entries of one run of an agent, with the numbers 1, 2, ...
 
     :param directory: made if it is missing; only its owner may use it
-    :param history_bytes: most that events take; those that wait for the
-        conductor are kept also beyond this
-    :param reports_bytes: most that statistics and measurements take while
-        they wait; the oldest go.  ``None``: there is no control plane
+    :param history_bytes: most bytes of events; those that wait for the
+        conductor stay also beyond this
+    :param reports_bytes: most bytes of statistics and measurements while
+        they wait; the oldest are dropped.  ``None``: there is no control plane
     :param vm_names: the names of VMs, which are kept with their UUIDs
     """
 
@@ -75,7 +75,7 @@ class Store:
         self.dropped = 0
         """Events and statistics that there was no room for."""
         self.fault = ''
-        """Why nothing is written at present, '' while it is."""
+        """The reason why nothing can be written at present, '' for none."""
         self._reports_to = reports_bytes is not None
         self._events = Series(directory, 'events', history_bytes)
         self._reports = Series(directory, 'reports', reports_bytes or 0)
@@ -102,7 +102,7 @@ class Store:
                 self._write()
 
     def add_reports(self, entries: Iterable[Event]) -> None:
-        """Append what is reported and no part of the history."""
+        """Append entries for reports that are not part of the history."""
         if self._reports_to:
             with self._lock:
                 for event in entries:
@@ -133,7 +133,7 @@ class Store:
             data, b',"names":%s' % codec.encode(by_uuid) if by_uuid else b''))
 
     def _write(self) -> None:
-        """Write what waits; a fault of the disk is logged once."""
+        """Write the queued lines; a fault of the disk is logged once."""
         try:
             if any(series.is_removed for series in self._series):
                 self._warn(f'{self.path}: files were removed by another '
@@ -180,13 +180,13 @@ class Store:
             self._lost += count
 
     def _open(self) -> None:
-        """Find what earlier runs left, and begin a run.
+        """List the files of earlier runs, and begin a run.
 
         :raises OSError: the directory cannot be made or used.
         """
         private_files.make_directory(
             self.path, self._warn, lambda name: (
-                segments_.is_name(name) or name.startswith(POSITION)))
+                segments.is_name(name) or name.startswith(POSITION)))
         for series in self._series:
             series.load(self._warn)
         if not self._run:
@@ -201,8 +201,7 @@ class Store:
         self._is_open = True
 
     def _load_position(self, last: int) -> None:
-        """Read how far earlier runs have been reported.  Before there was a
-        control plane nothing was to be.
+        """Read the position; without a file all runs count as reported.
 
         :param last: the number of the last run
         """
@@ -229,7 +228,7 @@ class Store:
                               codec.encode(self._position), sync=sync)
 
     def _reported(self, run: int) -> float:
-        """Return up to which sequence a run has been reported."""
+        """Return the sequence up to which a run has been reported."""
         position = self._position
         sequence = (math.inf if not self._reports_to else
                     0 if position is None or position.run < run else
@@ -237,9 +236,9 @@ class Store:
         return max(sequence, self._done) if run == self._run else sequence
 
     def _waits(self, series: Series) -> Iterator[Segment]:
-        """Generate the segments of which some may not have been reported."""
-        segments = series.segments      # another thread makes another list
-        for segment, after in itertools.zip_longest(segments, segments[1:]):
+        """Generate the segments with entries that may not be reported."""
+        files_now = series.segments     # another thread makes another list
+        for segment, after in itertools.zip_longest(files_now, files_now[1:]):
             reported = self._reported(segment.run)
             is_reported = reported == math.inf or (
                 after is not None and after.run == segment.run
@@ -248,8 +247,8 @@ class Store:
                 yield segment
 
     def _prune(self) -> None:
-        """Remove the oldest segments that there is no room for; of events
-        only what is reported."""
+        """Remove the oldest segments for which there is no room; of events
+        only those that are reported."""
         waits = set(self._waits(self._reports))
         for segment in self._reports.segments:
             if not self._reports.is_open(segment) and (
@@ -272,7 +271,7 @@ class Store:
 
     @property
     def waiting_bytes(self) -> int:
-        """What all takes that waits for the conductor, also in memory."""
+        """Return the bytes of all waiting entries, also of those in memory."""
         with self._lock:
             reported = self._reported(self._run)
             return sum(
@@ -283,28 +282,30 @@ class Store:
                     if sequence > reported)
 
     def batch(self, most: int, most_bytes: int) -> tuple[str, list[Event]]:
-        """Return the oldest entries that wait, of the oldest run, and the
-        run's id.
+        """Return the id of the oldest run with entries that wait, and the
+        oldest of these.
 
-        :param most: so many at most, of ``most_bytes`` in all, but at least
-            one if there is any
+        :param most: most entries, of ``most_bytes`` in all; but at least
+            one if any waits
         """
         with self._lock:
             self._write()
             waits = [list(self._waits(series)) for series in self._series]
             waiting = [list(series.waiting) for series in self._series]
-            # What the tick adds from now on may be read of one kind only.
+            # Entries added meanwhile may be read of one kind only.
             last = self._sequence
-        runs = {segment[:2] for some in waits for segment in some}
+        runs = {(segment.run, segment.run_id)
+                for of_series in waits for segment in of_series}
         for run, run_id in sorted(runs | {(self._run, self.run_id)}):
             is_ours = run == self._run
             lines = heapq.merge(*(
-                self._lines([segment for segment in some
-                             if segment.run == run], more if is_ours else [])
-                for some, more in zip(waits, waiting, strict=True)),
+                self._lines([segment for segment in of_series
+                             if segment.run == run],
+                            in_memory if is_ours else [])
+                for of_series, in_memory in zip(waits, waiting, strict=True)),
                 key=operator.itemgetter(0))
             try:
-                entries = segments_.first_entries(
+                entries = segments.first_entries(
                     lines, last if is_ours else math.inf, most, most_bytes)
             except OSError:     # later: its first entries may be missing
                 break
@@ -312,24 +313,24 @@ class Store:
                 return run_id, entries
         return self.run_id, []
 
-    def _lines(self, segments: Iterable[Segment],
+    def _lines(self, of_run: Iterable[Segment],
                waiting: Iterable[tuple[int, bytes]]
                ) -> Iterator[tuple[int, bytes, Event]]:
         """Generate the lines of one run and kind that are not reported: the
         sequence, the JSON and the entry of each."""
         last = self._reported(self._run)
-        for segment in segments:
+        for segment in of_run:
             reported = self._reported(segment.run)
             last = max(last if segment.run == self._run else 0, reported)
             for line, end in self._read(
                     segment, self._offsets.get(segment.path, 0)):
-                parsed = segments_.parse(line)
-                if parsed and parsed[0] <= last:
-                    if parsed[0] <= reported:
+                parsed = segments.parse(line)
+                if parsed and parsed.sequence <= last:
+                    if parsed.sequence <= reported:
                         self._offsets[segment.path] = end
-                elif parsed and (entry := segments_.entry(*parsed)):
-                    last = parsed[0]
-                    yield last, parsed[1], entry
+                elif parsed and (entry := segments.entry(parsed)):
+                    last = parsed.sequence
+                    yield last, parsed.data, entry
                 elif line.endswith(b'\n') and (
                         segment.path, end) not in self._damaged:
                     self._damaged.add((segment.path, end))
@@ -337,9 +338,9 @@ class Store:
                                f'{end - len(line)} is damaged and not '
                                'reported')
         for sequence, line in waiting:
-            parsed = segments_.parse(line)
+            parsed = segments.parse(line)
             if sequence > last and parsed and (
-                    entry := segments_.entry(*parsed)):
+                    entry := segments.entry(parsed)):
                 yield sequence, line, entry
 
     def _read(self, segment: Segment, offset: int = 0
@@ -348,7 +349,7 @@ class Store:
         try:
             with status.open_file(segment.path) as file:
                 file.seek(offset)
-                yield from segments_.lines(file)
+                yield from segments.lines(file)
         except (OSError, errors.ScavengerError) as exc:
             if isinstance(exc, OSError) and exc.errno in PASSING:
                 raise
@@ -358,7 +359,7 @@ class Store:
                            f'{exc}')
 
     def acknowledged(self, run_id: str, sequence: int) -> None:
-        """Note that the conductor has the entries of a run up to that one."""
+        """Note that the conductor has the entries of a run up to this one."""
         with self._lock:
             run = self._run
             if run_id == self.run_id:
@@ -372,7 +373,7 @@ class Store:
                     position.run, position.sequence) or self._has_before(run):
                 return
             self._position = Position(run=run, sequence=sequence)
-        # Else it is reported again, and the conductor notices.
+        # If that fails they are reported again, which the conductor detects.
         with contextlib.suppress(OSError):
             self._save_position(sync=True)
         with self._lock, contextlib.suppress(OSError):
@@ -391,7 +392,7 @@ class Store:
         return any(before)
 
     def close(self) -> None:
-        """Write what waits, as far as possible."""
+        """Write the queued lines, as far as possible."""
         with self._lock:
             if any(series.waiting for series in self._series):
                 self._write()

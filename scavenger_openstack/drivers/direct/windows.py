@@ -23,7 +23,7 @@ from typing import NamedTuple
 from typing import Protocol
 from typing import TypeVar
 
-from scavenger_openstack.drivers.base import LOOK_TICKS
+from scavenger_openstack.drivers.base import RESCAN_TICKS
 from scavenger_openstack.drivers import calls
 from scavenger_openstack.drivers.direct import thread_owners
 from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
@@ -191,7 +191,7 @@ class Windows(abc.ABC, Generic[C]):
                 self.why = ''
             except _FAILURES as exc:
                 self.why = str(exc)
-                self._retry_tick = self._ticks + LOOK_TICKS
+                self._retry_tick = self._ticks + RESCAN_TICKS
         self._counts = counter is not None
         key = 'direct evidence', self.resource
         if not self.why:

@@ -329,7 +329,7 @@ class LimitsTest(testtools.TestCase):
         for caps in ([one], [one, two], [two._replace(reason='another'), one],
                      [one._replace(value='0-1')], []):
             self.assertEqual([cap._asdict() for cap in caps],
-                             json.loads(limits.look(caps)))
+                             json.loads(limits.encoded(caps)))
 
     def test_in_the_file(self) -> None:
         path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 's.json')

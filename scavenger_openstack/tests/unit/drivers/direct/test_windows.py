@@ -132,7 +132,7 @@ class TestCpus(testtools.TestCase):
 
     def test_a_refusal_is_logged_once_and_tried_again_later(self) -> None:
         self.assertEqual((None, ''), tuple(self.evidence.facts().values()))
-        for _ in range(3 * base.LOOK_TICKS):
+        for _ in range(3 * base.RESCAN_TICKS):
             self.tick('v')
             self.tick()
         self.assertEqual(1, self.log.output.count('no direct evidence'))
