@@ -25,9 +25,10 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     'rpc': ('msgspec', 'oslo_messaging', 'oslo_service'),
     'dashboard': ('horizon', 'keystoneauth1', 'openstack_dashboard'),
     'libvirt': ('libvirt',),
-    'osc': ('openstackclient', 'osc_lib'),
+    'osc': ('openstack', 'openstackclient', 'osc_lib'),
     'parquet': ('pyarrow',),
-    'postgresql': ('psycopg2',)}
+    'postgresql': ('psycopg2',),
+    'sdk': ('openstack',)}
 """Extra of this distribution -> the modules that it brings."""
 
 
