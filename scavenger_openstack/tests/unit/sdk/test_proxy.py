@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 import json
 import pathlib
-import re
 import runpy
+import subprocess
+import sys
 from typing import Any
 
 from openstack import exceptions
@@ -20,48 +20,10 @@ from scavenger_openstack import sdk
 from scavenger_openstack.sdk.v1 import _proxy
 from scavenger_openstack.sdk.v1 import resource
 from scavenger_openstack.tests.unit.api import cloud
+from scavenger_openstack.tests.unit.sdk import calls
 from scavenger_openstack.tests.unit.sdk import connected
 
 TOP = pathlib.Path(__file__).parents[4]
-HOUR_S = 3600
-WHY: Any = {'reason': 'a test'}
-PROJECT = {'scope': 'project', 'target': cloud.ONE, **WHY}
-CAP = cloud.HOST, 'cpu_cores', cloud.BATCH
-
-CALLS: tuple[tuple[str, tuple[Any, ...], dict[str, Any]], ...] = (
-    ('hosts', (), {}), ('get_host', (cloud.HOST,), {}),
-    ('update_host', (cloud.HOST,), {'modes': {'cpi2': 'observe'}, **WHY}),
-    ('get_aggregate', ('racks',), {}),
-    ('update_aggregate', ('racks',), {'profiling': True, **WHY}),
-    ('get_summary', (), {}), ('get_overview', (), {}),
-    ('get_report', (), {'limit': 5}), ('workloads', (), {'gone': True}),
-    ('incidents', (), {}), ('get_incident', (cloud.INCIDENT,), {}),
-    ('antagonists', (), {}), ('evictions', (), {}),
-    ('create_eviction', (), {'instance': cloud.NOISY, 'how': 'pause',
-                             'dry_run': True, **WHY}),
-    ('get_eviction', (cloud.EVICTION,), {}),
-    ('caps', (), {'in_force': True}), ('overrides', (), {}),
-    ('set_override', CAP, {'value': 0.4, 'expires_at': cloud.at(HOUR_S),
-                           **WHY}),
-    ('delete_override', CAP, WHY), ('priorities', (), {}),
-    ('set_priority', (), {'value': 'background', **PROJECT}),
-    ('delete_priority', (cloud.PRIORITY,), WHY), ('exemptions', (), {}),
-    ('set_exemption', (), PROJECT),
-    ('delete_exemption', (cloud.EXEMPTION,), WHY), ('profiles', (), {}),
-    ('create_profile', (), cloud.profile()),
-    ('get_profile', (cloud.PROFILE,), {}),
-    ('delete_profile', (cloud.PROFILE,), WHY), ('profilings', (), {}),
-    ('get_profiling', (cloud.PROFILING,), {}),
-    ('delete_profiling', (cloud.PROFILING,), WHY), ('specs', (), {}),
-    ('protection', (), {}),
-    ('set_protection', (), {'scope': 'host', 'target': cloud.HOST,
-                            'enabled': True, **WHY}),
-    ('create_profiling', (), {'host': cloud.HOST, 'workload': cloud.VICTIM,
-                              **WHY}),
-    ('governor', (), {}),
-    ('set_governor', (), {'scope': 'cloud', 'target': '',
-                          'caps_per_minute': None, **WHY}),
-    ('audit', (), {}))
 
 
 class WithApi(cloud.Api):
@@ -92,24 +54,24 @@ class Calls(WithApi):
     def test_each_url(self) -> None:
         """Each method of the API is called by a method of the proxy, which
         returns what the API has."""
-        for name, words, options in CALLS:
-            answer = getattr(self.proxy, name)(*words, **options)
-            if isinstance(answer, Iterator):
-                answer = next(answer)
+        for name, words, options in calls.calls():
+            answer = calls.call(self.proxy, name, words, options)
             if not name.startswith('delete'):
                 self.assertIsInstance(answer, resource.Resource, name)
                 self.assertNotEqual([], [
                     value for value in answer.to_dict().values()
                     if value is not None], name)
-        called = [(environ['REQUEST_METHOD'], environ['PATH_INFO'])
-                  for environ in self.seen]
-        self.assertEqual(len(CALLS), len(called))
-        for route in ROUTES:
-            path = re.sub('{workload}', '.+', route.path)
-            path = re.sub('{.*?}', '[^/]+', path)
-            self.assertTrue(any(
-                method == route.method and re.fullmatch(path, url)
-                for method, url in called), f'{route.method} {route.path}')
+        self.assertEqual(list(ROUTES), sorted((calls.route_of(
+            environ['REQUEST_METHOD'], environ['PATH_INFO'])
+            for environ in self.seen), key=ROUTES.index))
+
+    def test_samples(self) -> None:
+        """Those of the reference are what the API answers today."""
+        made = subprocess.run(
+            [sys.executable, '-W', 'ignore', '-m', calls.__name__], cwd=TOP,
+            capture_output=True, text=True, timeout=60, check=True)
+        self.assertEqual(calls.SAMPLES.read_text(), made.stdout,
+                         f'python -m {calls.__name__} > {calls.SAMPLES}')
 
     def test_values(self) -> None:
         host = self.proxy.get_host(cloud.HOST)
@@ -117,7 +79,8 @@ class Calls(WithApi):
                          (host.id, host.name, host.enforcing,
                           host.modes['scavenger']))
         override = self.proxy.set_override(
-            *CAP, value=None, reason='no limit', expires_at=cloud.at(HOUR_S))
+            *calls.CAP, value=None, reason='no limit',
+            expires_at=cloud.at(calls.HOUR_S))
         self.assertEqual((cloud.BATCH, None),
                          (override.workload, override.value))
         self.assertEqual(
@@ -172,18 +135,19 @@ class Refused(WithApi):
                 (exceptions.ForbiddenException, 'reader', 'get_host',
                  (cloud.HOST,), {}),
                 (exceptions.BadRequestException, 'admin', 'update_host',
-                 (cloud.HOST,), {'modes': {'cpi2': 'enfroce'}, **WHY}),
+                 (cloud.HOST,), {'modes': {'cpi2': 'enfroce'}, **calls.WHY}),
                 (exceptions.ConflictException, 'admin', 'set_override',
                  (cloud.HOST, 'cpu_cores', cloud.VICTIM),
-                 {'value': 1.0, 'expires_at': cloud.at(HOUR_S), **WHY})):
+                 {'value': 1.0, 'expires_at': cloud.at(calls.HOUR_S),
+                  **calls.WHY})):
             self.assertRaises(kind, getattr(self.of(role), name), *words,
                               **options)
 
     def test_what_is_not_there_is_deleted(self) -> None:
-        self.proxy.delete_exemption('0' * 32, **WHY)
+        self.proxy.delete_exemption('0' * 32, **calls.WHY)
         self.assertRaises(
             exceptions.NotFoundException, self.proxy.delete_exemption,
-            '0' * 32, ignore_missing=False, **WHY)
+            '0' * 32, ignore_missing=False, **calls.WHY)
 
     def test_names_that_lead_elsewhere(self) -> None:
         for name in ('', '.', '..'):
