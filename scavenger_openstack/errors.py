@@ -24,9 +24,10 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     'rpc': ('oslo_messaging', 'oslo_service'),
     'dashboard': ('horizon', 'keystoneauth1', 'openstack_dashboard'),
     'libvirt': ('libvirt',),
-    'osc': ('openstackclient', 'osc_lib'),
+    'osc': ('openstack', 'openstackclient', 'osc_lib'),
     'parquet': ('pyarrow',),
-    'postgresql': ('psycopg2',)}
+    'postgresql': ('psycopg2',),
+    'sdk': ('openstack',)}
 """Extra of this distribution -> the modules that it brings."""
 
 

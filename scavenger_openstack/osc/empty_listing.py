@@ -7,13 +7,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+import typing
 from typing import Any
 
+from openstack import exceptions as sdk_exceptions
 from osc_lib import exceptions
 
 from scavenger_openstack import amounts
-from scavenger_openstack.osc import http
 from scavenger_openstack.osc.terminal import printable
+
+if typing.TYPE_CHECKING:
+    from scavenger_openstack.osc.client import Client
 
 WORDS = {'audit': 'change', 'antagonists': 'antagonist', 'caps': 'limit',
          'evictions': 'eviction', 'exemptions': 'exemption', 'hosts': 'host',
@@ -33,7 +37,7 @@ LOOKED_AT = 100
 NAMED = 3
 
 
-def explanation(client: http.Client, noun: str, filtered: bool,
+def explanation(client: Client, noun: str, filtered: bool,
                 now: bool = False) -> str:
     """Sentences for people.
 
@@ -46,9 +50,9 @@ def explanation(client: http.Client, noun: str, filtered: bool,
     if noun not in OF_HOSTS:
         return first
     try:
-        hosts, marker = client.listing('hosts', '/v1/hosts', {},
-                                       limit=LOOKED_AT)
-    except exceptions.CommandError:     # readers of a project see no host
+        hosts, marker = client.listing('hosts', limit=LOOKED_AT)
+    except (exceptions.CommandError, sdk_exceptions.SDKException):
+        # Readers of a project see no host.
         return first
     if not hosts:
         return f'{first} No host has reported yet.'

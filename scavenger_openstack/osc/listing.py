@@ -13,8 +13,8 @@ from typing import Any
 
 from osc_lib import shell
 
-from scavenger_openstack.osc import http
 from scavenger_openstack.osc import names
+from scavenger_openstack.osc import plugin
 from scavenger_openstack.osc import table
 from scavenger_openstack.osc.terminal import printable
 
@@ -83,7 +83,7 @@ def rows(text: str) -> int:
 
 
 def take(app: shell.OpenStackShell, arguments: argparse.Namespace,
-         noun: str, path: str, columns: Sequence[table.Column], *,
+         noun: str, columns: Sequence[table.Column], *,
          long: Sequence[table.Column] = (),
          filters: Iterable[str] = (), shape: Callable[[Row], Row] = dict,
          **more: Any) -> table.Answer:
@@ -98,15 +98,16 @@ def take(app: shell.OpenStackShell, arguments: argparse.Namespace,
     wanted = {name: getattr(arguments, name) for name in filters} | more
     wanted = {name: NAMED[name](app, value) if name in NAMED and value
               else value for name, value in wanted.items()}
-    rows, marker = http.of(app).listing(
-        noun, path, wanted, limit=arguments.limit, marker=arguments.marker)
+    rows, marker = plugin.client_of(app).listing(
+        noun, limit=arguments.limit, marker=arguments.marker, **wanted)
     if marker is not None:
         app.stderr.write(f'There are more rows: add --all, or --marker '
                          f'{printable(str(marker))}\n')
     elif not rows:
         from scavenger_openstack.osc import empty_listing
         with table.understood():
-            why = empty_listing.explanation(http.of(app), noun, any(
+            why = empty_listing.explanation(
+                plugin.client_of(app), noun, any(
                 value not in (None, False) for name, value in wanted.items()
                 if name not in ('in_force', 'now')),
                 now=bool(wanted.get('now')))

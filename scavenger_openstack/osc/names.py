@@ -16,7 +16,7 @@ from keystoneauth1 import identity
 from osc_lib import exceptions
 from osc_lib import shell
 
-from scavenger_openstack.osc import http
+from scavenger_openstack.osc import plugin
 from scavenger_openstack.osc.terminal import printable
 
 _PROJECT = re.compile('[0-9a-f]{32}')
@@ -45,7 +45,7 @@ def instance(app: shell.OpenStackShell, text: str) -> str:
         return _id(text, 'instance', lambda connection: (
             connection.compute.find_server(text, ignore_missing=True,
                                            all_projects=True)), app)
-    rows, _ = http.of(app).listing('workloads', '/v1/workloads', {})
+    rows, _ = plugin.client_of(app).listing('workloads')
     return _single(text, 'instance', sorted({
         row['instance'] for row in rows
         if row.get('name') == fit.name(text) and row.get('instance')}))

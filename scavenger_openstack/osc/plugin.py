@@ -13,8 +13,9 @@ import typing
 
 if typing.TYPE_CHECKING:
     from osc_lib import clientmanager
+    from osc_lib import shell
 
-    from scavenger_openstack.osc import http
+    from scavenger_openstack.osc import client
 
 API_NAME = 'interference'
 API_VERSION_OPTION = 'os_interference_api_version'
@@ -22,10 +23,19 @@ API_VERSIONS = ('1',)
 DEFAULT_API_VERSION = '1'
 
 
-def make_client(instance: clientmanager.ClientManager) -> http.Client:
+def make_client(instance: clientmanager.ClientManager) -> client.Client:
     """The client, once a command asks for it."""
-    from scavenger_openstack.osc import http
-    return http.connect(instance)
+    from scavenger_openstack.osc import client
+    return client.connect(instance)
+
+
+def client_of(app: shell.OpenStackShell) -> client.Client:
+    """Return the client of a running ``openstack``.
+
+    :raises CommandError: there is no endpoint.
+    """
+    made: client.Client = getattr(app.client_manager, API_NAME)
+    return made
 
 
 def build_option_parser(parser: argparse.ArgumentParser

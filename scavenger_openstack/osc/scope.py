@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import Any
 
+from osc_lib import exceptions
 from osc_lib import shell
 
 from scavenger_openstack.osc import names
@@ -55,6 +57,25 @@ def of(app: shell.OpenStackShell, arguments: argparse.Namespace
     scope, target = arguments.scope
     find = {'instance': names.instance, 'project': names.project}.get(scope)
     return {'scope': scope, 'target': find(app, target) if find else target}
+
+
+def delete_each(delete: Callable[..., None], ids: Iterable[str], reason: str
+                ) -> None:
+    """Delete things; those that follow one that failed, too.
+
+    :param delete: of the client, takes an id
+    :raises CommandError: some were not deleted: a line for each.
+    """
+    from openstack import exceptions as sdk_exceptions
+    failed = []
+    for id_ in ids:
+        try:
+            delete(id_, reason=reason, ignore_missing=False)
+        except (exceptions.CommandError,
+                sdk_exceptions.SDKException) as exc:
+            failed.append(str(exc))
+    if failed:
+        raise exceptions.CommandError('\n'.join(failed))
 
 
 def warn_of_none(app: shell.OpenStackShell, rule: Mapping[str, Any]) -> None:

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The directive ``api-reference``: each URL of the API, out of its table."""
+"""The directive ``api-reference``: each URL of the API, out of its table,
+with the request and the answer of a test."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+import json
+import pathlib
 from typing import Any
 
 from docutils import nodes
@@ -21,8 +24,14 @@ from scavenger_openstack.api import validation
 class ApiReference(Directive):
 
     def run(self) -> list[nodes.Node]:
-        lines = StringList([line for route in ROUTES
-                            for line in described(route)], 'routes.py')
+        path = pathlib.Path(self.state.document.current_source).with_name(
+            'api-samples.json')
+        self.state.document.settings.record_dependencies.add(str(path))
+        samples = json.loads(path.read_text())
+        lines = StringList([
+            line for route in ROUTES
+            for line in (*described(route), *sample(**samples[route.id]))],
+            'routes.py')
         node = nodes.section()
         node.document = self.state.document
         nested_parse_with_titles(self.state, lines, node)
@@ -47,6 +56,15 @@ def described(route: Route) -> Iterator[str]:
     yield from table(f'Field of each of ``{route.noun}``' if listing
                      else f'Field of ``{route.noun}``',
                      inner['items'] if listing else inner)
+
+
+def sample(request: str, body: Any, answer: Any) -> Iterator[str]:
+    yield from ('Sample:', '', '.. code-block:: text', '', f'   {request}', '')
+    for title, value in (('Body:', body), ('Answer:', answer)):
+        if value is not None:
+            text = json.dumps(value, indent=2)
+            yield from (title, '', '.. code-block:: json', '',
+                        *(f'   {line}' for line in text.splitlines()), '')
 
 
 def table(title: str, schema: dict[str, Any]) -> Iterator[str]:

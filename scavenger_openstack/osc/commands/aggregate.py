@@ -9,7 +9,7 @@ import argparse
 from osc_lib.command import command
 
 from scavenger_openstack.osc.commands import host
-from scavenger_openstack.osc import http
+from scavenger_openstack.osc import plugin
 from scavenger_openstack.osc import table
 
 SHOWN = (
@@ -28,8 +28,9 @@ class ShowAggregate(command.ShowOne):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
-        return table.record(parsed_args, SHOWN, http.of(self.app).resource(
-            'aggregate', 'GET', _path(parsed_args)), host.shape)
+        aggregate = plugin.client_of(self.app).get_aggregate(
+            parsed_args.aggregate)
+        return table.record(parsed_args, SHOWN, aggregate, host.shape)
 
 
 class SetAggregate(command.ShowOne):
@@ -54,9 +55,9 @@ class SetAggregate(command.ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         more = {} if parsed_args.profiling is None else {
             'profiling': parsed_args.profiling}
-        return table.record(parsed_args, SHOWN, http.of(self.app).resource(
-            'aggregate', 'PATCH', _path(parsed_args),
-            host.changes(parsed_args, **more)), host.shape)
+        aggregate = plugin.client_of(self.app).update_aggregate(
+            parsed_args.aggregate, **host.changes(parsed_args, **more))
+        return table.record(parsed_args, SHOWN, aggregate, host.shape)
 
 
 def _add_aggregate(parser: argparse.ArgumentParser) -> None:
@@ -64,7 +65,3 @@ def _add_aggregate(parser: argparse.ArgumentParser) -> None:
         'aggregate', metavar='<aggregate>',
         help='The name of the aggregate, as "openstack aggregate list" or '
              '"scavenger-manage aggregate list" shows it. Example: batch')
-
-
-def _path(parsed_args: argparse.Namespace) -> str:
-    return http.path_of('aggregates', parsed_args.aggregate)

@@ -73,7 +73,7 @@ class ListAntagonists(command.Lister):
         earlier = (parsed_args.earlier or parsed_args.since
                    or parsed_args.until)
         return listing.take(
-            self.app, parsed_args, 'antagonists', '/v1/antagonists', COLUMNS,
+            self.app, parsed_args, 'antagonists', COLUMNS,
             long=LONG, shape=_shape, filters=(
                 'since', 'until', 'host', 'project', 'victim_project',
                 'sort'), now=None if earlier else True)

@@ -71,7 +71,7 @@ class ListAudit(command.Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         return listing.take(
-            self.app, parsed_args, 'audit', '/v1/audit', COLUMNS, long=LONG,
+            self.app, parsed_args, 'audit', COLUMNS, long=LONG,
             shape=dict if parsed_args.long else _shape,
             filters=('action', 'target', 'actor', 'by_agent', 'since'))
 

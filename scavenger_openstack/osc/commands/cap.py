@@ -10,9 +10,9 @@ from osc_lib.command import command
 from osc_lib import exceptions
 from osc_lib import shell
 
-from scavenger_openstack.osc import http
 from scavenger_openstack.osc import listing
 from scavenger_openstack.osc import names
+from scavenger_openstack.osc import plugin
 from scavenger_openstack.osc import scope
 from scavenger_openstack.osc import table
 from scavenger_openstack.osc import times
@@ -108,10 +108,10 @@ class ListCaps(command.Lister):
                     f'with{"out" * overrides} --overrides.')
         if overrides:
             return listing.take(
-                self.app, parsed_args, 'overrides', '/v1/caps/overrides',
-                OVERRIDES, long=OVERRIDES_LONG, filters=names, shape=_shape)
+                self.app, parsed_args, 'overrides', OVERRIDES,
+                long=OVERRIDES_LONG, filters=names, shape=_shape)
         return listing.take(
-            self.app, parsed_args, 'caps', '/v1/caps',
+            self.app, parsed_args, 'caps',
             PAST if parsed_args.past else COLUMNS, long=LONG,
             filters=names, shape=_shape, in_force=not parsed_args.past)
 
@@ -143,10 +143,9 @@ class SetCap(command.ShowOne):
             value = typed_amounts.parse(parsed_args.knob, parsed_args.value)
         except ValueError as exc:
             raise exceptions.CommandError(f'{exc}.') from exc
-        override = http.of(self.app).resource(
-            'override', 'PUT', _path(self.app, parsed_args),
-            {'value': value, 'reason': parsed_args.reason,
-             'expires_at': parsed_args.expires})
+        override = plugin.client_of(self.app).set_override(
+            *_path(self.app, parsed_args), value=value,
+            reason=parsed_args.reason, expires_at=parsed_args.expires)
         return table.record(parsed_args, OVERRIDES_LONG, override, _shape)
 
 
@@ -160,9 +159,9 @@ class UnsetCap(command.Command):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        http.of(self.app).request(
-            'DELETE', _path(self.app, parsed_args),
-            query={'reason': parsed_args.reason})
+        plugin.client_of(self.app).delete_override(
+            *_path(self.app, parsed_args), reason=parsed_args.reason,
+            ignore_missing=False)
 
 
 def _add_knob(parser: argparse.ArgumentParser) -> None:
@@ -181,9 +180,10 @@ def _add_knob(parser: argparse.ArgumentParser) -> None:
         help=f'What is limited: {", ".join(knobs)}.')
 
 
-def _path(app: shell.OpenStackShell, arguments: argparse.Namespace) -> str:
-    return http.path_of('caps', arguments.host, arguments.knob,
-                        names.workload(app, arguments.workload))
+def _path(app: shell.OpenStackShell, arguments: argparse.Namespace
+          ) -> tuple[str, str, str]:
+    return (arguments.host, arguments.knob,
+            names.workload(app, arguments.workload))
 
 
 def _shape(row: listing.Row) -> listing.Row:

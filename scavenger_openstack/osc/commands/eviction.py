@@ -12,13 +12,12 @@ from typing import Any
 from osc_lib.command import command
 from osc_lib import exceptions
 
-from scavenger_openstack.osc import http
 from scavenger_openstack.osc import listing
 from scavenger_openstack.osc import names
+from scavenger_openstack.osc import plugin
 from scavenger_openstack.osc import scope
 from scavenger_openstack.osc import table
 
-PATH = '/v1/evictions'
 HOW = ('live-migrate', 'pause', 'stop', 'shelve')
 AGAIN_S = 1.0
 ENDED = ('done', 'failed', 'dry run')
@@ -70,17 +69,16 @@ class EvictAntagonist(command.ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace
                     ) -> tuple[Sequence[str], Sequence[Any]]:
-        client = http.of(self.app)
-        eviction = client.resource('eviction', 'POST', PATH, {
-            'instance': names.instance(self.app, parsed_args.instance),
-            'how': parsed_args.how,
-            'reason': parsed_args.reason, 'dry_run': parsed_args.dry_run})
+        client = plugin.client_of(self.app)
+        eviction = client.create_eviction(
+            instance=names.instance(self.app, parsed_args.instance),
+            how=parsed_args.how, reason=parsed_args.reason,
+            dry_run=parsed_args.dry_run)
         deadline = time.monotonic() + parsed_args.timeout
         while (eviction['state'] not in ENDED and not parsed_args.no_wait
                and time.monotonic() < deadline):
             time.sleep(AGAIN_S)
-            eviction = client.resource(
-                'eviction', 'GET', http.path_of('evictions', eviction['id']))
+            eviction = client.get_eviction(eviction['id'])
         if eviction['state'] == 'failed':
             raise exceptions.CommandError(
                 f'{parsed_args.instance} was not evicted: '
@@ -105,7 +103,7 @@ class ListEvictions(command.Lister):
     def take_action(self, parsed_args: argparse.Namespace
                     ) -> tuple[Sequence[str], Sequence[Any]]:
         return listing.take(
-            self.app, parsed_args, 'evictions', PATH, COLUMNS, long=LONG,
+            self.app, parsed_args, 'evictions', COLUMNS, long=LONG,
             filters=('instance', 'host'), shape=_shape)
 
 

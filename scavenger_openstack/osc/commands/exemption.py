@@ -8,12 +8,11 @@ import argparse
 
 from osc_lib.command import command
 
-from scavenger_openstack.osc import http
 from scavenger_openstack.osc import listing
+from scavenger_openstack.osc import plugin
 from scavenger_openstack.osc import scope
 from scavenger_openstack.osc import table
 
-PATH = '/v1/exemptions'
 
 COLUMNS = (
     table.Column('id', 'ID'),
@@ -38,8 +37,8 @@ class ListExemptions(command.Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
-        return listing.take(self.app, parsed_args, 'exemptions', PATH,
-                            COLUMNS, long=LONG, shape=_shape)
+        return listing.take(self.app, parsed_args, 'exemptions', COLUMNS,
+                            long=LONG, shape=_shape)
 
 
 class CreateExemption(command.ShowOne):
@@ -56,10 +55,8 @@ class CreateExemption(command.ShowOne):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
-        exemption = http.of(self.app).resource(
-            'exemption', 'POST', PATH,
-            {**scope.of(self.app, parsed_args),
-             'reason': parsed_args.reason})
+        exemption = plugin.client_of(self.app).set_exemption(
+            **scope.of(self.app, parsed_args), reason=parsed_args.reason)
         scope.warn_of_none(self.app, exemption)
         return table.record(parsed_args, SET, exemption, _shape)
 
@@ -77,8 +74,8 @@ class DeleteExemption(command.Command):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        http.delete_each(http.of(self.app), 'exemptions',
-                         parsed_args.exemption, parsed_args.reason)
+        scope.delete_each(plugin.client_of(self.app).delete_exemption,
+                          parsed_args.exemption, parsed_args.reason)
 
 
 def _shape(row: listing.Row) -> listing.Row:

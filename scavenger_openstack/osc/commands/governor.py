@@ -8,12 +8,11 @@ import argparse
 
 from osc_lib.command import command
 
-from scavenger_openstack.osc import http
 from scavenger_openstack.osc import listing
+from scavenger_openstack.osc import plugin
 from scavenger_openstack.osc import scope
 from scavenger_openstack.osc import table
 
-PATH = '/v1/governor'
 
 COLUMNS = (
     table.Column('scope', 'Scope'),
@@ -34,7 +33,7 @@ class ShowGovernor(command.Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
-        return listing.take(self.app, parsed_args, 'governor', PATH, COLUMNS)
+        return listing.take(self.app, parsed_args, 'governor', COLUMNS)
 
 
 class SetGovernor(command.ShowOne):
@@ -52,10 +51,9 @@ class SetGovernor(command.ShowOne):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
-        governor = http.of(self.app).resource(
-            'governor', 'PUT', PATH,
-            {**scope.of(self.app, parsed_args), 'reason': parsed_args.reason,
-             'caps_per_minute': parsed_args.caps_per_minute})
+        governor = plugin.client_of(self.app).set_governor(
+            **scope.of(self.app, parsed_args), reason=parsed_args.reason,
+            caps_per_minute=parsed_args.caps_per_minute)
         return table.record(parsed_args, COLUMNS, governor)
 
 

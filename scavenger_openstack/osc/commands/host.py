@@ -13,8 +13,8 @@ from typing import Any
 from osc_lib.command import command
 from osc_lib import exceptions
 
-from scavenger_openstack.osc import http
 from scavenger_openstack.osc import listing
+from scavenger_openstack.osc import plugin
 from scavenger_openstack.osc import scope
 from scavenger_openstack.osc import table
 from scavenger_openstack import typed_amounts
@@ -157,7 +157,7 @@ class ListHosts(command.Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         return listing.take(
-            self.app, parsed_args, 'hosts', '/v1/hosts', COLUMNS, long=LONG,
+            self.app, parsed_args, 'hosts', COLUMNS, long=LONG,
             filters=('aggregate', 'enforcing'))
 
 
@@ -170,8 +170,7 @@ class ShowHost(command.ShowOne):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
-        host = http.of(self.app).resource(
-            'host', 'GET', http.path_of('hosts', parsed_args.host))
+        host = plugin.client_of(self.app).get_host(parsed_args.host)
         return table.record(parsed_args, SHOWN, host, shape)
 
 
@@ -190,9 +189,8 @@ class SetHost(command.ShowOne):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
-        host = http.of(self.app).resource(
-            'host', 'PATCH', http.path_of('hosts', parsed_args.host),
-            changes(parsed_args))
+        host = plugin.client_of(self.app).update_host(
+            parsed_args.host, **changes(parsed_args))
         return table.record(parsed_args, SHOWN, host, shape)
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from osc_lib.command import command
 
-from scavenger_openstack.osc import http
 from scavenger_openstack.osc import listing
+from scavenger_openstack.osc import plugin
 from scavenger_openstack.osc import table
 from scavenger_openstack.osc import times
 from scavenger_openstack import typed_amounts
@@ -101,7 +101,7 @@ class ListIncidents(command.Lister):
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         now = time.time()
         return listing.take(
-            self.app, parsed_args, 'incidents', '/v1/incidents', COLUMNS,
+            self.app, parsed_args, 'incidents', COLUMNS,
             long=LONG, shape=lambda row: _shape(row, now),
             filters=('host', 'project', 'victim', 'antagonist', 'cause',
                      'outcome', 'evidence_kind', 'since', 'until'))
@@ -124,9 +124,8 @@ class ShowIncident(command.ShowOne):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
-        self.incident = http.of(self.app).resource(
-            'incident', 'GET', http.path_of('incidents',
-                                            parsed_args.incident))
+        self.incident = plugin.client_of(self.app).get_incident(
+            parsed_args.incident)
         now = time.time()
         return table.record(parsed_args, SHOWN, self.incident,
                             lambda row: _whole(row, now))

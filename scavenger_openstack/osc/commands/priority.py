@@ -9,14 +9,13 @@ import argparse
 from osc_lib.command import command
 from osc_lib import exceptions
 
-from scavenger_openstack.osc import http
 from scavenger_openstack.osc import listing
+from scavenger_openstack.osc import plugin
 from scavenger_openstack.osc import scope
 from scavenger_openstack.osc import table
 from scavenger_openstack.osc.terminal import printable
 
 SCOPES = ('instance', 'project', 'aggregate')
-PATH = '/v1/priorities'
 
 COLUMNS = (
     table.Column('scope', 'Scope'),
@@ -42,8 +41,8 @@ class ListPriorities(command.Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
-        return listing.take(self.app, parsed_args, 'priorities', PATH,
-                            COLUMNS, long=LONG, shape=_shape)
+        return listing.take(self.app, parsed_args, 'priorities', COLUMNS,
+                            long=LONG, shape=_shape)
 
 
 class SetPriority(command.ShowOne):
@@ -76,12 +75,9 @@ class SetPriority(command.ShowOne):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
-        rule = http.of(self.app).resource(
-            'priority', 'POST', PATH,
-            {**scope.of(self.app, parsed_args),
-             'value': parsed_args.priority,
-             'application': parsed_args.application,
-             'reason': parsed_args.reason})
+        rule = plugin.client_of(self.app).set_priority(
+            **scope.of(self.app, parsed_args), value=parsed_args.priority,
+            application=parsed_args.application, reason=parsed_args.reason)
         scope.warn_of_none(self.app, rule)
         return table.record(parsed_args, SET, rule, _shape)
 
@@ -96,15 +92,15 @@ class UnsetPriority(command.Command):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        client = http.of(self.app)
+        client = plugin.client_of(self.app)
         wanted = scope.of(self.app, parsed_args)
-        rules, _ = client.listing('priorities', PATH, wanted)
+        rules = list(client.priorities(**wanted))
         if not rules:
             raise exceptions.CommandError(
                 f'No priority is set for the {wanted["scope"]} '
                 f'{printable(wanted["target"])}.')
-        http.delete_each(client, 'priorities', [rule['id'] for rule in rules],
-                         parsed_args.reason)
+        scope.delete_each(client.delete_priority,
+                          [rule['id'] for rule in rules], parsed_args.reason)
 
 
 def _shape(row: listing.Row) -> listing.Row:

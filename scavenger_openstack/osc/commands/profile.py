@@ -13,15 +13,14 @@ from osc_lib.command import command
 from osc_lib import exceptions
 
 from scavenger_openstack.osc.commands import profiling
-from scavenger_openstack.osc import http
 from scavenger_openstack.osc import listing
 from scavenger_openstack.osc import names
+from scavenger_openstack.osc import plugin
 from scavenger_openstack.osc import scope
 from scavenger_openstack.osc import table
 from scavenger_openstack.osc.terminal import printable
 from scavenger_openstack.osc import times
 
-PATH = '/v1/profiles'
 LISTED = 'The id that "openstack interference profile list" shows'
 
 
@@ -72,7 +71,7 @@ class ListProfiles(command.Lister):
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         kind, target = parsed_args.of or (None, None)
         return listing.take(
-            self.app, parsed_args, 'profiles', PATH, COLUMNS, long=LONG,
+            self.app, parsed_args, 'profiles', COLUMNS, long=LONG,
             filters=('project',), shape=_listed, kind=kind, target=target)
 
 
@@ -92,8 +91,7 @@ class ShowProfile(command.ShowOne):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
-        row = http.of(self.app).resource(
-            'profile', 'GET', http.path_of('profiles', parsed_args.profile))
+        row = plugin.client_of(self.app).get_profile(parsed_args.profile)
         answer = table.record(parsed_args, SHOWN, row, _whole)
         if parsed_args.page:
             with table.understood():
@@ -148,8 +146,9 @@ class CreateProfile(command.ShowOne):
         body = _read(parsed_args.file, fields)
         if parsed_args.reason is not None:
             body['reason'] = parsed_args.reason
-        return table.record(parsed_args, SHOWN, http.of(self.app).resource(
-            'profile', 'POST', PATH, body), _whole)
+        return table.record(
+            parsed_args, SHOWN,
+            plugin.client_of(self.app).create_profile(**body), _whole)
 
 
 class DeleteProfile(command.Command):
@@ -164,8 +163,8 @@ class DeleteProfile(command.Command):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        http.delete_each(http.of(self.app), 'profiles',
-                         parsed_args.profile, parsed_args.reason)
+        scope.delete_each(plugin.client_of(self.app).delete_profile,
+                          parsed_args.profile, parsed_args.reason)
 
 
 def _add_target(parser: argparse.ArgumentParser, help: str) -> None:

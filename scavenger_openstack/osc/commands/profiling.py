@@ -12,13 +12,12 @@ from osc_lib.command import command
 from osc_lib import exceptions
 from osc_lib import shell
 
-from scavenger_openstack.osc import http
 from scavenger_openstack.osc import listing
 from scavenger_openstack.osc import names
+from scavenger_openstack.osc import plugin
 from scavenger_openstack.osc import scope
 from scavenger_openstack.osc import table
 
-PATH = '/v1/profilings'
 AGAIN_S = 1.0
 ENDED = ('done', 'failed')
 FORMS = ('short', 'long')
@@ -52,8 +51,8 @@ class ListProfilings(command.Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
-        return listing.take(self.app, parsed_args, 'profilings', PATH,
-                            COLUMNS, long=LONG, filters=('host',))
+        return listing.take(self.app, parsed_args, 'profilings', COLUMNS,
+                            long=LONG, filters=('host',))
 
 
 class DeleteProfiling(command.Command):
@@ -69,8 +68,8 @@ class DeleteProfiling(command.Command):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        http.delete_each(http.of(self.app), 'profilings',
-                         [parsed_args.profiling], parsed_args.reason)
+        scope.delete_each(plugin.client_of(self.app).delete_profiling,
+                          [parsed_args.profiling], parsed_args.reason)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -97,7 +96,7 @@ def measure(app: shell.OpenStackShell, parsed_args: argparse.Namespace
     """
     if not parsed_args.workload or not parsed_args.reason:
         raise exceptions.CommandError('--host takes --workload and --reason.')
-    client = http.of(app)
+    client = plugin.client_of(app)
     body: dict[str, Any] = {
         'host': parsed_args.host, 'form': parsed_args.form,
         'reason': parsed_args.reason,
@@ -108,18 +107,14 @@ def measure(app: shell.OpenStackShell, parsed_args: argparse.Namespace
         body['seconds'] = parsed_args.seconds
     if parsed_args.of:
         body['kind'], body['target'] = parsed_args.of
-    row = client.resource('profiling', 'POST', PATH, body)
+    row = client.create_profiling(**body)
     while row['state'] not in ENDED:
         time.sleep(AGAIN_S)
-        row = client.resource('profiling', 'GET',
-                              http.path_of('profilings', row['id']))
+        row = client.get_profiling(row['id'])
     if row['state'] == 'failed':
         raise exceptions.CommandError(
             f'The profile of {parsed_args.workload} was not measured: '
             f'{row["detail"]}')
-    profiles = client.request('GET', '/v1/profiles', query={
+    return next(profile for profile in client.profiles(**{
         name: row[name] for name in ('kind', 'target', 'project')
-        if row[name]})['profiles']
-    profile: dict[str, Any] = next(
-        each for each in profiles if each['project'] == row['project'])
-    return profile
+        if row[name]}) if profile['project'] == row['project'])

@@ -8,12 +8,11 @@ import argparse
 
 from osc_lib.command import command
 
-from scavenger_openstack.osc import http
 from scavenger_openstack.osc import listing
+from scavenger_openstack.osc import plugin
 from scavenger_openstack.osc import scope
 from scavenger_openstack.osc import table
 
-PATH = '/v1/protection'
 SCOPES = ('cloud', 'aggregate', 'host')
 
 COLUMNS = (
@@ -43,8 +42,7 @@ class ShowProtection(command.Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
-        return listing.take(self.app, parsed_args, 'protection', PATH,
-                            COLUMNS)
+        return listing.take(self.app, parsed_args, 'protection', COLUMNS)
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,10 +53,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _switch(on: command.ShowOne, arguments: argparse.Namespace,
             enabled: bool) -> table.Answer:
-    answer = http.of(on.app).resource(
-        'protection', 'PUT', PATH,
-        {**scope.of(on.app, arguments), 'enabled': enabled,
-         'reason': arguments.reason})
+    answer = plugin.client_of(on.app).set_protection(
+        **scope.of(on.app, arguments), enabled=enabled,
+        reason=arguments.reason)
     with table.understood():
         if answer['silent']:
             from scavenger_openstack import amounts

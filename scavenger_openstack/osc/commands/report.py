@@ -10,8 +10,8 @@ from typing import Any
 
 from osc_lib.command import command
 
-from scavenger_openstack.osc import http
 from scavenger_openstack.osc import listing
+from scavenger_openstack.osc import plugin
 from scavenger_openstack.osc import table
 from scavenger_openstack.osc.terminal import printable
 from scavenger_openstack.osc import times
@@ -86,11 +86,10 @@ class ShowReport(command.Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
-        report = http.of(self.app).resource(
-            'report', 'GET', http.path_of('report'), query={
-                name: getattr(parsed_args, name)
-                for name in ('since', 'until', 'limit')
-                if getattr(parsed_args, name) is not None})
+        report = plugin.client_of(self.app).get_report(**{
+            name: getattr(parsed_args, name)
+            for name in ('since', 'until', 'limit')
+            if getattr(parsed_args, name) is not None})
         with table.understood():
             page = _page(report) if parsed_args.html else ''
             self.app.stderr.write(f'{printable(totals(report))}\n')

@@ -49,5 +49,5 @@ class ListSpecs(command.Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         return listing.take(
-            self.app, parsed_args, 'specs', '/v1/specs', COLUMNS,
+            self.app, parsed_args, 'specs', COLUMNS,
             filters=('project', 'application', 'cpu_model', 'signal'))

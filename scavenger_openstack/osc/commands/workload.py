@@ -61,7 +61,7 @@ class ListWorkloads(command.Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         return listing.take(
-            self.app, parsed_args, 'workloads', '/v1/workloads', COLUMNS,
+            self.app, parsed_args, 'workloads', COLUMNS,
             long=LONG,
             filters=('host', 'project', 'instance', 'application',
                      'priority', 'gone'))

@@ -21,11 +21,13 @@ from xml.etree import ElementTree
 
 import bcrypt
 import fixtures
+from openstack import exceptions as sdk_exceptions
 from osc_lib import exceptions
 from oslo_config import cfg
 import pyarrow
 from pyarrow import parquet
 import testtools
+from werkzeug import wrappers
 
 from scavenger_openstack.agent import check
 from scavenger_openstack.agent.control_plane import directives
@@ -47,9 +49,9 @@ from scavenger_openstack import errors
 from scavenger_openstack import events
 from scavenger_openstack.laboratory import replay
 from scavenger_openstack.laboratory import replay_settings
+from scavenger_openstack.osc import client as osc_client
 from scavenger_openstack.osc.commands import cap as cap_command
 from scavenger_openstack.osc.commands import incident as incident_command
-from scavenger_openstack.osc import http
 from scavenger_openstack.osc import plugin
 from scavenger_openstack.recording import replay as recordings_
 from scavenger_openstack.recording import table_files
@@ -60,6 +62,7 @@ from scavenger_openstack.restore import network
 from scavenger_openstack.restore import records
 from scavenger_openstack.restore import state_directory
 from scavenger_openstack.restore import watcher
+from scavenger_openstack.sdk.v1 import _proxy
 from scavenger_openstack.simulator import scenario
 from scavenger_openstack.tests.unit.agent import statuses
 from scavenger_openstack.tests.unit.api import cloud
@@ -68,6 +71,7 @@ from scavenger_openstack.tests.unit.drivers.libvirt import domain_texts
 from scavenger_openstack.tests.unit import mutations
 from scavenger_openstack.tests.unit.mutations import FEW
 from scavenger_openstack.tests.unit import recordings
+from scavenger_openstack.tests.unit.sdk import connected
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Knob
@@ -472,9 +476,8 @@ class Readers(testtools.TestCase):
                 app = types.SimpleNamespace(
                     stdout=io.StringIO(), stderr=io.StringIO(),
                     client_manager=types.SimpleNamespace(**{
-                        plugin.API_NAME: http.Client(
-                            Answers(data),      # type: ignore[arg-type]
-                            'http://x')}))
+                        plugin.API_NAME: connected.proxy(
+                            osc_client.Client, wrappers.Response(data))}))
                 made = command(app, None)
                 parser = made.get_parser('x')
                 return made.run(parser.parse_args(list(words)))
@@ -487,10 +490,11 @@ class Readers(testtools.TestCase):
                  ('1',)),
                 ('caps', [API_CAP], cap_command.ListCaps, ('--long',))):
             self.read(mutations.as_json({noun: row, 'next': None}, noun),
-                      ask(command, *words), exceptions.CommandError)
+                      ask(command, *words), exceptions.CommandError,
+                      sdk_exceptions.SDKException)
         self.read(mutations.as_json({'error': {
             'code': 400, 'title': 't', 'detail': 'd', 'allowed': ['a'],
-            'field': 'f', 'request_id': 'r'}}), lambda data: http.explain(
+            'field': 'f', 'request_id': 'r'}}), lambda data: _proxy.explain(
                 'x', data.decode(errors='replace')))
 
     def test_answers_of_placement(self) -> None:
