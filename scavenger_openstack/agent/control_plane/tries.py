@@ -18,7 +18,6 @@ import pathlib
 from scavenger_openstack.agent import private_files
 from scavenger_openstack.agent import status
 from scavenger_openstack import errors
-from scavenger_openstack.restore import files
 
 FILE = 'directives.tries'
 MOST_BYTES = 8192
@@ -96,8 +95,7 @@ def replace(path: pathlib.Path, data: bytes) -> None:
     :raises OSError: it cannot be written.
     """
     private_files.make_directory(path.parent)
-    files.replace(path, data, sync=True,
-                  draft=str(path.with_name(path.name + '.new')))
+    private_files.replace(path, data, sync=True)
     fd = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)        # else a power cut may restore the old one

@@ -528,6 +528,17 @@ class DirectivesTest(SyncTestCase):
                     1.8, 0.1, 500, 0, 'directive')}), one.orders)
         self.assertEqual({}, one.refused)
 
+    def test_a_directory_of_another_user(self) -> None:
+        """An agent of that user reads the directives later."""
+        if os.geteuid() != 0:
+            self.skipTest('only root can give files away')
+        os.chown(self.directory.parent, 65534, 65534)
+        followed = directives.Directives(self.directory)
+        followed.follow(DIRECTIVES, 5.0)
+        self.go_on(followed)
+        self.assertEqual({65534}, {path.stat().st_uid for path in (
+            self.directory, *self.directory.glob('directives.*'))})
+
     def test_a_notice_for_the_operator(self) -> None:
         """It is logged when it is new, and shown while it holds."""
         log = self.useFixture(fixtures.FakeLogger())
