@@ -163,7 +163,6 @@ def open_file(path: pathlib.Path) -> BinaryIO:
     :func:`read_file`."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
                  | os.O_NONBLOCK)
-    file = open(fd, 'rb')
     try:
         info = os.fstat(fd)
         if not stat.S_ISREG(info.st_mode):
@@ -174,10 +173,10 @@ def open_file(path: pathlib.Path) -> BinaryIO:
                 f'{path}: owner {info.st_uid}, mode '
                 f'{stat.S_IMODE(info.st_mode):o}: others may have written '
                 'it, so it is not shown; look at it and delete it')
+        return open(fd, 'rb')
     except BaseException:
-        file.close()
+        os.close(fd)
         raise
-    return file
 
 
 def is_stale(document: Mapping[str, Any], now: float) -> bool:

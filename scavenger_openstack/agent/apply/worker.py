@@ -10,6 +10,7 @@ wait for one another: see :mod:`scavenger_openstack.drivers.calls`.
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable
 from collections.abc import Sequence
 import functools
@@ -71,6 +72,7 @@ class Worker:
         self._deadline_s = deadline_s
         self._notify = notify
         self._calls = executor or base.new_executor()
+        self._waits = collections.Counter[str]()
         self.pending: set[KnobKey] = set()
         """Knobs of all jobs that are not done yet."""
 
@@ -78,20 +80,22 @@ class Worker:
         """Do ``jobs``; return whether each was done before the one deadline.
 
         Until a job is done, its keys are pending and nothing else may write
-        them.  An exception of it is logged.  A job that gets no slot fails.
+        them.  An exception of it is logged.  A job that gets no slot fails;
+        the queues that have waited longest are first the next time.
         """
-        begun = []
-        for job in jobs:
-            self.pending.update(job.keys)
-            begun.append(self._calls.submit(
-                job.queue, functools.partial(self._do, job)))
+        order = sorted(range(len(jobs)), key=lambda index: (
+            -self._waits[jobs[index].queue]))
+        begun = [call for _, call in sorted(
+            (index, self._submit(jobs[index])) for index in order)]
         start = time.monotonic()
         in_time = [self._calls.wait(call, max(0.0, start - time.monotonic() + (
             DRAIN_WAIT_S if job.queue == base.DRAIN else self._deadline_s)))
             for job, call in zip(jobs, begun, strict=True)]
         timed_out = []
+        before, self._waits = self._waits, collections.Counter()
         for job, call, done in zip(jobs, begun, in_time, strict=True):
             if call.error is not None:      # it was not begun
+                self._waits[job.queue] = before[job.queue] + 1
                 self.pending.difference_update(job.keys)
                 job.fail(str(call.error))
             elif not (done or job.queue == base.DRAIN or self._notify(
@@ -104,6 +108,11 @@ class Worker:
                     len(job.keys) for job in timed_out), 'limit'),
                 self._deadline_s, ', '.join(job.queue for job in timed_out))
         return in_time
+
+    def _submit(self, job: Job) -> calls.Call:
+        self.pending.update(job.keys)
+        return self._calls.submit(job.queue,
+                                  functools.partial(self._do, job))
 
     def _do(self, job: Job) -> None:
         try:

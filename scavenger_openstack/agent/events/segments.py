@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Iterator
 import contextlib
 import errno
@@ -22,6 +23,7 @@ from typing import NamedTuple
 import zlib
 
 from scavenger_openstack.agent import private_files
+from scavenger_openstack import errors
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import report
 
@@ -61,6 +63,11 @@ class Segment(NamedTuple):
     run_id: str
     first: int
     path: pathlib.Path
+
+
+def is_name(name: str) -> bool:
+    """Return whether a file is a segment, or one that was moved aside."""
+    return _NAME.match(name) is not None
 
 
 def segments(directory: pathlib.Path, kind: str) -> list[Segment]:
@@ -108,6 +115,15 @@ def decode(data: bytes) -> Line:
     return codec.decode(data, Line, MOST_LINE)
 
 
+def entry(line: Parsed) -> report.AnyEntry | None:
+    """Return the entry of a line, ``None`` if it is of another version."""
+    try:
+        entry = decode(line.data).entry
+    except errors.WireError:
+        return None
+    return entry if entry.sequence == line.sequence else None
+
+
 def lines(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
     """Generate the rest of the lines of a file, each with the offset of its
     end; of a line that is too long only its first part."""
@@ -117,6 +133,21 @@ def lines(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
         if begins:
             yield line, end
         begins = line.endswith(b'\n')
+
+
+def first_entries(lines: Iterable[tuple[int, bytes, report.AnyEntry]],
+                  last: float, most: int, most_bytes: int
+                  ) -> list[report.AnyEntry]:
+    """Return the first entries, up to a sequence; of an incident with and
+    without measurements that with them, which is the second."""
+    entries: dict[int, report.AnyEntry] = {}
+    for sequence, data, entry in lines:
+        most_bytes -= len(data)
+        if sequence > last or sequence not in entries and entries and (
+                len(entries) == most or most_bytes < 0):
+            break
+        entries[sequence] = entry
+    return list(entries.values())
 
 
 class Series:
@@ -226,6 +257,11 @@ class Series:
         return self.segment_bytes + sum(
             max(BLOCK, size) for size in self._sizes.values()
             ) > self.most_bytes
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether another program has removed the file that is open."""
+        return self._fd >= 0 and not os.fstat(self._fd).st_nlink
 
     def is_open(self, segment: Segment) -> bool:
         """Return whether this run appends to a segment."""

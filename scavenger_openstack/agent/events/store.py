@@ -15,6 +15,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 import contextlib
+import errno
 import heapq
 import itertools
 import math
@@ -33,7 +34,6 @@ from scavenger_openstack.agent import private_files
 from scavenger_openstack.agent import status
 from scavenger_openstack import errors
 from scavenger_openstack.events import Event
-from scavenger_openstack.restore import files
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import report
 
@@ -41,6 +41,9 @@ LOG = log.getLogger(__name__)
 
 POSITION = 'acknowledged'
 """The file with the last entry that the conductor has."""
+
+PASSING = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM))
+"""Faults that are not those of a file."""
 
 _STATISTICS = b'{"entry":{"type":"statistics"'
 
@@ -107,14 +110,13 @@ class Store:
                 self._write()
 
     def _put(self, event: Event, series: Series) -> None:
-        """Number an entry and queue its line; one that is too long for a
-        conductor, or cannot be encoded, is logged and left out."""
+        """Number an entry and queue its line; one that no conductor accepts
+        is logged and left out."""
         number = self._sequence + 1
         entry = codec.replace(event, sequence=number)
         try:
-            data = codec.encode(entry)
-            if len(data) > report.MAX_ENTRY_BYTES:
-                raise errors.WireError(f'{len(data)} bytes')
+            data = codec.checked(entry, report.AnyEntry,
+                                 report.MAX_ENTRY_BYTES)
         except errors.WireError as exc:
             self._warn(f'an event is left out: {exc}; please report this')
             return
@@ -133,6 +135,10 @@ class Store:
     def _write(self) -> None:
         """Write the queued lines; a fault of the disk is logged once."""
         try:
+            if any(series.is_removed for series in self._series):
+                self._warn(f'{self.path}: files were removed by another '
+                           'program; what they held is not reported')
+                self._is_open = False
             has_begun = not self._is_open
             if has_begun:
                 self._open()
@@ -178,7 +184,9 @@ class Store:
 
         :raises OSError: the directory cannot be made or used.
         """
-        private_files.make_directory(self.path, self._warn)
+        private_files.make_directory(
+            self.path, self._warn, lambda name: (
+                segments.is_name(name) or name.startswith(POSITION)))
         for series in self._series:
             series.load(self._warn)
         if not self._run:
@@ -187,6 +195,9 @@ class Store:
             self._load_position(last)
             self._run = max(last, self._position.run
                             if self._position else 0) + 1
+        elif self._position:        # the directory may be another by now
+            with contextlib.suppress(OSError):
+                self._save_position(sync=False)
         self._is_open = True
 
     def _load_position(self, last: int) -> None:
@@ -199,21 +210,22 @@ class Store:
             path.unlink(missing_ok=True)
             return
         try:
+            if why := private_files.why_not(path):
+                raise errors.ScavengerError(why)
             self._position = codec.decode(
                 status.read_file(path, 1024), Position, 1023)
         except FileNotFoundError:
             self._position = Position(run=last, sequence=2 ** 53)
             self._save_position(sync=False)
-        except errors.ScavengerError as exc:
+        except (errors.ScavengerError, PermissionError) as exc:
             private_files.move_aside(path, f'{exc}; entries that were '
                                      'reported are reported again',
                                      self._warn)
             self._position = Position(run=0, sequence=0)
 
     def _save_position(self, *, sync: bool) -> None:
-        path = self.path / POSITION
-        files.replace(path, codec.encode(self._position),
-                      draft=f'{path}.new', sync=sync)
+        private_files.replace(self.path / POSITION,
+                              codec.encode(self._position), sync=sync)
 
     def _reported(self, run: int) -> float:
         """Return the sequence up to which a run has been reported."""
@@ -242,8 +254,9 @@ class Store:
             if not self._reports.is_open(segment) and (
                     segment not in waits or self._reports.is_full()):
                 if segment in waits:
-                    self._drop((line for line, _ in self._read(segment)),
-                               self._reports)
+                    self._drop((line for line, _ in self._read(
+                        segment, self._offsets.get(segment.path, 0))),
+                        self._reports)
                 self._remove(self._reports, segment)
         waits = set(self._waits(self._events))
         for segment in self._events.segments:
@@ -291,8 +304,11 @@ class Store:
                             in_memory if is_ours else [])
                 for of_series, in_memory in zip(waits, waiting, strict=True)),
                 key=operator.itemgetter(0))
-            entries = _first(lines, last if is_ours else math.inf, most,
-                             most_bytes)
+            try:
+                entries = segments.first_entries(
+                    lines, last if is_ours else math.inf, most, most_bytes)
+            except OSError:     # later: its first entries may be missing
+                break
             if entries:
                 return run_id, entries
         return self.run_id, []
@@ -312,7 +328,7 @@ class Store:
                 if parsed and parsed.sequence <= last:
                     if parsed.sequence <= reported:
                         self._offsets[segment.path] = end
-                elif parsed and (entry := _entry(parsed)):
+                elif parsed and (entry := segments.entry(parsed)):
                     last = parsed.sequence
                     yield last, parsed.data, entry
                 elif line.endswith(b'\n') and (
@@ -323,16 +339,20 @@ class Store:
                                'reported')
         for sequence, line in waiting:
             parsed = segments.parse(line)
-            if sequence > last and parsed and (entry := _entry(parsed)):
+            if sequence > last and parsed and (
+                    entry := segments.entry(parsed)):
                 yield sequence, line, entry
 
     def _read(self, segment: Segment, offset: int = 0
               ) -> Iterator[tuple[bytes, int]]:
+        """:raises OSError: it may be readable later."""
         try:
             with status.open_file(segment.path) as file:
                 file.seek(offset)
                 yield from segments.lines(file)
         except (OSError, errors.ScavengerError) as exc:
+            if isinstance(exc, OSError) and exc.errno in PASSING:
+                raise
             if (segment.path, 0) not in self._damaged:
                 self._damaged.add((segment.path, 0))
                 self._warn(f'{segment.path}: not readable, so not reported: '
@@ -362,9 +382,12 @@ class Store:
 
     def _has_before(self, run: int) -> bool:
         """Return whether an earlier run has entries to report; set offsets."""
-        before = [next(self._lines([segment], ()), None)
-                  for series in self._series
-                  for segment in self._waits(series) if segment.run < run]
+        try:
+            before = [next(self._lines([segment], ()), None)
+                      for series in self._series
+                      for segment in self._waits(series) if segment.run < run]
+        except OSError:
+            return True
         return any(before)
 
     def close(self) -> None:
@@ -375,26 +398,3 @@ class Store:
             for series in self._series:
                 series.close()
             self._is_open = False
-
-
-def _first(lines: Iterable[tuple[int, bytes, Event]], last: float, most: int,
-           most_bytes: int) -> list[Event]:
-    """Return the first entries, up to a sequence; of an incident with and
-    without measurements that with them, which is the second."""
-    entries: dict[int, Event] = {}
-    for sequence, data, entry in lines:
-        most_bytes -= len(data)
-        if sequence > last or sequence not in entries and entries and (
-                len(entries) == most or most_bytes < 0):
-            break
-        entries[sequence] = entry
-    return list(entries.values())
-
-
-def _entry(line: segments.Parsed) -> Event | None:
-    """Return the entry of a line, ``None`` if it is of another version."""
-    try:
-        entry = segments.decode(line.data).entry
-    except errors.WireError:
-        return None
-    return entry if entry.sequence == line.sequence else None

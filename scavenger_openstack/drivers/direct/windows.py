@@ -101,7 +101,8 @@ class Windows(abc.ABC, Generic[C]):
         self._domains = domains
         self._owners = thread_owners.ThreadOwners(mounts, root_dir)
         self._logged = logged or log_once.LogOnce()
-        self._closer = calls.Executor('close', CLOSE_S)
+        # Each window is closed, however long those before it take.
+        self._closer = calls.Executor('close', math.inf)
         self._closing: calls.Call | None = None
         self._window: Window[C] | None = None
         self._done: set[str] = set()

@@ -344,6 +344,14 @@ class LimitsTest(testtools.TestCase):
 
 class ReadTest(testtools.TestCase):
 
+    def test_a_directory_is_closed_again(self) -> None:
+        path = pathlib.Path(self.useFixture(fixtures.TempDir()).path) / 'x'
+        path.mkdir()
+        before = os.listdir('/proc/self/fd')
+        for _ in range(3):
+            self.assertRaises(errors.ScavengerError, status.open_file, path)
+        self.assertEqual(before, os.listdir('/proc/self/fd'))
+
     def test_another_version(self) -> None:
         path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 's.json')
         for other in (0, 1, 3, '2', [2], None):
