@@ -21,13 +21,13 @@ LOG = log.getLogger(__name__)
 def make_directory(directory: pathlib.Path,
                    warn: Callable[[str], None] = LOG.warning,
                    is_ours: Callable[[str], bool] = bool) -> None:
-    """Make the directory if there is none; one that others may have written
-    to is moved aside, unless it is for other files, such as /tmp.
+    """Make a directory if it is missing; one that others may have written to
+    is moved aside, unless it is for other files, such as /tmp.
 
     Its owner is this user, root, or the owner of the directory above, which
     could replace it anyway.
 
-    :param is_ours: whether a file of that name is one of this program
+    :param is_ours: returns whether a file of that name is of this program
     :raises OSError: there is none that may be used, and none can be made.
     """
     above = directory.parent
@@ -48,8 +48,11 @@ def make_directory(directory: pathlib.Path,
 
 
 def _give_directory(directory: pathlib.Path) -> None:
-    """As :func:`_give`; the owner of what it is in may have put something
-    else there by now, which stays as it is."""
+    """Set the owner of a new directory, see :func:`_give`.
+
+    The owner of the directory above may have replaced it by now; that is not
+    changed.
+    """
     with contextlib.suppress(OSError):
         fd = os.open(directory, files.DIRECTORY)
         try:
@@ -60,8 +63,8 @@ def _give_directory(directory: pathlib.Path) -> None:
 
 
 def _give(fd: int, directory: pathlib.Path) -> None:
-    """Give what was made the owner of the directory that it is in, if this
-    process may: an agent may be another user's later."""
+    """Set the owner to that of the directory above, if this process may: an
+    agent may run as another user later."""
     with contextlib.suppress(PermissionError):
         owner = directory.stat()
         if os.geteuid() == 0:
@@ -92,11 +95,11 @@ def create(path: pathlib.Path) -> int:
 
 
 def replace(path: pathlib.Path, data: bytes, *, sync: bool) -> None:
-    """Put a file, with the owner of its directory, in place of another;
-    there is always the old or the new.
+    """Replace a file, with the owner of its directory; there is always the old
+    or the new one.
 
     :param sync: see :func:`.files.replace`
-    :raises OSError: it could not be written; what was there still is.
+    :raises OSError: it could not be written; the old one stays.
     """
     draft = path.with_name(f'{path.name}.new')
     draft.unlink(missing_ok=True)

@@ -79,8 +79,8 @@ class Worker:
     def run(self, jobs: Sequence[Job]) -> list[bool]:
         """Do ``jobs``; return whether each was done before the one deadline.
 
-        Until a job is done, its keys are pending and nothing else may touch
-        them.  What it raises is logged.  One that gets no slot fails;
+        Until a job is done, its keys are pending and nothing else may write
+        them.  An exception of it is logged.  A job that gets no slot fails;
         the queues that have waited longest are first the next time.
         """
         order = sorted(range(len(jobs)), key=lambda index: (

@@ -138,8 +138,8 @@ def lines(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
 def first_entries(lines: Iterable[tuple[int, bytes, report.AnyEntry]],
                   last: float, most: int, most_bytes: int
                   ) -> list[report.AnyEntry]:
-    """Return the first entries, up to a sequence; of one with and without
-    measurements that with them, which comes later."""
+    """Return the first entries, up to a sequence; of an incident with and
+    without measurements that with them, which is the second."""
     entries: dict[int, report.AnyEntry] = {}
     for sequence, data, entry in lines:
         most_bytes -= len(data)

@@ -110,8 +110,8 @@ class Store:
                 self._write()
 
     def _put(self, event: Event, series: Series) -> None:
-        """Number an entry and have its line wait; one that no conductor
-        takes is logged and left out."""
+        """Number an entry and queue its line; one that no conductor accepts
+        is logged and left out."""
         number = self._sequence + 1
         entry = codec.replace(event, sequence=number)
         try:
@@ -381,8 +381,7 @@ class Store:
         self._has_before(run + 1)
 
     def _has_before(self, run: int) -> bool:
-        """Whether something of an earlier run is to be reported; notes how
-        far each segment has been."""
+        """Return whether an earlier run has entries to report; set offsets."""
         try:
             before = [next(self._lines([segment], ()), None)
                       for series in self._series
