@@ -6,6 +6,7 @@
 #
 #     tools/guest.sh [--smp SPEC] [--memory MIB] [--copy DIRECTORY] [--keep]
 #         [COMMAND...]
+#     tools/guest.sh --image
 #
 # COMMAND is for the guest's shell, in the checkout; default: tools/demo.sh.
 # All of them run, one after the other, in one guest.
@@ -16,6 +17,7 @@
 #   --copy DIRECTORY   to /opt/NAME in the guest, NAME being its last part
 #   --keep         afterwards leave the guest on until Ctrl-C, and say how to
 #                  log in
+#   --image        print the directory of the image, and run nothing
 #
 # Environment: GUEST_SUITE (default bookworm), GUEST_ACCEL (what QEMU runs
 # on, default tcg: emulation, works everywhere; kvm is much faster where it
@@ -102,6 +104,12 @@ image() {
 
 if [ "${1:-}" = --build ]; then
     build "$2"
+    exit
+fi
+if [ "${1:-}" = --image ]; then
+    cd "$(dirname "$0")/.."
+    top=$PWD
+    image
     exit
 fi
 
