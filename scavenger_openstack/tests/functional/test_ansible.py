@@ -295,8 +295,7 @@ class Roles(base.FunctionalTestCase):
         self.wait_for('a limit is in force',
                       lambda: self.idle(FIRST) == '1', 60)
         purge: dict[str, Any] = {
-            'scavenger_host_purge': True, 'scavenger_control_purge': True,
-            'scavenger_serial': '100%'}
+            'scavenger_host_purge': True, 'scavenger_control_purge': True}
         self.play('away', 'remove.yml', **purge)
         self.assertEqual('0', self.idle(FIRST))
         self.assertEqual(before, self.left())
