@@ -43,6 +43,7 @@ NOT_RUN: Mapping[tuple[str, ...], str] = {
     ('scavenger-manage', 'flavors'): 'test_openstack_placement runs it',
     ('scavenger-manage', 'placement'): 'test_placement runs it',
     ('rabbitmqctl',): 'test_broker_rights runs it',
+    ('ansible-playbook',): 'test_ansible runs it',
     ('scavenger-standalone',): 'test_embedded runs it',
     ('eval',): 'test_embedded runs it',
     ('scavenger-demo',): 'test_demo runs it',
