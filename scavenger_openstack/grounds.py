@@ -41,8 +41,8 @@ class Ground(NamedTuple):
     the host.  ``share``: the same, taken from the shares of use.  ``timing``:
     the victim's signal and its use correlate by ``share``, an innocent as
     much with a probability of ``chance``.  ``experiment``: the signal was
-    ``before`` when it was limited and ``after`` while it was, not known as
-    long as the experiment goes on.
+    ``before`` without a limit and ``after`` with one, ``None`` as long as the
+    experiment goes on.
     """
 
     workload: str

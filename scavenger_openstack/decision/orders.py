@@ -2,8 +2,9 @@
 
 """What operators ask of a host, and what of it counts here and now.
 
-A limit that an operator asks for is one wish among others: it keeps to the
-workload's floor, and none is for a foreground workload.  Source: DESIGN 7.5.
+A limit that an operator asks for takes the place of what the controllers want;
+it keeps to the workload's floor, and none is for a foreground workload.
+Source: DESIGN 7.5.
 """
 
 from __future__ import annotations

@@ -25,8 +25,14 @@ STEPS = (
      'what happened per second; what cannot be measured is unknown'),
     ('controllers', 'algorithms.scavenger.scavenger:Controller.step',
      'each wants all its limits, with the reason; mode observe ends here'),
+    ('linger', 'decision.linger:Linger.caps',
+     'a switch that was just set stays a while'),
+    ('propose', 'decision.decider:Decider.propose',
+     'the wishes of all controllers, with the overrides of operators'),
+    ('settle', 'decision.settle:settle',
+     'what of it holds, by what the knobs have and the fast loop sets'),
     ('arbitrate', 'decision.arbitrate:arbitrate',
-     'one value per knob: never below the floor, never looser than before'),
+     'one value per knob: never below the floor, never looser than its own'),
     ('diff', 'agent.apply.actuator:Actuator.reconcile',
      'what is in force already? Tighten before loosening'),
     ('lease', 'agent.lease.leases:Leases.hold',
@@ -36,7 +42,7 @@ STEPS = (
 )
 """Title, function and what it does."""
 
-CALL = {'diff', 'lease'}
+CALL = {'settle', 'diff', 'lease'}
 """Steps that call the next one instead of handing something on."""
 
 WIDTH, LEFT, BOX, TALL, GAP = 760, 20, 720, 58, 44

@@ -63,7 +63,8 @@ FIELDS = {
     'knob': schemas.TEXT,
     'value': schemas.VALUE,
     'original': described(schemas.VALUE, 'What the knob holds without it.'),
-    'owner': described(schemas.TEXT, 'The controller, or operator.'),
+    'owner': described(schemas.TEXT, 'The controller or rule, two joined by '
+                       '"+", or operator.'),
     'reason': schemas.MAYBE_TEXT,
     'why': described(schemas.MAYBE_TEXT, 'Why it was removed.'),
     'incidents': described(schemas.maybe(schemas.items(schemas.TEXT)),

@@ -13,11 +13,12 @@ from openstack_dashboard import policy
 from scavenger_openstack.dashboard import client
 from scavenger_openstack.dashboard import fragment
 from scavenger_openstack.dashboard import rows
+from scavenger_openstack.knobs import OVERRIDABLE
 from scavenger_openstack.types import Knob
 
 ROWS = 50
 
-NOT_SETTABLE = (Knob.PAUSED, Knob.LLC_WAYS)
+NOT_SETTABLE = tuple(knob for knob in Knob if knob not in OVERRIDABLE)
 """On these agents follow no override."""
 
 
