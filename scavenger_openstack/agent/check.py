@@ -14,6 +14,7 @@ from typing import NamedTuple
 from scavenger_openstack.agent import names
 from scavenger_openstack.agent import status
 from scavenger_openstack import amounts
+from scavenger_openstack.drivers import base
 from scavenger_openstack.types import Mode
 
 OK, WARNING, CRITICAL = 0, 1, 2
@@ -103,7 +104,8 @@ def _findings(document: Mapping[str, Any], now: float) -> list[Finding]:
     return [*findings,
             *(Finding(WARNING, text) for text in document['problems']),
             *(Finding(WARNING, f'missing: {text}')
-              for text in document.get('missing', ()))]
+              for text in document.get('missing', ())
+              if base.NO_CURE not in text)]
 
 
 def _all_well(document: Mapping[str, Any], now: float) -> str:
