@@ -48,6 +48,16 @@ class Reads:
         (rows,) = answer.values()
         return [row[field] for row in rows]
 
+    def test_a_host_that_was_removed(self) -> None:
+        """It is proposed in no answer, not even in place of itself."""
+        with connect.writing(self.engine) as connection:
+            hosts.remove(connection, name=cloud.SILENT, actor='op',
+                         now_s=cloud.NOW_S)
+        for status, url in ((404, f'/v1/hosts/{cloud.SILENT}'),
+                            (400, f'/v1/incidents?host={cloud.SILENT}')):
+            detail = self.refused(status, 'GET', url)['detail']
+            self.assertEqual(1, detail.count(cloud.SILENT), detail)
+
     def test_hosts(self) -> None:
         hosts = {host['name']: host
                  for host in self.ok('GET', '/v1/hosts')['hosts']}
