@@ -12,6 +12,7 @@ from typing import Any
 from osc_lib import exceptions
 
 from scavenger_openstack import amounts
+from scavenger_openstack import host_coverage
 from scavenger_openstack.osc import http
 from scavenger_openstack.osc.terminal import printable
 
@@ -26,8 +27,16 @@ OF_HOSTS = ('antagonists', 'caps', 'incidents', 'specs', 'workloads')
 """Listings of what only agents report."""
 
 DETECTED = ('antagonists', 'incidents')
-DETECTORS = ('attribution', 'cpi2', 'perfcloud')
 REGULATED = ('caps',)
+COUNTED = ('specs',)
+"""Made from hardware counters."""
+
+BEGIN = {
+    'hosts': 'Start scavenger-agent on a hypervisor, with [conductor] enabled '
+             'in its configuration.',
+    'profiles': 'Measure one with "scavenger-ibench profile", store it with '
+                '"openstack interference profile create".'}
+"""What makes the first row of a listing that no agent fills by itself."""
 
 LOOKED_AT = 100
 NAMED = 3
@@ -44,14 +53,15 @@ def explanation(client: http.Client, noun: str, filtered: bool,
     first = (f'No {WORDS[noun]}' + ' fits these filters' * filtered
              + ' now; add --earlier for those before' * now + '.')
     if noun not in OF_HOSTS:
-        return first
+        return first if filtered or noun not in BEGIN else (
+            f'{first} {BEGIN[noun]}')
     try:
         hosts, marker = client.listing('hosts', '/v1/hosts', {},
                                        limit=LOOKED_AT)
     except exceptions.CommandError:     # readers of a project see no host
         return first
     if not hosts:
-        return f'{first} No host has reported yet.'
+        return f'{first} No host has reported yet. {BEGIN["hosts"]}'
     return ' '.join((
         first, f'Of the {LOOKED_AT} hosts that came last:' if marker else
         f'Of {amounts.counted(len(hosts), "host")}:',
@@ -59,29 +69,23 @@ def explanation(client: http.Client, noun: str, filtered: bool,
 
 
 def _facts(noun: str, hosts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    silent = [host for host in hosts if host.get('silent')]
-    yield f'{len(hosts) - len(silent)} report now'
-    if silent:
-        yield f'no report from {_names(silent)}'
-    if noun in DETECTED:
-        blind = [host for host in hosts if all(
-            (host.get('modes') or {}).get(name, 'off') == 'off'
-            for name in DETECTORS)]
-        if blind:
-            yield f'no detector runs on {_names(blind)}'
+    coverage = host_coverage.of_hosts(hosts)
+    yield f'{coverage.hosts - len(coverage.silent)} report now'
+    if coverage.silent:
+        yield f'no report from {_names(coverage.silent)}'
+    if noun in DETECTED and coverage.undetecting:
+        yield f'no detector runs on {_names(coverage.undetecting)}'
     if noun in REGULATED:
-        yield (f'{sum(bool(host.get("enforcing")) for host in hosts)} may '
-               'set limits')
-    lacking: dict[str, list[Mapping[str, Any]]] = {}
-    for host in hosts:
-        for sentence in host.get('missing') or ():
-            lacking.setdefault(sentence, []).append(host)
-    for sentence, some in lacking.items():
-        yield f'on {_names(some)} {printable(sentence)}'
+        yield f'{coverage.enforcing} may set limits'
+    if noun in COUNTED:
+        yield f'{coverage.with_counters} read hardware counters'
+    if coverage.incomplete:
+        yield (f'not all is measured or limited on {len(coverage.incomplete)} '
+               f'({coverage.counted_causes}), for the cure type "openstack '
+               f'interference host show {printable(coverage.incomplete[0])}"')
 
 
-def _names(hosts: Sequence[Mapping[str, Any]]) -> str:
-    more = len(hosts) - NAMED
-    return ', '.join(printable(str(host.get('name')))
-                     for host in hosts[:NAMED]) + (
+def _names(names: Sequence[str]) -> str:
+    more = len(names) - NAMED
+    return ', '.join(map(printable, names[:NAMED])) + (
         f' and {amounts.counted(more, "other")}' if more > 0 else '')

@@ -122,6 +122,13 @@ def existing(connection: Any, name: str, field: str) -> dict[str, Any]:
     return row
 
 
+def missing(connection: Any, name: str) -> list[str]:
+    """Return what a host does not measure or limit; nothing of a host that
+    was removed."""
+    row = hosts.by_name(connection, name) or {}
+    return list((row.get('facts') or {}).get('missing', []))
+
+
 def named(connection: Any, name: str, *, lock: bool = False
           ) -> dict[str, Any]:
     """The host that a URL names.
