@@ -43,12 +43,13 @@ NAMED = 3
 
 
 def explanation(client: http.Client, noun: str, filtered: bool,
-                now: bool = False) -> str:
+                now: bool = False, host: str | None = None) -> str:
     """Sentences for people.
 
     :param noun: of the listing
     :param filtered: not all was asked for
     :param now: only what is so now
+    :param host: the only one that was asked for
     """
     first = (f'No {WORDS[noun]}' + ' fits these filters' * filtered
              + ' now; add --earlier for those before' * now + '.')
@@ -60,10 +61,12 @@ def explanation(client: http.Client, noun: str, filtered: bool,
                                        limit=LOOKED_AT)
     except exceptions.CommandError:     # readers of a project see no host
         return first
+    hosts = [row for row in hosts if row.get('name') == host] or hosts
     if not hosts:
         return f'{first} No host has reported yet. {BEGIN["hosts"]}'
     return ' '.join((
-        first, f'Of the {LOOKED_AT} hosts that came last:' if marker else
+        first, f'Of the {LOOKED_AT} hosts that came last:'
+        if len(hosts) == LOOKED_AT and marker else
         f'Of {amounts.counted(len(hosts), "host")}:',
         f'{"; ".join(_facts(noun, hosts))}.'))
 
@@ -77,6 +80,11 @@ def _facts(noun: str, hosts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield f'no detector runs on {_names(coverage.undetecting)}'
     if noun in REGULATED:
         yield f'{coverage.enforcing} may set limits'
+        if stopped := [host for host in hosts if host.get('stopped')]:
+            name, why = (str(stopped[0][field])
+                         for field in ('name', 'stopped'))
+            yield (f'{len(stopped)} may not, {printable(name)}: '
+                   f'{printable(why)}')
     if noun in COUNTED:
         yield f'{coverage.with_counters} read hardware counters'
     if coverage.incomplete:

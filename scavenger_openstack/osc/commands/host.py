@@ -101,8 +101,7 @@ def shape(host: Mapping[str, Any]) -> dict[str, Any]:
         'modes': _modes(host, rest),
         'not_followed': table.Cell(rest, *([
             f'{what}: {why}' for what, why in sorted(rest.items())] or '-')),
-        'missing': table.Cell(host.get('missing'), *(
-            host.get('missing') or ('-',)))}
+        'missing': table.sentences(host.get('missing'))}
 
 
 def _brief(host: Mapping[str, Any]) -> dict[str, Any]:

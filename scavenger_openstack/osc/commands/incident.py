@@ -181,8 +181,7 @@ def _whole(row: Mapping[str, Any], now: float) -> dict[str, Any]:
             *(_ground(ground, row) for ground in row.get('grounds') or ())),
         'caps': table.Cell(
             row.get('caps'), *map(_limit, row.get('caps') or ())),
-        'missing': table.Cell(
-            row.get('missing'), *(row.get('missing') or ('-',))),
+        'missing': table.sentences(row.get('missing')),
         'evidence': table.Cell(row.get('evidence'), _amount_of(evidence))}
 
 

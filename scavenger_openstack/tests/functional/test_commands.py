@@ -351,6 +351,10 @@ class Commands(testtools.TestCase):
                         'not all is measured or limited on 1 (disk 1)',
                         '"openstack interference host show compute-1"'):
                 self.nothing(*words, err=why)
+        self.nothing('interference', 'cap', 'list', '--host', 'compute-2',
+                     err='Of 1 host: 0 report now; no report from compute-2; '
+                         '0 may set limits; 1 may not, compute-2: the stop '
+                         'file is there.')
         with connect.writing(self.plane.engine) as connection:
             for table in reversed(tables.METADATA.sorted_tables):
                 connection.execute(table.delete())
