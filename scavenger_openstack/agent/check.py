@@ -101,11 +101,14 @@ def _findings(document: Mapping[str, Any], now: float) -> list[Finding]:
         fault = (document.get(name) or {}).get('fault')
         if fault:
             findings.append(Finding(WARNING, f'{name}: {fault}'))
+    missing = dict.fromkeys(
+        text.partition(':')[0] for text in document.get('missing', ())
+        if base.NO_CURE not in text)
     return [*findings,
             *(Finding(WARNING, text) for text in document['problems']),
-            *(Finding(WARNING, f'missing: {text}')
-              for text in document.get('missing', ())
-              if base.NO_CURE not in text)]
+            *([Finding(WARNING, f'missing: {", ".join(missing)} (for the cure '
+                                'see scavenger-agent status)')]
+              if missing else [])]
 
 
 def _all_well(document: Mapping[str, Any], now: float) -> str:

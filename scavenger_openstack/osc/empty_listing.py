@@ -18,9 +18,10 @@ from scavenger_openstack.osc.terminal import printable
 
 WORDS = {'audit': 'change', 'antagonists': 'antagonist', 'caps': 'limit',
          'evictions': 'eviction', 'exemptions': 'exemption', 'hosts': 'host',
-         'incidents': 'incident', 'overrides': 'override',
-         'priorities': 'priority', 'profiles': 'profile', 'specs': 'spec',
-         'workloads': 'workload'}
+         'governor': 'bound', 'incidents': 'incident',
+         'overrides': 'override', 'priorities': 'priority',
+         'profiles': 'profile', 'profilings': 'profiling',
+         'protection': 'switch', 'specs': 'spec', 'workloads': 'workload'}
 """What each listing is of."""
 
 OF_HOSTS = ('antagonists', 'caps', 'incidents', 'specs', 'workloads')

@@ -363,9 +363,17 @@ class Commands(testtools.TestCase):
                             (['--earlier'], 'No antagonist.')):
             self.nothing('antagonist', 'list', *more,
                          err=f'{first} No host has reported yet.')
-        for noun, why in (('host', 'Start scavenger-agent'),
-                          ('profile', 'scavenger-ibench profile')):
-            self.nothing('interference', noun, 'list', err=why)
+        for noun, why in (
+                ('host', 'Start scavenger-agent'),
+                ('profile', 'scavenger-ibench profile'),
+                *((noun, f'No {noun}.') for noun in (
+                    'audit', 'exemption', 'priority', 'profiling')),
+                *((noun, 'No host has reported yet.') for noun in (
+                    'cap', 'incident', 'spec', 'workload'))):
+            self.nothing('interference', noun, 'list', err=why.replace(
+                'No audit', 'No change'))
+        self.nothing('antagonist', 'eviction', 'list', err='No eviction.')
+        self.nothing('interference', 'report', err='No host has reported yet')
 
     def test_settings_of_a_host(self) -> None:
         self.text('interference', 'host', 'set', 'compute-1', '--mode',

@@ -83,7 +83,8 @@ class CheckTest(testtools.TestCase):
         """It is in the status, and wakes no operator."""
         lasting = f'cache: no counters; {base.NO_CURE}'
         self.assert_told(0, missing=[lasting])
-        self.assert_told(1, 'disk: off', missing=[lasting, 'disk: off'])
+        self.assert_told(1, ' missing: disk, cpu (', missing=[
+            lasting, 'disk: off', 'disk: no parents', 'cpu: off'])
 
     def test_the_worst_is_first_and_few_are_named(self) -> None:
         self.assert_told(
