@@ -8,10 +8,10 @@ measured: the commands and the panel have their own sentences for these.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+from collections import Counter
 from typing import Any
 from typing import NamedTuple
 

@@ -22,7 +22,6 @@ from typing import NamedTuple
 
 from scavenger_openstack.algorithms.window import quantity
 from scavenger_openstack.algorithms.window import Window
-from scavenger_openstack import amounts
 
 RunKey = tuple[str, float]
 """A workload and when it was made: its id alone may be used again."""
@@ -369,11 +368,15 @@ def reason(facts: Mapping[str, Any], what: str, unit: str, scale: float,
     x = facts['x'] / scale
     if facts['rule'] == 'learning':
         return (f"{what}: learning the foreground's use (now {x:.2f} {unit}, "
-                f'{amounts.counted(facts["samples"], "sample")}), until then '
+                f'{_counted(facts["samples"], "sample")}), until then '
                 'no more than the floor or what is used')
     return (f'{what}: foreground uses {x:.2f} {unit}, keeps '
             f'{facts["upper"] / scale:.2f} (mean {facts["mu"] / scale:.2f} + '
             f'headroom {facts["headroom"] / scale:.2f} + new '
             f'{facts["allotments"] / scale:.2f}), leaves '
             f'{facts["budget"] / scale:.2f} for '
-            + amounts.counted(count, 'workload'))
+            + _counted(count, 'workload'))
+
+
+def _counted(count: int, noun: str) -> str:
+    return f'{count} {noun}{"s" * (count != 1)}'

@@ -36,7 +36,6 @@ from scavenger_openstack.algorithms.scavenger.reserve import Resource
 from scavenger_openstack.algorithms.scavenger import usage
 from scavenger_openstack.algorithms.signals import number
 from scavenger_openstack.algorithms.window import samples as samples
-from scavenger_openstack import amounts
 from scavenger_openstack import types
 
 NAME = 'scavenger'
@@ -306,7 +305,7 @@ class Controller:
         else:
             why = (f'IPC of {quota.by or "no foreground workload"} asks to '
                    f'{quota.verdict.name.lower()}: {cores:.2f} cores for '
-                   + amounts.counted(len(background), 'background workload'))
+                   'all background workloads')
         used = usage.known(rated.cpu_cores for rated in background)
         tick.cap(background, types.Knob.CPU_CORES,
                  split(cores, self._demands(used), weights, floors), why)
