@@ -13,7 +13,6 @@ from typing import Any
 from osc_lib.command import command
 from osc_lib import exceptions
 
-from scavenger_openstack import host_coverage
 from scavenger_openstack.osc import http
 from scavenger_openstack.osc import listing
 from scavenger_openstack.osc import scope
@@ -106,6 +105,7 @@ def shape(host: Mapping[str, Any]) -> dict[str, Any]:
 
 def _brief(host: Mapping[str, Any]) -> dict[str, Any]:
     """A host in a listing: the resources in place of the sentences."""
+    from scavenger_openstack import host_coverage
     return {**host, 'missing': table.Cell(host.get('missing'), ', '.join(
         sorted(host_coverage.causes_of(host))) or '-')}
 
