@@ -175,8 +175,8 @@ class Rows(testtools.TestCase):
         self.assertEqual(('short', 5), (lines[-1], len(lines)))
         self.assertEqual(61, cell.human_readable().count('word') + 1)
         self.assertNotIn('\x1b', lines[0])
-        for nothing in (None, []):
-            self.assertEqual('-', table.sentences(nothing).human_readable())
+        self.assertEqual('-', table.sentences(None).human_readable())
+        self.assertEqual('-', table.sentences([]).human_readable())
 
     def test_the_unknown_comes_last(self) -> None:
         cells = [table.Cell(value, '') for value in (3, None, 1, None, 2)]
