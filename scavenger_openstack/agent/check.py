@@ -14,6 +14,7 @@ from typing import NamedTuple
 from scavenger_openstack.agent import names
 from scavenger_openstack.agent import status
 from scavenger_openstack import amounts
+from scavenger_openstack.drivers import base
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import printable
 
@@ -101,10 +102,14 @@ def _findings(document: Mapping[str, Any], now: float) -> list[Finding]:
         fault = (document.get(name) or {}).get('fault')
         if fault:
             findings.append(Finding(WARNING, f'{name}: {fault}'))
+    missing = dict.fromkeys(
+        text.partition(':')[0] for text in document.get('missing', ())
+        if base.NO_CURE not in text)
     return [*findings,
             *(Finding(WARNING, text) for text in document['problems']),
-            *(Finding(WARNING, f'missing: {text}')
-              for text in document.get('missing', ()))]
+            *([Finding(WARNING, f'missing: {", ".join(missing)} (for the cure '
+                                'see scavenger-agent status)')]
+              if missing else [])]
 
 
 def _all_well(document: Mapping[str, Any], now: float) -> str:

@@ -297,12 +297,35 @@ def show_history(places: agent_places.Places, since: str | None, *,
         return ending.unread()
     if empty:
         ending.print_line(PROG, f'{places.history_dir}: nothing'
-                          + (f' since {since}' if since else ' yet'))
+                          + (f' since {since}' if since else ' yet')
+                          + f'; {_coverage(places)}')
     if reader.unreadable:
         ending.print_line(
             PROG, f'{places.history_dir}: {reader.unreadable} lines cannot '
             'be read and are left out')
     return 0
+
+
+def _coverage(places: agent_places.Places) -> str:
+    """Return whether the agent runs, detects, and measures all."""
+    from scavenger_openstack.agent import status
+    from scavenger_openstack import host_coverage
+    try:
+        document, now = _document(places)
+    except (errors.ScavengerError, OSError) as exc:
+        return str(exc)
+    if status.is_stale(document, now):
+        return status.stale_state(document, now)
+    with status.understood():
+        coverage = host_coverage.of_hosts([{
+            'name': document['host'], 'missing': document['missing'],
+            'modes': {name: controller['mode'] for name, controller
+                      in document['controllers'].items()}}])
+    return '; '.join((
+        'no detector runs' if coverage.undetecting else 'the agent detects',
+        *([f'not all is measured or limited ({coverage.counted_causes}), for '
+           'the cure type "scavenger-agent status"']
+          if coverage.incomplete else [])))
 
 
 def _monitored(arguments: Sequence[str]) -> int:

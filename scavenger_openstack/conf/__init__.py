@@ -242,6 +242,9 @@ def set_up_log(conf: cfg.ConfigOpts, beside: Callable[[str], str] = str
     :param beside: see :class:`LogFilter`
     """
     log.setup(conf, 'scavenger')
+    if not conf.debug:
+        # Six lines at each start, of no use to an operator.
+        logging.getLogger('alembic.runtime.plugins').setLevel(logging.WARNING)
     for handler in logging.getLogger().handlers:
         handler.addFilter(LogFilter(beside))
     log_unused(conf)

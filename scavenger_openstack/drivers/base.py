@@ -240,14 +240,21 @@ class CpuSets(Protocol):
         ...
 
 
+RESTART = 'then type "systemctl restart scavenger-agent"'
+"""The end of a cure that is in the configuration."""
+NO_CURE = 'nothing on this host cures that'
+"""In a sentence of :attr:`Facts.missing` that no operator can do away with."""
+
+
 class Facts(NamedTuple):
     """The facts of a host for status, history and reports.
 
-    ``missing``: sentences about what protecting takes and this host has not.
-    ``grade``: what can be measured here, and what not and why; ``None`` where
-    no hardware is read.  ``libvirt``: whether it answers, and which VM does
-    not; ``None`` without VMs.  ``instances``: the VMs; the same object while
-    nothing of them changes.
+    ``missing``: what is not measured or limited on this host, what that
+    turns off, and the cure or :data:`NO_CURE`, in sentences.  ``grade``: what
+    can be measured here, and what not and why; ``None`` where no hardware is
+    looked at.  ``libvirt``: whether it
+    answers, and which VM does not; ``None`` without VMs.  ``instances``: the
+    VMs; the same object while nothing of them changes.
     """
 
     missing: tuple[str, ...] = ()

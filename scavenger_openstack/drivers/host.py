@@ -53,8 +53,8 @@ if typing.TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
-_LIBVIRT_CAME = ('libvirt was started on this host after the agent: restart '
-                 'the agent, so that it watches the VMs')
+_LIBVIRT_CAME = ('libvirt was started after the agent, so no VM is measured '
+                 'or limited: type "systemctl restart scavenger-agent"')
 
 
 def _is_cgroup(workload: str) -> bool:
@@ -154,8 +154,9 @@ class Host:
                 ('no libvirt on this host' if conf.libvirt.uri is None
                  else '[libvirt] uri is empty')
                 + ' and no [cgroups] background_parents: only '
-                + ('the foreground is measured' if group.foreground_parents
-                   else "the host's own use is measured"))
+                + ('the foreground' if group.foreground_parents
+                   else "the host's own use") + ' is measured, nothing is '
+                f'limited: set background_parents, {base.RESTART}')
         self._always = always
         self._prerequisites = prerequisites.Prerequisites(
             [Resource(name) for name in conf.agent.protect] or list(Resource),
@@ -163,8 +164,8 @@ class Host:
             lambda: str(self._delays.facts()['why']),
             lambda: {evidence.resource: evidence.why
                      for evidence in self._evidence},
-            links=bool(self._links.now), interfaces=self._interfaces,
-            libvirt=self._domains is not None)
+            self._perf.why_off, links=bool(self._links.now),
+            interfaces=self._interfaces, libvirt=self._domains is not None)
 
     def facts(self) -> base.Facts:
         grade = {**self._perf.facts(), 'delays': self._delays.facts(),

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The prerequisites of protecting the foreground that this host has not.
+"""What cannot be measured or limited on this host, and the cure.
 
-For each resource, one sentence that says what to do.  There is none of a
-resource while there is no background workload that could take it.
+Each sentence begins with its resource: what is not measured, what that turns
+off, why, and the command that cures it, or :data:`.base.NO_CURE`.  A resource
+that no background workload could take has no sentence.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Sequence
 
 from scavenger_openstack import amounts
 from scavenger_openstack.drivers.base import RESCAN_TICKS
+from scavenger_openstack.drivers.base import RESTART
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Resource
@@ -33,6 +35,11 @@ _UNMEASURED = {
     Resource.MEMORY: 'which workload takes memory that another waits for',
     Resource.CACHE: 'which workload fills a memory bus'}
 
+_WAITS = {
+    Resource.CPU: 'CPUs',
+    Resource.DISK: 'disks'}
+"""What delay accounting measures the waits for."""
+
 
 class Prerequisites:
     """Checks them every :data:`~.base.RESCAN_TICKS`; ``missing`` has the last
@@ -46,7 +53,8 @@ class Prerequisites:
     :param direct_off: by resource, why the kernel does not report which
         workload held it while another waited; empty if it does, or was not
         asked yet
-    :ivar links: whether a link that all share was found; may change
+    :param counters_off: why no hardware counters are read; empty if they are
+    :ivar links: whether a link is known that all share; may change
     :param interfaces: cgroups whose network device is known
     :param libvirt: whether libvirt is asked for VMs, of which it measures the
         waits, also of those that come later
@@ -55,7 +63,8 @@ class Prerequisites:
     def __init__(self, protect: Collection[Resource], always: Sequence[str],
                  lacks: Callable[[str, Knob], str],
                  delays_off: Callable[[], str],
-                 direct_off: Callable[[], Mapping[Resource, str]], *,
+                 direct_off: Callable[[], Mapping[Resource, str]],
+                 counters_off: Callable[[], str], *,
                  links: bool, interfaces: Collection[str], libvirt: bool
                  ) -> None:
         self._protect = protect
@@ -63,6 +72,7 @@ class Prerequisites:
         self._lacks = lacks
         self._delays_off = delays_off
         self._direct_off = direct_off
+        self._counters_off = counters_off
         self.links = links
         self._interfaces = interfaces
         self._libvirt = libvirt
@@ -86,7 +96,8 @@ class Prerequisites:
             missing += self._files(background)
         if background or _of(Priority.BACKGROUND, domains):
             missing += self._direct()
-            missing += self._disk(cgroups)
+            missing += self._counters()
+            missing += self._waits(cgroups)
             missing += self._network(background)
         self.missing = tuple(missing)
 
@@ -103,23 +114,36 @@ class Prerequisites:
                 if (why := self._lacks(workload, knob))]
 
     def _direct(self) -> list[str]:
-        return [f'{resource}: {_UNMEASURED[resource]} is not known, only '
-                f'which uses how much: {why}'
+        return [f'{resource}: {_UNMEASURED[resource]} is not measured, so '
+                'antagonists are named by their shares of the use, which '
+                f'tell less: {why}'
                 for resource, why in self._direct_off().items()
                 if why and (Resource.CPU if resource is Resource.CACHE
                             else resource) in self._protect]
 
-    def _disk(self, cgroups: Sequence[WorkloadSample]) -> list[str]:
-        if Resource.DISK not in self._protect:
-            return []
-        foreground = _of(Priority.FOREGROUND, cgroups)
+    def _counters(self) -> list[str]:
+        why = self._counters_off()
+        return [] if not why or Resource.CPU not in self._protect else [
+            'cache: cycles per instruction are not measured, so no incident '
+            'begins for a cache or memory bus that is full, and cpi2 and '
+            f'perfcloud detect less: {why}']
+
+    def _waits(self, cgroups: Sequence[WorkloadSample]) -> list[str]:
+        resources = [resource for resource in _WAITS
+                     if resource in self._protect]
+        foreground = any(cgroup[0].priority is Priority.FOREGROUND
+                         for cgroup in cgroups)
         if foreground and (why := self._delays_off()):
-            return ['disk: how long foreground cgroups wait for disks is not '
-                    f'known: {why}']
+            return [f'{resource}: how long foreground cgroups wait for '
+                    f'{_WAITS[resource]} is not measured, so no incident '
+                    f'begins for such a wait: {why}'
+                    for resource in resources]
         if not foreground and not self._libvirt:
-            return ['disk: no foreground workload is known whose waits could '
-                    'be measured: name the parents of some in [cgroups] '
-                    'foreground_parents']
+            return [f'{resource}: no workload is foreground, so no wait for '
+                    f'{_WAITS[resource]} is measured and no incident begins: '
+                    'name the parents of some in [cgroups] '
+                    f'foreground_parents, {RESTART}'
+                    for resource in resources]
         return []
 
     def _network(self, background: Sequence[str]) -> list[str]:
@@ -127,8 +151,8 @@ class Prerequisites:
             return []
         if not self.links:
             return ['network: the device that foreground and background send '
-                    'over cannot be found on this host: name it in [network] '
-                    'links']
+                    'over cannot be found on this host, so no link is '
+                    'protected: name it in [network] links, ' + RESTART]
         unknown = [cgroup for cgroup in background
                    if cgroup not in self._interfaces]
         return [] if not unknown else [
@@ -136,7 +160,7 @@ class Prerequisites:
             f'{amounts.counted(len(unknown), "background cgroup")} may send '
             'is not '
             f'limited, {unknown[0]} for one: name the device of each in '
-            '[network] interfaces']
+            f'[network] interfaces, {RESTART}']
 
 
 def _of(priority: Priority, samples: Sequence[WorkloadSample]

@@ -14,6 +14,7 @@ from openstack import exceptions as sdk_exceptions
 from osc_lib import exceptions
 
 from scavenger_openstack import amounts
+from scavenger_openstack import host_coverage
 from scavenger_openstack.osc.terminal import printable
 
 if typing.TYPE_CHECKING:
@@ -21,71 +22,83 @@ if typing.TYPE_CHECKING:
 
 WORDS = {'audit': 'change', 'antagonists': 'antagonist', 'caps': 'limit',
          'evictions': 'eviction', 'exemptions': 'exemption', 'hosts': 'host',
-         'incidents': 'incident', 'overrides': 'override',
-         'priorities': 'priority', 'profiles': 'profile', 'specs': 'spec',
-         'workloads': 'workload'}
+         'governor': 'bound', 'incidents': 'incident',
+         'overrides': 'override', 'priorities': 'priority',
+         'profiles': 'profile', 'profilings': 'profiling',
+         'protection': 'switch', 'specs': 'spec', 'workloads': 'workload'}
 """What each listing is of."""
 
 OF_HOSTS = ('antagonists', 'caps', 'incidents', 'specs', 'workloads')
 """Listings of what only agents report."""
 
 DETECTED = ('antagonists', 'incidents')
-DETECTORS = ('attribution', 'cpi2', 'perfcloud')
 REGULATED = ('caps',)
+COUNTED = ('specs',)
+"""Made from hardware counters."""
+
+BEGIN = {
+    'hosts': 'Start scavenger-agent on a hypervisor, with [conductor] enabled '
+             'in its configuration.',
+    'profiles': 'Measure one with "scavenger-ibench profile", store it with '
+                '"openstack interference profile create".'}
+"""What makes the first row of a listing that no agent fills by itself."""
 
 LOOKED_AT = 100
 NAMED = 3
 
 
 def explanation(client: Client, noun: str, filtered: bool,
-                now: bool = False) -> str:
+                now: bool = False, host: str | None = None) -> str:
     """Sentences for people.
 
     :param noun: of the listing
     :param filtered: not all was asked for
     :param now: only what is so now
+    :param host: the only one that was asked for
     """
     first = (f'No {WORDS[noun]}' + ' fits these filters' * filtered
              + ' now; add --earlier for those before' * now + '.')
     if noun not in OF_HOSTS:
-        return first
+        return first if filtered or noun not in BEGIN else (
+            f'{first} {BEGIN[noun]}')
     try:
         hosts, marker = client.listing('hosts', limit=LOOKED_AT)
     except (exceptions.CommandError, sdk_exceptions.SDKException):
         # Readers of a project see no host.
         return first
+    hosts = [row for row in hosts if row.get('name') == host] or hosts
     if not hosts:
-        return f'{first} No host has reported yet.'
+        return f'{first} No host has reported yet. {BEGIN["hosts"]}'
     return ' '.join((
-        first, f'Of the {LOOKED_AT} hosts that came last:' if marker else
+        first, f'Of the {LOOKED_AT} hosts that came last:'
+        if len(hosts) == LOOKED_AT and marker else
         f'Of {amounts.counted(len(hosts), "host")}:',
         f'{"; ".join(_facts(noun, hosts))}.'))
 
 
 def _facts(noun: str, hosts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    silent = [host for host in hosts if host.get('silent')]
-    yield f'{len(hosts) - len(silent)} report now'
-    if silent:
-        yield f'no report from {_names(silent)}'
-    if noun in DETECTED:
-        blind = [host for host in hosts if all(
-            (host.get('modes') or {}).get(name, 'off') == 'off'
-            for name in DETECTORS)]
-        if blind:
-            yield f'no detector runs on {_names(blind)}'
+    coverage = host_coverage.of_hosts(hosts)
+    yield f'{coverage.hosts - len(coverage.silent)} report now'
+    if coverage.silent:
+        yield f'no report from {_names(coverage.silent)}'
+    if noun in DETECTED and coverage.undetecting:
+        yield f'no detector runs on {_names(coverage.undetecting)}'
     if noun in REGULATED:
-        yield (f'{sum(bool(host.get("enforcing")) for host in hosts)} may '
-               'set limits')
-    lacking: dict[str, list[Mapping[str, Any]]] = {}
-    for host in hosts:
-        for sentence in host.get('missing') or ():
-            lacking.setdefault(sentence, []).append(host)
-    for sentence, some in lacking.items():
-        yield f'on {_names(some)} {printable(sentence)}'
+        yield f'{coverage.enforcing} may set limits'
+        if stopped := [host for host in hosts if host.get('stopped')]:
+            name, why = (str(stopped[0][field])
+                         for field in ('name', 'stopped'))
+            yield (f'{len(stopped)} may not, {printable(name)}: '
+                   f'{printable(why)}')
+    if noun in COUNTED:
+        yield f'{coverage.with_counters} read hardware counters'
+    if coverage.incomplete:
+        yield (f'not all is measured or limited on {len(coverage.incomplete)} '
+               f'({coverage.counted_causes}), for the cure type "openstack '
+               f'interference host show {printable(coverage.incomplete[0])}"')
 
 
-def _names(hosts: Sequence[Mapping[str, Any]]) -> str:
-    more = len(hosts) - NAMED
-    return ', '.join(printable(str(host.get('name')))
-                     for host in hosts[:NAMED]) + (
+def _names(names: Sequence[str]) -> str:
+    more = len(names) - NAMED
+    return ', '.join(map(printable, names[:NAMED])) + (
         f' and {amounts.counted(more, "other")}' if more > 0 else '')

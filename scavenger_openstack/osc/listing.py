@@ -110,7 +110,7 @@ def take(app: shell.OpenStackShell, arguments: argparse.Namespace,
                 plugin.client_of(app), noun, any(
                 value not in (None, False) for name, value in wanted.items()
                 if name not in ('in_force', 'now')),
-                now=bool(wanted.get('now')))
+                now=bool(wanted.get('now')), host=wanted.get('host'))
         app.stderr.write(f'{why}\n')
     shown = long if getattr(arguments, 'long', False) else columns
     return table.rows(arguments, shown, map(shape, rows))

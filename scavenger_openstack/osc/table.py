@@ -17,6 +17,7 @@ from collections.abc import Sequence
 import contextlib
 import json
 import re
+import textwrap
 from typing import Any
 from typing import NamedTuple
 
@@ -28,6 +29,7 @@ from scavenger_openstack.osc import times
 from scavenger_openstack import typed_amounts
 
 SHORT_COLUMNS = 60
+SENTENCE_COLUMNS = 90
 _UNIT = re.compile('_(cores|bytes|bytes_per_s|per_s)$')
 
 TEXT_FORMATS = ('csv', 'shell', 'value')
@@ -117,6 +119,13 @@ class Cell(columns.FormattableColumn):
         if self._value is None or other._value is None:
             return self._value is not None
         return bool(self._value < other._value)
+
+
+def sentences(value: Sequence[str] | None) -> Cell:
+    """Return a cell of sentences, broken so that the table fits a screen."""
+    lines = [line for sentence in value or () for line in textwrap.wrap(
+        printable(sentence), SENTENCE_COLUMNS, subsequent_indent='  ')]
+    return Cell(value, *lines or ['-'])
 
 
 @contextlib.contextmanager

@@ -368,10 +368,15 @@ def reason(facts: Mapping[str, Any], what: str, unit: str, scale: float,
     x = facts['x'] / scale
     if facts['rule'] == 'learning':
         return (f"{what}: learning the foreground's use (now {x:.2f} {unit}, "
-                f'{facts["samples"]} samples), until then no more than the '
-                f'floor or what is used')
+                f'{_counted(facts["samples"], "sample")}), until then '
+                'no more than the floor or what is used')
     return (f'{what}: foreground uses {x:.2f} {unit}, keeps '
             f'{facts["upper"] / scale:.2f} (mean {facts["mu"] / scale:.2f} + '
             f'headroom {facts["headroom"] / scale:.2f} + new '
             f'{facts["allotments"] / scale:.2f}), leaves '
-            f'{facts["budget"] / scale:.2f} for {count} workloads')
+            f'{facts["budget"] / scale:.2f} for '
+            + _counted(count, 'workload'))
+
+
+def _counted(count: int, noun: str) -> str:
+    return f'{count} {noun}{"s" * (count != 1)}'

@@ -305,7 +305,7 @@ class Controller:
         else:
             why = (f'IPC of {quota.by or "no foreground workload"} asks to '
                    f'{quota.verdict.name.lower()}: {cores:.2f} cores for '
-                   f'{len(background)} background workloads')
+                   'all background workloads')
         used = usage.known(rated.cpu_cores for rated in background)
         tick.cap(background, types.Knob.CPU_CORES,
                  split(cores, self._demands(used), weights, floors), why)

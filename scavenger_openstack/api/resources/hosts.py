@@ -111,15 +111,22 @@ def existing_id(connection: Any, name: str | None) -> int | None:
 def existing(connection: Any, name: str, field: str) -> dict[str, Any]:
     """Return the host that a filter or a field names.
 
-    :raises Fault: 400, no host of that name has reported.
+    :raises Fault: 400, there is none of that name.
     """
     row = hosts.by_name(connection, name)
     if row is None:
         raise faults.bad(
-            f'No host {faults.shown(name)} has reported'
+            f'There is no host {faults.shown(name)}'
             f'{faults.proposal(name, hosts.names(connection))}.', field,
             'the name of a host in /v1/hosts')
     return row
+
+
+def missing(connection: Any, name: str) -> list[str]:
+    """Return what a host does not measure or limit; nothing of a host that
+    was removed."""
+    row = hosts.by_name(connection, name) or {}
+    return list((row.get('facts') or {}).get('missing', []))
 
 
 def named(connection: Any, name: str, *, lock: bool = False

@@ -111,7 +111,10 @@ SHOWN = {**FIELDS,
          'suspects': schemas.items(schemas.fields(SUSPECT)),
          'grounds': schemas.items(schemas.fields(GROUND)),
          'evidence': schemas.items(schemas.fields(SERIES)),
-         'caps': schemas.items(schemas.fields(caps.STEPPED))}
+         'caps': schemas.items(schemas.fields(caps.STEPPED)),
+         'missing': described(
+             schemas.items(schemas.TEXT),
+             'What its host does not measure or limit now, and the cure.')}
 
 
 def list_(call: Call, connection: Any) -> dict[str, Any]:
@@ -173,7 +176,9 @@ def show(call: Call, connection: Any) -> dict[str, Any]:
                             own if project is not None else None),
         'evidence': [_series(series) for series in row['evidence'] or ()
                      if project is None or series['workload'] in own],
-        'caps': [cap for cap in limits if project is None]}}
+        'caps': [cap for cap in limits if project is None],
+        'missing': hosts.missing(connection, row['host'])
+        if project is None else []}}
 
 
 def _either(name: str, text: str | None) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 from collections import Counter
 import json
 from typing import Any
@@ -21,6 +22,7 @@ from scavenger_openstack.db.resources import caps
 from scavenger_openstack.db.resources import hosts as db_hosts
 from scavenger_openstack.db.resources import hours
 from scavenger_openstack.db.resources import workloads
+from scavenger_openstack import host_coverage
 from scavenger_openstack.text import iso
 from scavenger_openstack.types import Mode
 
@@ -48,6 +50,9 @@ FIELDS = {
         'grades': described(COUNTS, 'By what can be measured; the key is '
                                     'empty where that is not known.'),
         'modes': described(schemas.mapping(COUNTS), 'By controller.'),
+        'undetecting': described(schemas.COUNT, 'No detector runs there.'),
+        'missing': described(COUNTS, 'On how many of them not all of a '
+                                     'resource is measured or limited.'),
         'versions': described(COUNTS, 'Of the agent.')}),
     'incidents_open': schemas.COUNT,
     'limits': described(COUNTS, 'In force, by what set them.'),
@@ -124,7 +129,7 @@ def _added(spans: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return {name: sum(row[name] for row in rows) for name in SUMS}
 
 
-def _states(hosts: Iterable[Mapping[str, Any]], before_s: float
+def _states(hosts: Sequence[Mapping[str, Any]], before_s: float
             ) -> dict[str, Any]:
     """Return how many hosts are in each state; a silent one is in no other."""
     states: Counter[str] = Counter()
@@ -151,6 +156,10 @@ def _states(hosts: Iterable[Mapping[str, Any]], before_s: float
     return {**{name: states[name] for name in (
         'all', 'silent', 'enforcing', 'observing', 'stopped')},
         'grades': dict(grades),
+        'undetecting': sum(not host_coverage.detects(host['facts'] or {})
+                           for host in hosts),
+        'missing': host_coverage.count_causes(
+            host['facts'] or {} for host in hosts),
         'versions': {name: counts.total() for name, counts in _most({
             version: Counter(hosts=count)
             for version, count in versions.most_common()}).items()},

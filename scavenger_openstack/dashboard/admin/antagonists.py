@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy as _
 from horizon import tabs
 from openstack_dashboard import policy
 
+from scavenger_openstack.dashboard.admin import coverage
 from scavenger_openstack.dashboard import client
 from scavenger_openstack.dashboard import fragment
 from scavenger_openstack.dashboard import rows
@@ -66,6 +67,8 @@ def _load(request: Any, tab: str) -> dict[str, Any]:
         'host': query.get('host', ''), 'project': query.get('project', ''),
         'antagonists': [rows.antagonist(row, str(part))
                         for row in answer['antagonists']],
+        'coverage': '' if answer['antagonists'] else coverage.sentence(
+            request),
         'first_url': fragment.tab_url(request, tab, antagonists_marker=None)
         if query.get('antagonists_marker') else '',
         'next_url': answer['next'] and fragment.tab_url(

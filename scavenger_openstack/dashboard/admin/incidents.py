@@ -16,6 +16,7 @@ from horizon import tabs
 from openstack_dashboard import policy
 
 from scavenger_openstack.command_line import duration_s
+from scavenger_openstack.dashboard.admin import coverage
 from scavenger_openstack.dashboard.admin.limits import NOT_SETTABLE
 from scavenger_openstack.dashboard import client
 from scavenger_openstack.dashboard import fragment
@@ -110,6 +111,8 @@ def load(request: Any, chosen: Mapping[str, str]) -> dict[str, Any]:
            for name, value in chosen.items()})
     return {'incidents': [incident_page.row(row, now)
                           for row in answer['incidents']],
+            'coverage': '' if answer['incidents'] else coverage.sentence(
+                request),
             'first_url': fragment.tab_url(request, TAB, marker=None)
             if marker else '',
             'next_url': fragment.tab_url(

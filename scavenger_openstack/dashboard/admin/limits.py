@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 from horizon import tabs
 from openstack_dashboard import policy
 
+from scavenger_openstack.dashboard.admin import coverage
 from scavenger_openstack.dashboard import client
 from scavenger_openstack.dashboard import fragment
 from scavenger_openstack.dashboard import rows
@@ -57,6 +58,8 @@ def _load(request: Any, tab: str) -> dict[str, Any]:
         'limits': [{**rows.limit(row), 'settable':
                     row['knob'] not in NOT_SETTABLE}
                    for row in limits['caps']],
+        'coverage': '' if limits['caps'] or past else coverage.sentence(
+            request),
         'limits_next': limits['next'] and fragment.tab_url(
             request, tab, limits_marker=limits['next']),
         'overrides': list(map(rows.limit, overrides['overrides'])),

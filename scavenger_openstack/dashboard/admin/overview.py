@@ -60,6 +60,7 @@ def _load(request: Any) -> dict[str, Any]:
         'grades': [(title, hosts['grades'][grade])
                    for grade, title in GRADES.items()
                    if hosts['grades'].get(grade)],
+        'missing': sorted(hosts.get('missing', {}).items()),
         'modes': [(name, sorted(counts.items()))
                   for name, counts in sorted(hosts['modes'].items())],
         'versions': sorted(hosts['versions'].items()),

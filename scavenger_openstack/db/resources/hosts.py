@@ -75,8 +75,10 @@ def by_name(connection: sa.Connection, name: str, *, lock: bool = False
 
 
 def names(connection: sa.Connection) -> list[str]:
-    """Return the names of all hosts."""
-    return list(connection.scalars(sa.select(tables.hosts.c.name)))
+    """Return the names of all hosts that are listed."""
+    table = tables.hosts.c
+    return list(connection.scalars(sa.select(table.name).where(
+        table.removed_s.is_(None))))
 
 
 def by_names(connection: sa.Connection, names: Iterable[str]) -> list[Row]:

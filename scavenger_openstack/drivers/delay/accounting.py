@@ -21,6 +21,7 @@ import time
 from typing import Any
 from typing import NamedTuple
 
+from scavenger_openstack.drivers.base import RESTART
 from scavenger_openstack.drivers.delay import totals
 from scavenger_openstack.drivers.delay.totals import Asked
 from scavenger_openstack.drivers.delay.totals import Totals
@@ -146,7 +147,8 @@ class DelayAccounting:
     def _why_not(self, now: float) -> str:
         """Empty when the signal can be had."""
         if not self._settings.tasks:
-            return '[cgroups] delay_tasks is 0'
+            return ('[cgroups] delay_tasks is 0: remove that line, '
+                    + RESTART)
         if not self._hierarchies():
             return 'no cgroup controller is mounted'
         try:
@@ -158,7 +160,8 @@ class DelayAccounting:
             self._on = False
             return f'{self._root}{SWITCH}: {exc.strerror}' + (
                 '; delay accounting takes a kernel of 5.14 or later that '
-                'was built with it' if exc.errno == errno.ENOENT else '')
+                'was built with it: install one and boot it'
+                if exc.errno == errno.ENOENT else '')
         if on and not self._on:
             self._since_s = now
             self._logged = log_once.LogOnce()
@@ -315,7 +318,8 @@ def _advice(exc: OSError | ValueError) -> str:
         return f'taskstats of this kernel is not understood here: {exc}'
     if exc.errno in (errno.EPERM, errno.EACCES):
         return 'taskstats is not permitted: give the agent CAP_NET_ADMIN, ' \
-               'which its systemd unit has'
+               'which its systemd unit has: type "systemctl restart ' \
+               'scavenger-agent"'
     if exc.errno == errno.ENOENT:
         return 'this kernel has no taskstats, or the agent runs in a ' \
                'network namespace of its own'

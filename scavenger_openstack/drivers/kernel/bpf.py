@@ -302,8 +302,10 @@ class Programs:
         :param more: what to do if permission is missing; else capabilities
         """
         if number in (errno.EPERM, errno.EACCES):
-            todo = more or ('give the agent CAP_BPF and CAP_PERFMON (a '
-                            'kernel in lockdown refuses even then)')
+            todo = more or ('give the agent CAP_BPF and CAP_PERFMON, which '
+                            'its systemd unit has: type "systemctl restart '
+                            'scavenger-agent" (a kernel in lockdown refuses '
+                            'even then)')
         else:
             todo = ('it needs Linux 5.8 with CONFIG_BPF_SYSCALL and '
                     'tracepoints')

@@ -20,6 +20,7 @@ import errno
 import os
 from typing import NamedTuple
 
+from scavenger_openstack.drivers.base import NO_CURE
 from scavenger_openstack.drivers.kernel import perf_event
 from scavenger_openstack.drivers.kernel.perf_event import Event
 from scavenger_openstack.drivers.resctrl import monitoring
@@ -35,14 +36,15 @@ BUSY = frozenset((errno.EBUSY, errno.EMFILE, errno.ENFILE, errno.ENOMEM))
 """What may be over later."""
 
 ADVICE = {
-    errno.EACCES: 'not permitted: give the agent CAP_PERFMON, or set '
-                  'kernel.perf_event_paranoid to 0 or less',
+    errno.EACCES: 'not permitted: give the agent CAP_PERFMON, or type '
+                  '"sysctl -w kernel.perf_event_paranoid=0"',
     errno.EBUSY: 'another program has the hardware counters for itself',
     errno.EMFILE: 'too many open files: raise LimitNOFILE of the agent',
     errno.ENFILE: 'too many open files on this host: raise fs.file-max',
-    errno.ENOSYS: 'this kernel or machine has no perf_event_open',
-    errno.ENOENT: 'this machine has no hardware counters (a virtual one '
-                  'needs a virtual PMU)',
+    errno.ENOSYS: 'this kernel or machine has no perf_event_open; '
+                  + NO_CURE,
+    errno.ENOENT: f'this machine has no hardware counters; {NO_CURE} (a '
+                  'virtual machine gets a virtual PMU from its hypervisor)',
     errno.EINVAL: 'the PMU does not take these events as one group',
 }
 ADVICE[errno.EPERM] = ADVICE[errno.EACCES]
@@ -130,7 +132,7 @@ def grade(root_dir: str, *, cpu: int, max_counters: int,
     chosen = choose(there, max_counters)
     if not chosen:
         return none(advice(problem.errno, root_dir) if not there else
-                    f'the PMU has no {" and no ".join(missing)}')
+                    f'the PMU has no {" and no ".join(missing)}; {NO_CURE}')
     try:
         chosen = _fitting(there, len(chosen), cpu)
     except OSError as exc:

@@ -175,6 +175,12 @@ class Perf:
                 'signals': grade.signals, 'why': grade.why,
                 'measured_workloads': self.measured, 'workloads': self._of}
 
+    def why_off(self) -> str:
+        """Return why no counters are read though the configuration lets the
+        agent read them; '' if they are, or it does not."""
+        return ('' if self.grade.events or self._settings.enabled == OFF
+                else self.grade.why)
+
     def _log_grade(self) -> None:
         """Log the grade at the first tick, and when it changes."""
         grade = self.grade

@@ -49,6 +49,7 @@ SHOWN = (
     table.Column('suspects', 'Suspects'),
     table.Column('grounds', 'Grounds'),
     table.Column('caps', 'Limits'),
+    table.Column('missing', 'Not Measured'),
     table.Column('evidence', 'Evidence'))
 
 
@@ -179,6 +180,7 @@ def _whole(row: Mapping[str, Any], now: float) -> dict[str, Any]:
             *(_ground(ground, row) for ground in row.get('grounds') or ())),
         'caps': table.Cell(
             row.get('caps'), *map(_limit, row.get('caps') or ())),
+        'missing': table.sentences(row.get('missing')),
         'evidence': table.Cell(row.get('evidence'), _amount_of(evidence))}
 
 

@@ -93,6 +93,11 @@ class ShowReport(command.Lister):
         with table.understood():
             page = _page(report) if parsed_args.html else ''
             self.app.stderr.write(f'{printable(totals(report))}\n')
+            if not report['incidents']:
+                from scavenger_openstack.osc import empty_listing
+                why = empty_listing.explanation(plugin.client_of(self.app),
+                                                'incidents', False)
+                self.app.stderr.write(f'{why}\n')
             answer = table.rows(
                 parsed_args, COLUMNS[BY[parsed_args.by]],
                 report[BY[parsed_args.by]])

@@ -47,6 +47,7 @@ class Incident(resource.Resource):
     grounds = Body('grounds', type=list)
     evidence = Body('evidence', type=list)
     caps = Body('caps', type=list)
+    missing = Body('missing', type=list)
 
 
 class Antagonist(resource.Resource):

@@ -298,7 +298,7 @@ class AgentTest(agents.AgentTestCase):
         self.wait_for('it tells', self.status)
         self.assertIn(
             'missing    [libvirt] uri is empty and no [cgroups] '
-            "background_parents: only the host's own use is measured\n",
+            "background_parents: only the host's own use is measured, ",
             self.run_agent('status').stdout)
         agent.terminate()
         _, err = agent.communicate(timeout=60)

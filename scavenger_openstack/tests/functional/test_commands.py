@@ -291,6 +291,12 @@ class Commands(testtools.TestCase):
                 'interference', 'host', 'list', option)])
 
     def test_facts_have_units(self) -> None:
+        self.assertEqual(
+            [['Host', 'Missing'], ['compute-2', '-'], ['compute-1', 'disk']],
+            self.cells('interference', 'host', 'list', '--long', '-c', 'Host',
+                       '-c', 'Missing'))
+        self.assertIn('disk: waits are not measured', self.text(
+            'interference', 'incident', 'show', INCIDENT))
         shown = {row[0]: row[1] for row in self.cells(
             'interference', 'host', 'show', 'compute-1')}
         text = self.text('interference', 'host', 'show', 'compute-1')
@@ -342,8 +348,13 @@ class Commands(testtools.TestCase):
                        'open'), ('antagonist', 'list', '--project', 'p1')):
             for why in ('1 report now', 'no report from compute-2',
                         'no detector runs on compute-2',
-                        'on compute-1 disk: waits are not measured'):
+                        'not all is measured or limited on 1 (disk 1)',
+                        '"openstack interference host show compute-1"'):
                 self.nothing(*words, err=why)
+        self.nothing('interference', 'cap', 'list', '--host', 'compute-2',
+                     err='Of 1 host: 0 report now; no report from compute-2; '
+                         '0 may set limits; 1 may not, compute-2: the stop '
+                         'file is there.')
         with connect.writing(self.plane.engine) as connection:
             for table in reversed(tables.METADATA.sorted_tables):
                 connection.execute(table.delete())
@@ -352,7 +363,17 @@ class Commands(testtools.TestCase):
                             (['--earlier'], 'No antagonist.')):
             self.nothing('antagonist', 'list', *more,
                          err=f'{first} No host has reported yet.')
-        self.nothing('interference', 'host', 'list', err='No host.\n')
+        for noun, why in (
+                ('host', 'Start scavenger-agent'),
+                ('profile', 'scavenger-ibench profile'),
+                *((noun, f'No {noun}.') for noun in (
+                    'audit', 'exemption', 'priority', 'profiling')),
+                *((noun, 'No host has reported yet.') for noun in (
+                    'cap', 'incident', 'spec', 'workload'))):
+            self.nothing('interference', noun, 'list', err=why.replace(
+                'No audit', 'No change'))
+        self.nothing('antagonist', 'eviction', 'list', err='No eviction.')
+        self.nothing('interference', 'report', err='No host has reported yet')
 
     def test_settings_of_a_host(self) -> None:
         self.text('interference', 'host', 'set', 'compute-1', '--mode',

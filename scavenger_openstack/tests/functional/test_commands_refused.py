@@ -97,7 +97,7 @@ class ByTheApi(Refused):
                      r'and has to be a number.*\(field parameters\.scavenger'
                      r'\.memory_c; allowed: number.*\)\.', *change,
                      '--parameter', 'scavenger.memory_c=many')
-        self.refused('Bad Request: No host compute-9 has reported; did you '
+        self.refused('Bad Request: There is no host compute-9; did you '
                      r'mean compute-[12]\? \(field host; .*\)\.',
                      'interference', 'incident', 'list', '--host',
                      'compute-9')
@@ -128,7 +128,7 @@ class ByTheApi(Refused):
                 (('interference', 'spec', 'list', '--signal', 'cpu'),
                  'signal is "cpu", and has to be .*cpi.*'),
                 (('antagonist', 'eviction', 'list', '--host', 'compute-9'),
-                 'No host compute-9 has reported.*')):
+                 'There is no host compute-9.*')):
             self.refused(f'Bad Request: {pattern}', *words)
 
     def test_names_that_lead_elsewhere(self) -> None:
@@ -148,7 +148,7 @@ class ByTheApi(Refused):
                      'create', '--instance', 'web', '--reason', 'x')
         self.refused('No priority is set for the project p9.', 'interference',
                      'priority', 'unset', '--project', 'p9', '--reason', 'x')
-        self.refused('Bad Request: No host compute-9 has reported; .*',
+        self.refused('Bad Request: There is no host compute-9; .*',
                      'interference', 'protection', 'disable', '--host',
                      'compute-9', '--reason', 'x')
 

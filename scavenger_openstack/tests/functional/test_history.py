@@ -41,6 +41,8 @@ class HistoryTest(agents.AgentTestCase):
         second = self.start('standalone')
         self.wait_for('two have set it', lambda: self.history().count(
             f'limit set: {knob} = 1, before: 0: ') == 2)
+        self.assertIn('; the agent detects', self.run_agent(
+            'history', '--since', '0s').stderr)
         second.terminate()
         _, err = second.communicate(timeout=60)
         lines = self.history().splitlines()
@@ -63,6 +65,7 @@ class HistoryTest(agents.AgentTestCase):
         done = self.run_agent('history', '--since', '0s')
         self.assertEqual((0, ''), (done.returncode, done.stdout))
         self.assertIn('nothing since 0s', done.stderr)
+        self.assertIn('no agent runs', done.stderr)
 
     def watched(self) -> bool:
         done = subprocess.run(

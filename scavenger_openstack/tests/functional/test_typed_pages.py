@@ -29,7 +29,7 @@ from scavenger_openstack.tests.unit import console
 BATCH = '0a4f5a5e-1c1b-4f0e-9d57-0d1c6a3f7b21'
 """A background instance."""
 
-NAMES = {'UUID': BATCH, 'INCIDENT': openstack_shell.INCIDENT,
+NAMES = {'UUID': BATCH, 'db-1': BATCH, 'INCIDENT': openstack_shell.INCIDENT,
          'compute-7': 'compute-2'}
 """What the pages call by a name of their own; compute-2 reports no more."""
 
@@ -77,10 +77,13 @@ class Pages(agents.AgentTestCase):
         super().setUp()
         self.plane = self.useFixture(openstack_shell.ControlPlane())
         with connect.writing(self.plane.engine) as connection:
-            connection.execute(tables.workloads.insert().values(
-                host_id=1, name=BATCH, instance=BATCH, kind='instance',
-                priority='background', source='flavor', project='p1',
-                vcpus=2.0, floor={}, since_s=1.0))
+            for host_id, uuid, name in ((1, BATCH, 'batch-a'),
+                                        (2, BATCH[::-1], 'batch-c')):
+                connection.execute(tables.workloads.insert().values(
+                    host_id=host_id, name=uuid, instance=uuid,
+                    display_name=name, kind='instance',
+                    priority='background', source='flavor', project='p1',
+                    vcpus=2.0, floor={}, since_s=1.0))
         self.control = self.directory / 'control.conf'
         self.control.write_text(
             '[database]\nconnection = '

@@ -21,6 +21,7 @@ SUMS = {'incidents': 6, 'interference_s': 12600.0,
 OVERVIEW: dict[str, Any] = {
     'hosts': {'all': 5, 'silent': 1, 'enforcing': 2, 'observing': 1,
               'stopped': 1, 'grades': {'A': 3, 'C': 1, '': 1},
+              'missing': {'disk': 2}, 'undetecting': 1,
               'modes': {'attribution': {'observe': 1, 'enforce': 2}},
               'versions': {'1.0': 4, '0.9': 1}},
     'incidents_open': 17, 'limits': {'attribution': 3, 'operator': 1},
@@ -36,7 +37,8 @@ OVERVIEW: dict[str, Any] = {
 NOTHING: dict[str, Any] = {
     **OVERVIEW,
     'hosts': {'all': 0, 'silent': 0, 'enforcing': 0, 'observing': 0,
-              'stopped': 0, 'grades': {}, 'modes': {}, 'versions': {}},
+              'stopped': 0, 'grades': {}, 'missing': {}, 'modes': {},
+              'versions': {}, 'undetecting': 0},
     'incidents_open': 0, 'limits': {}, 'overrides': 0,
     'background_cores': None, 'precision': {}, 'victims': [],
     'spans': [{'span_s': span_s, **dict.fromkeys(SUMS, 0)}

@@ -79,7 +79,7 @@ def whole(name: str = 'web', noisy: str = 'batch', **fields: Any
                 at(10 * i) for i in range(30)], 'values': [
                     3.0 if i < 12 else 0.5 for i in range(30)]}],
         'caps': [limit(120, 250, (120, 0.5), (180, 0.25), name=noisy)],
-        **fields}
+        'missing': ['disk: waits are not measured'], **fields}
 
 
 def as_project(incident: dict[str, Any]) -> dict[str, Any]:
@@ -91,6 +91,7 @@ def as_project(incident: dict[str, Any]) -> dict[str, Any]:
     if 'suspects' in incident:
         shown |= {
             'suspects': [{**other, 'antagonist': True}], 'caps': [],
+            'missing': [],
             'grounds': [{**incident['grounds'][0], **nothing,
                          'share': 0.6}],
             'evidence': incident['evidence'][:1]}

@@ -311,13 +311,15 @@ conf_.load(conf, ['--config-file', sys.argv[1]], 'scavenger')
 conf_.set_up_log(conf)
 logging.getLogger('scavenger_openstack').warning('%s', 'a\\x1b[2J\\nb')
 logging.getLogger('sqlalchemy').error('c\\u2028d')
+from alembic import command
 '''
 
 
 class TestLog(testtools.TestCase):
 
     def test_what_terminals_obey(self) -> None:
-        """Others choose what is in a line, and do not begin one."""
+        """Others choose what is in a line, and do not begin one; a library
+        that logs that it was loaded has none."""
         file = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'conf')
         file.write_text('[agent]\nhost = h\n')
         ended = subprocess.run(

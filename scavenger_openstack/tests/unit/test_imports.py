@@ -20,7 +20,8 @@ HERE = pathlib.Path(scavenger_openstack.__file__).parent
 
 LEVELS = {
     '': 0, 'types': 0, 'errors': 0, 'command_line': 0, 'wire': 0,
-    'restore': 0, 'amounts': 0, 'host_names': 0, 'log_once': 0, 'text': 0,
+    'restore': 0, 'amounts': 0, 'host_coverage': 0, 'host_names': 0,
+    'log_once': 0, 'text': 0,
     'typed_amounts': 0, 'knobs': 0, 'outcomes': 0, 'grounds': 0, 'plot': 0,
     'events': 0, 'algorithms': 1, 'decision': 1,
     'metrics': 1, 'conf': 2, 'rpc': 2, 'db': 2, 'drivers': 2, 'recording': 2,

@@ -9,6 +9,7 @@ from typing import Any
 import testtools
 
 from scavenger_openstack.agent import check
+from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
 from scavenger_openstack.tests.unit.agent import statuses
 
@@ -77,6 +78,13 @@ class CheckTest(testtools.TestCase):
                 ('conductor: away', {'conductor': {'fault': 'away'}}),
                 ('refused lease /x.refused', {'refused': ['/x.refused']})):
             self.assert_told(1, word, **differing)
+
+    def test_what_nothing_on_this_host_cures(self) -> None:
+        """It is in the status, and wakes no operator."""
+        lasting = f'cache: no counters; {base.NO_CURE}'
+        self.assert_told(0, missing=[lasting])
+        self.assert_told(1, ' missing: disk, cpu (', missing=[
+            lasting, 'disk: off', 'disk: no parents', 'cpu: off'])
 
     def test_the_worst_is_first_and_few_are_named(self) -> None:
         self.assert_told(

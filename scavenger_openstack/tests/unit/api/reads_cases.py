@@ -48,6 +48,16 @@ class Reads:
         (rows,) = answer.values()
         return [row[field] for row in rows]
 
+    def test_a_host_that_was_removed(self) -> None:
+        """It is proposed in no answer, not even in place of itself."""
+        with connect.writing(self.engine) as connection:
+            hosts.remove(connection, name=cloud.SILENT, actor='op',
+                         now_s=cloud.NOW_S)
+        for status, url in ((404, f'/v1/hosts/{cloud.SILENT}'),
+                            (400, f'/v1/incidents?host={cloud.SILENT}')):
+            detail = self.refused(status, 'GET', url)['detail']
+            self.assertEqual(1, detail.count(cloud.SILENT), detail)
+
     def test_hosts(self) -> None:
         hosts = {host['name']: host
                  for host in self.ok('GET', '/v1/hosts')['hosts']}
@@ -172,6 +182,23 @@ class Reads:
         self.assertEqual([{'at': at(-500), 'value': 1.0},
                           {'at': at(-400), 'value': 0.25}], steps[at(-500)])
         self.assertEqual([{'at': at(-800), 'value': 0.5}], steps[at(-800)])
+
+    def test_an_incident_has_what_its_host_does_not_measure(self) -> None:
+        """Operators see it; a host that was removed has nothing."""
+        url = f'/v1/incidents/{cloud.INCIDENT}'
+        with connect.writing(self.engine) as connection:
+            connection.execute(update(tables.hosts).where(
+                tables.hosts.c.name == cloud.HOST).values(
+                    facts={'missing': ['cpu: a']}))
+        self.assertEqual(['cpu: a'], self.ok('GET', url)['incident'][
+            'missing'])
+        self.assertEqual([], self.ok(
+            'GET', url, role='reader')['incident'][
+                'missing'])
+        with connect.writing(self.engine) as connection:
+            hosts.remove(connection, name=cloud.HOST, actor='op',
+                         now_s=cloud.NOW_S)
+        self.assertEqual([], self.ok('GET', url)['incident']['missing'])
 
     def test_incidents_by_kind_of_evidence(self) -> None:
         with connect.writing(self.engine) as connection:
@@ -528,6 +555,7 @@ class Reads:
                     background={'hour_s': hour_s, 'core_s': 100.0,
                                 'byte_s': 8.0},
                     facts={'grade': 'A', 'used': {'cpu': 1.5},
+                           'missing': ['cpu: a', 'disk: b', 'disk: c'],
                            'modes': {'scavenger': 'enforce'},
                            'precision': {'attribution': {'confirmed': 3}}}))
             for hours, seconds in ((0, 30.0), (2, 60.0), (24, 90.0),
@@ -544,6 +572,7 @@ class Reads:
         self.assertEqual(
             {'all': 2, 'silent': 1, 'enforcing': 1, 'observing': 0,
              'stopped': 0, 'grades': {'A': 1, '': 1}, 'versions': {'1': 2},
+             'missing': {'cpu': 1, 'disk': 1}, 'undetecting': 2,
              'modes': {'scavenger': {'enforce': 1}}}, found['hosts'])
         self.assertEqual((2, {'attribution': 1}, 1, 1.5),
                          tuple(found[name] for name in (

@@ -14,6 +14,7 @@ from django.utils import timezone
 from scavenger_openstack.dashboard.admin import incidents as tab
 from scavenger_openstack.dashboard import client
 from scavenger_openstack.tests.unit.dashboard import cloud
+from scavenger_openstack.tests.unit import panel_answers
 from scavenger_openstack.tests.unit import panel_incidents as incidents
 from scavenger_openstack.tests.unit.panel_incidents import at
 
@@ -92,6 +93,10 @@ class ListTest(cloud.TestCase):
 
     def test_none_at_all_and_none_that_matches(self) -> None:
         self.answer()
+        self.api.answers['GET', '/v1/overview'] = {
+            'overview': panel_answers.OVERVIEW}
+        for page in (self.page(), self.page(cause='disk')):
+            self.assertContains(page, '(disk on 2 hosts)')
         self.assertContains(self.page(), 'No incident is recorded')
         self.assertContains(self.page(cause='disk'), 'No incident matches')
 
@@ -182,6 +187,7 @@ class ShowTest(cloud.TestCase):
         self.assertContains(page, urls.reverse(
             'horizon:admin:instances:detail', args=[incidents.VICTIM]))
         self.assertContains(page, 'tab=interference__hosts&amp;host=host-one')
+        self.assertContains(page, 'disk: waits are not measured')
 
     def test_table_has_the_numbers_of_the_picture(self) -> None:
         page = self.page(incidents.whole())

@@ -67,7 +67,8 @@ class Overview(Case):
             # Per day: 12,600 s, 360,000 core s, 7,200 GiB s.
             '24 hours 210 100 2 6', '7 days 30 14.3 0.286 6',
             'Enforcing 2', 'Observing 1', 'Stopped 1', 'Silent 1',
-            'attribution 75 % 9 3 2', '0.9: 1', 'attribution: enforce 2')
+            'attribution 75 % 9 3 2', '0.9: 1', 'attribution: enforce 2',
+            'Hosts that do not measure or limit all: disk: 2')
         self.assertNotIn('Protection is off', text)
         self.assertNotIn('No host sets limits', text)
         self.assertEqual(2, text.count('<svg'))
@@ -149,6 +150,12 @@ class Antagonists(Case):
 
     def test_none(self) -> None:
         self.answer('/v1/antagonists', answers.listing('antagonists'))
+        self.texts(self.shown('antagonists'), 'No workload was named',
+                   'Of 5 hosts 4 report now; no detector runs on 1 host; '
+                   'not all is measured or limited (disk on 2 hosts)')
+        self.answer('/v1/overview', {'overview': answers.NOTHING})
+        self.texts(self.shown('antagonists'), 'No host has reported yet.')
+        self.answer('/v1/overview', (403, 'not for you'))
         self.texts(self.shown('antagonists'), 'No workload was named')
         self.texts(self.shown('antagonists', host='x'), 'matches the filter')
 
@@ -203,7 +210,7 @@ class Limits(Case):
         self.answer('/v1/caps', answers.listing('caps'))
         self.answer('/v1/caps/overrides', answers.listing('overrides'))
         self.texts(self.shown('limits'), 'There are none.',
-                   'No workload is limited.')
+                   'No workload is limited.', '(disk on 2 hosts)')
         self.texts(self.shown('limits', host='x'), 'matches the filter')
 
     def test_a_limit_that_is_no_number(self) -> None:

@@ -137,4 +137,4 @@ class TestLinks(testtools.TestCase):
             'scavenger_openstack.conf.host.LIBVIRT_SOCKETS', (path,)))
         self.conf.set_override('root_dir', '/')
         self.turn(one)
-        self.assertIn('restart the agent', ''.join(one.facts().missing))
+        self.assertIn('restart scavenger-agent', ''.join(one.facts().missing))

@@ -29,15 +29,17 @@ class TestPrerequisites(testtools.TestCase):
                 cgroups: Sequence[WorkloadSample] = (),
                 domains: Sequence[WorkloadSample] = (), *,
                 lacks: tuple[Knob, ...] = (), delays_off: str = '',
-                direct_off: str = '', links: bool = True,
+                direct_off: str = '', counters_off: str = '',
+                links: bool = True,
                 interfaces: Sequence[str] = (), libvirt: bool = False
                 ) -> tuple[str, ...]:
         prerequisite_check = prerequisites.Prerequisites(
             protect, ['always'],
             lambda workload, knob: f'{workload} {knob}' if knob in lacks
             else '', lambda: delays_off,
-            lambda: dict.fromkeys(Resource, direct_off), links=links,
-            interfaces=interfaces, libvirt=libvirt)
+            lambda: dict.fromkeys(Resource, direct_off),
+            lambda: counters_off, links=links, interfaces=interfaces,
+            libvirt=libvirt)
         self.assertEqual(('always',), prerequisite_check.missing)
         prerequisite_check.check(cgroups, domains)
         self.assertEqual('always', prerequisite_check.missing[0])
@@ -53,7 +55,8 @@ class TestPrerequisites(testtools.TestCase):
         self.assertEqual(
             ('cpu: /batch/a cpu_set', 'cpu: /more/c cpu_set'),
             self.missing([Resource.CPU, Resource.MEMORY], cgroups,
-                         lacks=(Knob.CPU_SET, Knob.IO_OPS_PER_S)))
+                         lacks=(Knob.CPU_SET, Knob.IO_OPS_PER_S),
+                         libvirt=True))
 
     def test_direct_evidence(self) -> None:
         """That of the cache belongs to the CPUs."""
@@ -69,6 +72,27 @@ class TestPrerequisites(testtools.TestCase):
                 protect, cgroups, domains, direct_off=why)
                 if 'no BPF' in line]
             self.assertEqual(count, len(missing), str(missing))
+
+    def test_counters_belong_to_the_cpus(self) -> None:
+        batch, service = samples(BACK, '/b/a'), samples(FORE, '/s/f')
+        for protect, cgroups, count in (
+                ([Resource.CPU], batch, 1), ([Resource.CPU], service, 0),
+                ([Resource.MEMORY], batch, 0)):
+            missing = [line for line in self.missing(
+                protect, cgroups, counters_off='no PMU', libvirt=True)
+                if line.startswith('cache: ') and 'no PMU' in line]
+            self.assertEqual(count, len(missing), str(missing))
+
+    def test_each_resource_that_is_not_measured(self) -> None:
+        """Delay accounting has the waits for CPUs, too."""
+        missing = self.missing(
+            list(Resource), samples(BACK, '/b/a') + samples(FORE, '/s/f'),
+            delays_off='type "x"', interfaces=['/b/a'])
+        self.assertEqual(['cpu', 'disk'],
+                         [line.partition(':')[0] for line in missing])
+        for line in missing:
+            self.assertIn('no incident begins', line)
+            self.assertTrue(line.endswith(': type "x"'), line)
 
     def test_waits_for_disks(self) -> None:
         batch, service = samples(BACK, '/b/a'), samples(FORE, '/s/f')
@@ -91,7 +115,7 @@ class TestPrerequisites(testtools.TestCase):
                 self.assertIn(words, found[0])
                 self.assertTrue(found[0].startswith('disk: '))
         self.assertEqual((), self.missing(
-            [Resource.CPU], batch + service, delays_off='off'))
+            [Resource.MEMORY], batch + service, delays_off='off'))
 
     def test_network(self) -> None:
         batch = samples(BACK, '/b/a', '/b/c')
@@ -111,7 +135,7 @@ class TestPrerequisites(testtools.TestCase):
             return ''
 
         prerequisite_check = prerequisites.Prerequisites(
-            [Resource.MEMORY], [], lacks, str, dict, links=True,
+            [Resource.MEMORY], [], lacks, str, dict, str, links=True,
             interfaces=(), libvirt=False)
         for _ in range(base.RESCAN_TICKS + 1):
             prerequisite_check.check(samples(BACK, '/b/a'), [])

@@ -168,6 +168,16 @@ class Rows(testtools.TestCase):
                          {name: cell.machine_readable() for name, cell
                           in zip(names, cells, strict=True)})
 
+    def test_sentences_fit_a_screen(self) -> None:
+        cell = table.sentences(['a\x1b' + ' word' * 60, 'short'])
+        lines = cell.human_readable().splitlines()
+        self.assertLess(max(map(len, lines)), 100)
+        self.assertEqual(('short', 5), (lines[-1], len(lines)))
+        self.assertEqual(61, cell.human_readable().count('word') + 1)
+        self.assertNotIn('\x1b', lines[0])
+        self.assertEqual('-', table.sentences(None).human_readable())
+        self.assertEqual('-', table.sentences([]).human_readable())
+
     def test_the_unknown_comes_last(self) -> None:
         cells = [table.Cell(value, '') for value in (3, None, 1, None, 2)]
         self.assertEqual([1, 2, 3, None, None],

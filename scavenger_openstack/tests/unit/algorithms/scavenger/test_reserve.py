@@ -15,6 +15,7 @@ import testtools
 from scavenger_openstack.algorithms.scavenger.reserve import headroom
 from scavenger_openstack.algorithms.scavenger.reserve import is_low
 from scavenger_openstack.algorithms.scavenger.reserve import Members
+from scavenger_openstack.algorithms.scavenger.reserve import reason
 from scavenger_openstack.algorithms.scavenger.reserve import Reserve
 from scavenger_openstack.algorithms.scavenger.reserve import Resource
 
@@ -245,3 +246,17 @@ class ResourceTest(testtools.TestCase):
         for x in (100, 140, 100, 140):
             found.observe(x, CAPACITY, [(ONE, x / 2, None)])
         return found
+
+
+class ReasonTest(testtools.TestCase):
+
+    def test_counts(self) -> None:
+        """One workload is no plural."""
+        facts = {'x': 2.0, 'upper': 3.0, 'mu': 1.0, 'headroom': 1.0,
+                 'allotments': 1.0, 'budget': 4.0, 'samples': 1}
+        for rule, count, end in (('learned', 1, ' for 1 workload'),
+                                 ('learned', 2, ' for 2 workloads')):
+            self.assertTrue(reason({**facts, 'rule': rule}, 'memory', 'GiB',
+                                   1.0, count).endswith(end))
+        self.assertIn(', 1 sample)', reason(
+            {**facts, 'rule': 'learning'}, 'memory', 'GiB', 1.0, 1))
