@@ -37,7 +37,7 @@ Evidence = Sequence[tuple[str, str, Sequence[float], Sequence[float | None]]]
 """Workload, what the values are, their times (CLOCK_BOOTTIME), and values;
 oldest first."""
 
-Amounts = dict[report.Resource, float]
+Amounts = dict[str, float]
 
 
 class SeenTick(NamedTuple):
@@ -249,8 +249,8 @@ def _incident(event: transitions.IncidentEvent, happened: Happened,
         cause=fit.maybe_name(incident.cause),
         controller=fit.maybe_name(event.controller),
         action=fit.sentence(incident.action),
-        outcome=incident.outcome if (            # type: ignore[arg-type]
-            incident.outcome in OUTCOMES) else 'unclear',
+        outcome=(incident.outcome if incident.outcome in OUTCOMES
+                 else 'unclear'),
         suspects=[report.Suspect(
             workload=fit.name(name), score=fit.number(scores.get(name)),
             antagonist=name in antagonists,
