@@ -453,6 +453,7 @@ claims = _table(
 
 revision = '0012'
 down_revision = None
+kind = 'expand'
 
 
 def upgrade() -> None:
